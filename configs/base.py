@@ -1,0 +1,129 @@
+"""Every key that exists, with its default. Other configs state what differs.
+
+    python -m launch.train --config=configs/base.py --dry_run
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(arg: str = "") -> ConfigDict:
+    """The defaults; `arg` is "" or "smoke" (everything small: seconds)."""
+    if arg not in ("", "smoke"):
+        raise ValueError(f'config argument ":{arg}" is not "" or ":smoke"')
+    c = ConfigDict()
+    c.name = "base"  # of the default workdir, runs/<name>
+    c.seed = 0
+    # The backbone: "nano" (shipped), "random", a folder in Hugging Face Llama layout
+    # with a tokenizer.json, or the workdir of another run.
+    c.init_from = "nano"
+    # Where compiled programs are kept from run to run; "" keeps none.
+    c.compile_cache = "~/.cache/openagent_jax"
+
+    c.sandbox = ConfigDict()
+    c.sandbox.domain = "poi"  # a builtin name, a JSON file, or "random"
+    c.sandbox.transfer = "medical"  # where domain_transfer leads
+    c.sandbox.num_visible = 5  # tools in the documents, if the goal needs no more
+    c.sandbox.max_turns = 12
+    c.sandbox.prompt_tokens = 320  # room for documents and request
+    c.sandbox.action_tokens = 56  # room for one action
+    c.sandbox.result_tokens = 40  # room for one result
+    c.sandbox.num_tools = 16  # rows of the task arrays; see types.Limits
+    c.sandbox.num_args = 3
+    c.sandbox.num_fields = 2
+    c.sandbox.num_steps = 5
+    c.sandbox.num_constants = 4
+
+    c.model = ConfigDict()  # read when init_from is "random"
+    c.model.tokenizer = "nano"  # or a folder with a tokenizer.json
+    c.model.width = 128
+    c.model.num_layers = 4
+    c.model.num_heads = 4
+    c.model.num_kv_heads = 4
+    c.model.head_size = 32
+    c.model.mlp_width = 320
+    c.model.rope_theta = 10_000.0
+    c.model.tied = True
+    # These two hold for every backbone.
+    c.model.dtype = "float32"  # of activations: "float32" or "bfloat16"
+    c.model.remat = False  # recompute layers in the backward pass
+
+    c.algorithm = ConfigDict()
+    c.algorithm.name = "sft"
+    c.algorithm.num_tokens = 448  # of a training row; longer episodes are cut
+
+    c.paft = ConfigDict()
+    c.paft.alpha = 0.0  # share of perturbed tasks; 0 is plain fine-tuning
+    c.paft.strength = 1.0
+    c.paft.perturbations = (
+        "identity_erasure",
+        "semantic_trap",
+        "distractor_tools",
+        "query_underspecified",
+        "runtime_error",
+        "unsolvable",
+    )
+
+    c.optim = ConfigDict()
+    c.optim.name = "adamw"  # or "muon"
+    c.optim.learning_rate = 1e-3
+    c.optim.muon_learning_rate = 0.01  # of the matrices of the layers, under "muon"
+    c.optim.schedule = "cosine"  # or "constant", "linear", "wsd"
+    c.optim.warmup_steps = 10
+    c.optim.end_factor = 0.1
+    c.optim.weight_decay = 0.0
+    c.optim.clip_norm = 1.0
+
+    c.train = ConfigDict()
+    c.train.num_steps = 200
+    c.train.batch_size = 32  # tasks of a step
+    c.train.num_micro_batches = 1
+    c.train.log_every = 10
+
+    c.mesh = ConfigDict()  # one size may be -1: all devices that are left
+    c.mesh.data = -1
+    c.mesh.fsdp = 1
+    c.mesh.tensor = 1
+
+    c.eval = ConfigDict()
+    c.eval.every = 0  # steps; 0: at the end only
+    c.eval.domain = ""  # "": that of the sandbox
+    c.eval.num_tasks = 128  # of each scenario
+    c.eval.batch_size = 64
+    c.eval.strength = 1.0
+    c.eval.seed = 1_000_003  # of the tasks: the same for every run
+    c.eval.split = "test"
+    c.eval.scenarios = (
+        "identity_erasure",
+        "semantic_trap",
+        "semantic_renaming",
+        "argument_renaming",
+        "distractor_tools",
+        "query_rewrite",
+        "query_underspecified",
+        "runtime_error",
+        "tool_redirection",
+        "nonstandard_feedback",
+        "dependency_extension",
+        "logic_inversion",
+        "rule_shift",
+        "domain_transfer",
+        "entity_shift",
+        "unsolvable",
+    )
+
+    c.checkpoint = ConfigDict()
+    c.checkpoint.every = 100  # steps
+    c.checkpoint.keep_last = 2
+
+    if arg == "smoke":
+        c.name = "base_smoke"
+        c.sandbox.num_visible = 4
+        c.train.num_steps = 3
+        c.train.batch_size = 8
+        c.train.log_every = 1
+        c.optim.warmup_steps = 1
+        c.eval.num_tasks = 8
+        c.eval.batch_size = 8
+        c.eval.scenarios = ("identity_erasure", "unsolvable")
+        c.checkpoint.every = 2
+    return c

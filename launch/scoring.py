@@ -1,0 +1,70 @@
+"""From a config and a policy to a report, for `train` and for `evaluate`."""
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+from openagent_jax import evaluate, report
+from openagent_jax.types import Metrics, Params
+
+from launch import build
+
+
+class Scorer:
+    """Evaluates parameters as `config.eval` says; compiled once."""
+
+    def __init__(self, c: ConfigDict, model: build.Backbone):
+        self._c = c
+        source = build.task_worlds(c, model.tokenizer, build.eval_domain(c))
+        self._play = evaluate.make_player(
+            model.policy,
+            source,
+            tuple(c.eval.scenarios),
+            build.sizes(c),
+            min(c.eval.batch_size, c.eval.num_tasks),
+            c.eval.split,
+        )
+
+    def __call__(self, params: Params, step: int) -> dict:
+        c = self._c.eval
+        rows = evaluate.evaluate(
+            self._play,
+            params,
+            tuple(c.scenarios),
+            seed=c.seed,
+            num_tasks=c.num_tasks,
+            batch_size=min(c.batch_size, c.num_tasks),
+            strength=c.strength,
+        )
+        return {
+            "suite": build.eval_domain(self._c),
+            "policy": self._c.name,
+            "checkpoint_step": step,
+            "seed": c.seed,
+            "num_tasks": c.num_tasks,
+            "split": c.split,
+            "grading_version": evaluate.GRADING_VERSION,
+            "rows": rows,
+        }
+
+
+def write(workdir: Path, scores: dict) -> Path:
+    folder = Path(workdir) / "eval" / str(scores["checkpoint_step"])
+    return report.write(folder, scores).parent
+
+
+def table(scores: dict) -> str:
+    return report.table(scores)
+
+
+def scalars(scores: dict) -> Metrics:
+    """The report as flat metrics, for curves."""
+    flat = {}
+    for row in scores["rows"]:
+        clean = row["scenario"] == evaluate.CLEAN
+        prefix = "eval" if clean else f"eval/{row['tier']}/{row['scenario']}"
+        if row["success"]["mean"] is not None:
+            flat[f"{prefix}/success"] = row["success"]["mean"]
+        for name in ("refusal_rate", "false_refusal_rate", "tool_error_rate"):
+            if row[name] is not None:
+                flat[f"{prefix}/{name}"] = row[name]
+    return flat

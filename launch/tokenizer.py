@@ -1,0 +1,36 @@
+"""Make the tokenizer of the backbone `nano` (once; its file is shipped).
+
+    python -m launch.tokenizer --out=openagent_jax/backbones/nano
+"""
+
+import json
+from pathlib import Path
+
+from absl import flags
+
+from launch import cli
+
+OUT = flags.DEFINE_string("out", None, "Folder for tokenizer.json.")
+VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 1280, "Tokens in all.")
+
+
+def main() -> None:
+    from openagent_jax.sandbox import symbols, tokenizer
+
+    folder = Path(OUT.value)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = tokenizer.train(symbols.syntax_tokens(), VOCAB_SIZE.value)
+    made.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": tokenizer.END,
+        "pad_token": tokenizer.SPECIAL[0],
+        "clean_up_tokenization_spaces": False,
+    }
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(settings, indent=2) + "\n")
+    print(f"{folder}: {made.get_vocab_size()} tokens")
+
+
+if __name__ == "__main__":
+    cli.run(main, required=("out",))

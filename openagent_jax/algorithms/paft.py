@@ -1,0 +1,40 @@
+"""PAFT, Perturbation-Augmented Fine-Tuning, as a combinator over an algorithm.
+
+A share `alpha` of each batch is perturbed before the inner algorithm sees it
+(Lv et al., arXiv 2607.01084, report alpha = 0.3 for SFT). For SFT the oracle
+demonstrates the perturbed tasks anew; for RL they are rolled out.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from openagent_jax.types import Algorithm, Batch, Params, Task
+
+
+def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algorithm:
+    """The same algorithm on a mix of clean and perturbed tasks.
+
+    Args:
+      inner: what learns.
+      perturbation: `(key, task, strength) -> task`, on one task.
+      alpha: share of a batch that is perturbed, rounded to whole tasks.
+      strength: of the perturbation.
+
+    Raises:
+      ValueError: `alpha` is not in [0, 1].
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
+
+    def make_batch(params: Params, key: jax.Array, tasks: Task) -> Batch:
+        num_tasks = tasks.world.shape[0]
+        num_perturbed = round(alpha * num_tasks)
+        perturb_key, inner_key = jax.random.split(key)
+        index = jnp.arange(num_perturbed)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(perturb_key, index)
+        some = jax.tree.map(lambda x: x[:num_perturbed], tasks)
+        some = jax.vmap(perturbation, (0, 0, None))(keys, some, jnp.float32(strength))
+        mixed = jax.tree.map(lambda new, x: x.at[:num_perturbed].set(new), some, tasks)
+        return inner.make_batch(params, inner_key, mixed)
+
+    return Algorithm(make_batch, inner.loss_fn)

@@ -1,0 +1,1 @@
+"""Policies: a Llama-shaped decoder, and its Hugging Face file format."""

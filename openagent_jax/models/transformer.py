@@ -1,0 +1,306 @@
+"""A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+The semantics are those of Hugging Face `LlamaForCausalLM`, so that weights can be
+exchanged (`models.hf`). Parameters are a plain dict: per-layer weights are stacked
+on a leading axis and `[in, out]`, so `x @ weight`:
+
+    {"embed": [V D], "layers": {"q": [L D HK], ...}, "norm": [D], "head": [D V]}
+
+Training scans over the layers: it compiles in a time that does not depend on their
+number. Decoding unrolls them: a step then reads each weight in place.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax.types import Cache, Params, Policy
+
+QUERY_BLOCK = 64  # queries attended at once, see `_causal_attention`
+MASKED = -1e30  # finite: a row without any key gives numbers, not NaN
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the decoder. Parameters are float32 whatever `dtype` is."""
+
+    vocab_size: int
+    width: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_size: int
+    mlp_width: int
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-5
+    tied: bool = True  # the embedding is the output head too
+    max_positions: int = 8192  # not a limit here; written to config.json
+    dtype: str = "float32"  # of the activations: "float32" or "bfloat16"
+    remat: bool = True  # recompute each layer in the backward pass
+
+    def __post_init__(self):
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads={self.num_heads} is not a multiple of "
+                f"num_kv_heads={self.num_kv_heads}"
+            )
+        if self.head_size % 2:
+            raise ValueError(f"head_size={self.head_size} must be even for RoPE")
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ValueError(f'dtype="{self.dtype}" is not "float32" or "bfloat16"')
+
+
+def make_policy(config: ModelConfig) -> Policy:
+    """The decoder as pure functions of its parameters."""
+    block = Block(config)
+    dtype = jnp.dtype(config.dtype)
+
+    def init(key: Array) -> Params:
+        embed_key, layers_key, head_key = jax.random.split(key, 3)
+        x = jnp.zeros((1, 1, config.width), dtype)
+        rotation = _rotation(config, jnp.zeros((1, 1), jnp.int32))
+
+        def init_layer(key):
+            return block.init(key, x, rotation, lambda q, k, v: (q, ()))["params"]
+
+        normal = nn.initializers.truncated_normal(0.02)
+        params = {
+            "embed": normal(embed_key, (config.vocab_size, config.width)),
+            "layers": jax.vmap(init_layer)(
+                jax.random.split(layers_key, config.num_layers)
+            ),
+            "norm": jnp.ones(config.width),
+        }
+        if not config.tied:
+            params["head"] = normal(head_key, (config.width, config.vocab_size))
+        return params
+
+    def hidden(
+        params: Params,
+        tokens: Int[Array, "B S"],
+        positions: Int[Array, "B S"],
+        valid: Bool[Array, "B S"],
+    ) -> Float[Array, "B S D"]:
+        rotation = _rotation(config, positions)
+
+        def layer(x, weights):
+            def attend(q, k, v):
+                return _causal_attention(q, k, v, valid), ()
+
+            x, _ = block.apply({"params": weights}, x, rotation, attend)
+            return x, None
+
+        if config.remat:
+            layer = jax.checkpoint(layer, prevent_cse=False)
+        x = params["embed"].astype(dtype)[tokens]
+        x, _ = lax.scan(layer, x, params["layers"])
+        return _rms_norm(x, params["norm"], config.norm_eps)
+
+    def init_cache(num_rows: int, num_slots: int) -> Cache:
+        shape = (num_rows, config.num_kv_heads, num_slots, config.head_size)
+        layers = range(config.num_layers)
+        return Cache(
+            keys=tuple(jnp.zeros(shape, dtype) for _ in layers),
+            values=tuple(jnp.zeros(shape, dtype) for _ in layers),
+            valid=jnp.zeros((num_rows, num_slots), bool),
+            cursor=jnp.zeros((), jnp.int32),
+        )
+
+    def extend(
+        params: Params,
+        cache: Cache,
+        tokens: Int[Array, "B S"],
+        positions: Int[Array, "B S"],
+        valid: Bool[Array, "B S"],
+    ) -> tuple[Float[Array, "B S D"], Cache]:
+        # A chunk that does not fit would be moved back silently: callers size the
+        # cache for the whole episode.
+        num_new, num_slots = tokens.shape[1], cache.valid.shape[1]
+        slots_valid = lax.dynamic_update_slice(cache.valid, valid, (0, cache.cursor))
+        newest = cache.cursor + jnp.arange(num_new)
+        not_later = jnp.arange(num_slots)[None, :] <= newest[:, None]
+        mask = slots_valid[:, None, :] & not_later[None]
+        rotation = _rotation(config, positions)
+        x = params["embed"].astype(dtype)[tokens]
+        keys, values = [], []
+        for i in range(config.num_layers):
+
+            def attend(q, k, v, i=i):
+                at = (0, 0, cache.cursor, 0)
+                k = lax.dynamic_update_slice(cache.keys[i], k.swapaxes(1, 2), at)
+                v = lax.dynamic_update_slice(cache.values[i], v.swapaxes(1, 2), at)
+                return _attention(q, k, v, mask), (k, v)
+
+            weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
+            x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
+            keys.append(k)
+            values.append(v)
+        x = _rms_norm(x, params["norm"], config.norm_eps)
+        cursor = cache.cursor + num_new
+        return x, Cache(tuple(keys), tuple(values), slots_valid, cursor)
+
+    def head(
+        params: Params, hidden: Float[Array, "*batch D"]
+    ) -> Float[Array, "*batch V"]:
+        weight = params["embed"].T if config.tied else params["head"]
+        return _matmul(hidden, weight.astype(dtype), jnp.float32)
+
+    return Policy(init, hidden, init_cache, extend, head)
+
+
+class Block(nn.Module):
+    """One layer. `attend` is an argument, so training and decoding share it."""
+
+    config: ModelConfig
+
+    def setup(self):
+        c = self.config
+        heads, kv_heads = c.num_heads * c.head_size, c.num_kv_heads * c.head_size
+        inner = nn.initializers.truncated_normal(0.02)
+        # Two of these are added to the stream by each layer: keep its variance.
+        outer = nn.initializers.truncated_normal(0.02 / (2 * c.num_layers) ** 0.5)
+        ones = nn.initializers.ones
+        self.attention_norm = self.param("attention_norm", ones, (c.width,))
+        self.q = self.param("q", inner, (c.width, heads))
+        self.k = self.param("k", inner, (c.width, kv_heads))
+        self.v = self.param("v", inner, (c.width, kv_heads))
+        self.o = self.param("o", outer, (heads, c.width))
+        self.mlp_norm = self.param("mlp_norm", ones, (c.width,))
+        self.gate = self.param("gate", inner, (c.width, c.mlp_width))
+        self.up = self.param("up", inner, (c.width, c.mlp_width))
+        self.down = self.param("down", outer, (c.mlp_width, c.width))
+
+    def __call__(self, x, rotation, attend):
+        """`attend(q, k, v) -> (heads, extra)`; returns `(x, extra)`."""
+        c = self.config
+
+        def project(x, weight):
+            return _matmul(x, weight.astype(x.dtype), x.dtype)
+
+        def split(x):
+            return x.reshape(*x.shape[:-1], -1, c.head_size)
+
+        y = _rms_norm(x, self.attention_norm, c.norm_eps)
+        q = _rotate(split(project(y, self.q)), rotation)
+        k = _rotate(split(project(y, self.k)), rotation)
+        out, extra = attend(q, k, split(project(y, self.v)))
+        x = x + project(out.reshape(*x.shape[:-1], -1), self.o)
+        y = _rms_norm(x, self.mlp_norm, c.norm_eps)
+        y = jax.nn.silu(project(y, self.gate)) * project(y, self.up)
+        return x + project(y, self.down), extra
+
+
+def logical_axes(config: ModelConfig) -> Params:
+    """The parameters' tree with a tuple of axis names for each array."""
+    axes = {
+        "embed": ("vocab", "embed"),
+        "layers": {
+            "attention_norm": ("layers", None),
+            "q": ("layers", "embed", "heads"),
+            "k": ("layers", "embed", "kv_heads"),
+            "v": ("layers", "embed", "kv_heads"),
+            "o": ("layers", "heads", "embed"),
+            "mlp_norm": ("layers", None),
+            "gate": ("layers", "embed", "mlp"),
+            "up": ("layers", "embed", "mlp"),
+            "down": ("layers", "mlp", "embed"),
+        },
+        "norm": (None,),
+    }
+    if not config.tied:
+        axes["head"] = ("embed", "vocab")
+    return axes
+
+
+def _causal_attention(q, k, v, valid):
+    """Attention within `[B S]`, a block of queries at a time.
+
+    A block looks only at the keys up to its end. That is half the work, and the
+    scores of a block stay in the CPU's cache.
+    """
+    k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
+    slots = jnp.arange(q.shape[1])
+    out = []
+    for start in range(0, q.shape[1], QUERY_BLOCK):
+        end = min(start + QUERY_BLOCK, q.shape[1])
+        causal = slots[None, :end] <= slots[start:end, None]
+        mask = causal[None] & valid[:, None, :end]
+        out.append(_attention(q[:, start:end], k[:, :, :end], v[:, :, :end], mask))
+    return jnp.concatenate(out, axis=1)
+
+
+def _attention(
+    q: Float[Array, "B S H K"],
+    k: Float[Array, "B J M K"],
+    v: Float[Array, "B J M K"],
+    mask: Bool[Array, "B S M"],
+) -> Float[Array, "B S H K"]:
+    """Query heads come in groups, one for each of the J key heads."""
+    (b, s, h, size), j, m = q.shape, k.shape[1], k.shape[2]
+    q = (q * size**-0.5).reshape(b, s, j, h // j, size).transpose(0, 2, 3, 1, 4)
+    # The queries of a group are the rows of one matrix product with their keys.
+    scores = jnp.einsum(
+        "bjrk,bjmk->bjrm",
+        q.reshape(b, j, -1, size),
+        k,
+        preferred_element_type=jnp.float32,
+    ).reshape(b, j, h // j, s, m)
+    weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
+    out = jnp.einsum("bjrm,bjmk->bjrk", weights.astype(v.dtype).reshape(b, j, -1, m), v)
+    return out.reshape(b, h, s, size).swapaxes(1, 2)
+
+
+class _Rotation(NamedTuple):
+    cos: jax.Array  # [B S 1 K/2]
+    sin: jax.Array
+
+
+def _rotation(config, positions):
+    size = config.head_size
+    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2) / size)
+    angles = positions[..., None, None] * frequencies[None, None, None]
+    return _Rotation(jnp.cos(angles), jnp.sin(angles))
+
+
+def _rotate(x, rotation):
+    """Rotate the pairs (i, i + K/2), as Hugging Face does."""
+    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    cos, sin = rotation
+    y = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    return y.astype(x.dtype)
+
+
+def _rms_norm(x, scale, eps):
+    y = x.astype(jnp.float32)
+    y = y * lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
+    return (y * scale[(None,) * (x.ndim - 1)]).astype(x.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _matmul(x, weight, dtype):
+    """`x @ weight`, with a backward pass that the CPU compiler cannot spoil.
+
+    Left alone, XLA fuses what comes before the gradient of `weight` into a
+    transposed copy, and runs it several times slower than the products.
+    """
+    return jnp.matmul(x, weight, preferred_element_type=dtype)
+
+
+def _matmul_forward(x, weight, dtype):
+    return _matmul(x, weight, dtype), (x, weight)
+
+
+def _matmul_backward(dtype, residuals, grad):
+    x, weight = residuals
+    rows = x.reshape(-1, x.shape[-1])
+    grad = lax.optimization_barrier(grad.astype(x.dtype).reshape(-1, grad.shape[-1]))
+    return (grad @ weight.T).reshape(x.shape), rows.T @ grad
+
+
+_matmul.defvjp(_matmul_forward, _matmul_backward)

@@ -1,0 +1,327 @@
+"""Robustness reports: from episodes to rows, from rows to pages.
+
+A row is one scenario at one strength, over the tasks that it changed. Success has the
+Wilson interval. Its difference from clean, paired on the same tasks, has Newcombe's
+(1998, Stat. Med. 17:2635, method 10): both Wilson intervals, put together by the
+correlation. Miller (arXiv:2411.00640) asks for pairing, but his normal interval has no
+width where no task changes sides, as with an agent that solves all.
+"""
+
+import json
+import math
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+from scipy import stats
+
+from openagent_jax.perturb.base import Entry
+
+Json = dict[str, Any]
+
+TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
+_RATES = ("refusal_rate", "false_refusal_rate", "tool_error_rate", "recovery_rate")
+_WHAT = ("tier", "shift", "scenario", "strength", "family", "n")
+_ROW_KEYS = (*_WHAT, "success", "delta", *_RATES, "chain_length_ratio")
+_PARTS = ("mean", "low", "high")  # of success and delta
+_KEYS = ("suite", "policy", "checkpoint_step", "rows")
+_SETUP = ("suite", "split", "num_tasks", "seed", "grading_version")
+_NOTE = """\
+Success and delta have 95 % intervals (Wilson; Newcombe, paired with clean on the same
+tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks, false
+refusal of solvable ones, tool errors of calls. A tier is the mean of its scenarios."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """An episode for each of n tasks, the same in each scenario and in this order."""
+
+    success: Bool[np.ndarray, "n"]
+    solvable: Bool[np.ndarray, "n"]
+    refused: Bool[np.ndarray, "n"]
+    num_calls: Int[np.ndarray, "n"]
+    num_errors: Int[np.ndarray, "n"]  # calls that were answered by an error
+    fewest_calls: Int[np.ndarray, "n"]  # by the oracle
+    changed: Bool[np.ndarray, "n"]  # the perturbation changed this task
+
+    def __post_init__(self):
+        shapes = {name: x.shape for name, x in vars(self).items()}
+        if len({*shapes.values()}) != 1 or self.success.ndim != 1:
+            raise ValueError(f"not one number for each task: {shapes}")
+        for name in ("success", "solvable", "refused", "changed"):
+            if getattr(self, name).dtype != bool:  # half a success is none
+                raise ValueError(f"{name} is not boolean")
+
+
+def row(
+    entry: Entry | None, strength: float, episodes: Episodes, clean: Episodes
+) -> Json:
+    """A row of `report.json`; without an entry, that of the clean tasks."""
+    if len(episodes.success) != len(clean.success):
+        raise ValueError(
+            f"{len(episodes.success)} tasks, but {len(clean.success)} clean"
+        )
+    counts = episodes.changed | (entry is None)
+    e = Episodes(**{name: x[counts] for name, x in vars(episodes).items()})
+    no_change = dict.fromkeys(_PARTS, 0.0 if counts.any() else None)
+    solved = e.success & e.solvable & (e.fewest_calls > 0)
+    num_calls = int(e.num_calls.sum())
+    return {
+        "tier": entry.tier if entry else "clean",
+        "shift": entry.shift if entry else "none",
+        "scenario": entry.name if entry else "clean",
+        "strength": float(strength),
+        # Clean tasks are of worlds that training has not seen.
+        "family": entry.family if entry else "held_out",
+        "n": len(e.success),
+        "success": _wilson(e.success),
+        "delta": _newcombe(e.success, clean.success[counts]) if entry else no_change,
+        "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
+        "recovery_rate": _mean(e.success[e.solvable & (e.num_errors > 0)]),
+        "refusal_rate": _mean(e.refused[~e.solvable]),
+        "false_refusal_rate": _mean(e.refused[e.solvable]),
+        "chain_length_ratio": _mean(e.num_calls[solved] / e.fewest_calls[solved]),
+    }
+
+
+def pass_hat_k(successes: Bool[np.ndarray, "tasks trials"], k: int) -> float:
+    """How likely k trials of a task all succeed: the mean of C(c, k) / C(n, k), with c
+    successes in n trials of each task (tau-bench, arXiv:2406.12045)."""
+    successes = np.asarray(successes)
+    if (
+        successes.ndim != 2
+        or not successes.size
+        or not np.isin(successes, (0, 1)).all()
+    ):
+        raise ValueError(
+            "pass^k needs outcomes of 0 or 1, a row of trials for each task"
+        )
+    num_trials = successes.shape[1]
+    if not 1 <= k <= num_trials:
+        raise ValueError(f"pass^{k} of {num_trials} trials")
+    count, i = successes.astype(int).sum(axis=1, keepdims=True), np.arange(k)
+    return float(np.mean(np.prod((count - i) / (num_trials - i), axis=1)))
+
+
+def summary(rows: Iterable[Json]) -> dict[str, Json]:
+    """Means over scenarios, each of the same weight whatever its n; none of n = 0.
+
+    By tier, and over all perturbed rows: "perturbed", of these "train" and "held_out".
+    """
+    rows = list(rows)
+    perturbed = [r for r in rows if r["tier"] != "clean"]
+    groups = _by_tier(rows) | {"perturbed": perturbed}
+    for family in ("train", "held_out"):
+        groups[family] = [r for r in perturbed if r["family"] == family]
+    return {name: _means(group) for name, group in groups.items()}
+
+
+def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
+    """Writes report.md, report.html and, last, report.json; returns its path."""
+    import jinja2  # the terminal needs none
+
+    folder = pathlib.Path(folder)
+    _check(folder / "report.json", report)
+    text = json.dumps(report, indent=1, allow_nan=False)
+    template = pathlib.Path(__file__).with_name("report.html").read_text("utf-8")
+    page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    html = page.from_string(template).render(
+        title=_title(report),
+        origin=_origin(report),
+        tiers=_by_tier(report["rows"]),
+        means=summary(report["rows"]),
+        cells=_cells,
+        label=_label,
+        note=_NOTE,
+    )
+    markdown = f"# {table(report, markdown=True)}\n\n{_NOTE}\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {"report.md": markdown, "report.html": html, "report.json": text + "\n"}
+    for name, content in pages.items():
+        temporary = folder / f"{name}.tmp"
+        temporary.write_text(content, encoding="utf-8")
+        os.replace(temporary, folder / name)
+    return folder / "report.json"
+
+
+def load(path: str | os.PathLike) -> Json:
+    """Reads a report.json, that of a folder, or the newest of a workdir.
+
+    ValueError, in one line, if there is none or it is damaged.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        found = [p for p in path.glob("eval/*/report.json") if p.parent.name.isdigit()]
+        newest = max(found, key=lambda p: int(p.parent.name), default=None)
+        path = newest or path / "report.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: no report to read ({error.strerror})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    _check(path, report)
+    return report
+
+
+def table(*reports: Json, markdown: bool = False) -> str:
+    """Reports as tables, clean first, then tier by tier."""
+    head = ("scenario", "family", "n", "success %", "delta points")
+    head += ("refusal %", "false refusal %", "tool errors %")
+    parts = []
+    for report in reports:
+        means, lines = summary(report["rows"]), []
+        for tier, rows in _by_tier(report["rows"]).items():
+            if tier != "clean":
+                lines.append(
+                    [_heading(tier, means[tier]), "", "", *_cells(means[tier])]
+                )
+            for r in rows:
+                family = r["family"].replace("_", " ")
+                lines.append([_label(r), family, str(r["n"]), *_cells(r)])
+        grid = _grid(head, lines, 2, markdown)
+        parts.append(f"{_title(report)}\n\n{_origin(report)}\n\n{grid}")
+    return "\n\n".join(parts)
+
+
+def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
+    """Success of several reports; its first line warns if they cannot be compared.
+
+    The mean of a tier is over the scenarios that all of them have.
+    """
+    found = [{_label(r): r for r in x["rows"]} for x in reports.values()]
+    lines = []
+    for tier, rows in _by_tier(r for x in found for r in x.values()).items():
+        labels = list(dict.fromkeys(map(_label, rows)))
+        shared = [k for k in labels if all(k in x and x[k]["n"] for x in found)]
+        if tier != "clean":
+            means = [_means([x[k] for k in shared]) for x in found]
+            lines.append([_heading(tier, means[0]), *(_cells(m)[0] for m in means)])
+        for k in labels:
+            lines.append([k, *(_cells(x[k])[0] if k in x else "-" for x in found)])
+    differ = []
+    for key in _SETUP:
+        values = [str(report.get(key, "unknown")) for report in reports.values()]
+        differ += [f"{key} is {', '.join(values)}"] if len({*values}) > 1 else []
+    warning = f"Warning: not comparable: {'; '.join(differ)}.\n\n" if differ else ""
+    return warning + _grid(("success %", *reports), lines, 1, markdown)
+
+
+def _wilson(success: np.ndarray) -> Json:
+    n, count = len(success), int(success.sum())
+    if n == 0:
+        return dict.fromkeys(_PARTS)
+    low, high = stats.binomtest(count, n).proportion_ci(method="wilson")
+    return {"mean": count / n, "low": float(low), "high": float(high)}
+
+
+def _newcombe(new: np.ndarray, old: np.ndarray) -> Json:
+    n, p, q = len(new), _wilson(new), _wilson(old)
+    if n == 0:
+        return p
+    both, neither = int((new & old).sum()), int((~new & ~old).sum())
+    gained, lost = int((new & ~old).sum()), int((~new & old).sum())
+    cross = both * neither - gained * lost
+    if cross > 0:
+        cross = max(cross - n / 2, 0)  # correction for continuity
+    scale = (both + gained) * (both + lost) * (neither + gained) * (neither + lost)
+    correlation = cross / math.sqrt(scale) if scale else 0.0
+
+    def reach(x, y):
+        return math.sqrt(x * x - 2 * correlation * x * y + y * y)
+
+    mean = p["mean"] - q["mean"]
+    low = mean - reach(p["mean"] - p["low"], q["high"] - q["mean"])
+    high = mean + reach(p["high"] - p["mean"], q["mean"] - q["low"])
+    return {"mean": mean, "low": low, "high": high}
+
+
+def _mean(values: Iterable[Any]) -> float | None:
+    values = [float(x) for x in values if x is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _means(rows: Sequence[Json]) -> Json:
+    scenarios: dict[str, list[Json]] = {}  # each may be there at several strengths
+    for r in rows:
+        if r["n"]:
+            flat = r | {key: r[key]["mean"] for key in ("success", "delta")}
+            scenarios.setdefault(r["scenario"], []).append(flat)
+    means = {
+        key: _mean(_mean(r[key] for r in rows) for rows in scenarios.values())
+        for key in ("success", "delta", *_RATES)
+    }
+    return {"num_scenarios": len(scenarios), **means}
+
+
+def _by_tier(rows: Iterable[Json]) -> dict[str, list[Json]]:
+    groups: dict[str, list[Json]] = {tier: [] for tier in TIERS}
+    for r in rows:
+        groups.setdefault(r["tier"], []).append(r)
+    return {tier: rows for tier, rows in groups.items() if rows}
+
+
+def _check(path: pathlib.Path, report: Any) -> None:
+    try:
+        lacks = [key for key in _KEYS if key not in report]
+        for i, r in enumerate([] if lacks else report["rows"]):
+            lacks += [f"rows[{i}].{key}" for key in _ROW_KEYS if key not in r]
+            for key in {"success", "delta"} & {*r}:
+                lacks += [f"rows[{i}].{key}.{x}" for x in _PARTS if x not in r[key]]
+    except TypeError:
+        raise ValueError(f"{path}: not a report") from None
+    if lacks:
+        raise ValueError(f"{path}: not a report, it lacks {', '.join(lacks[:5])}")
+
+
+def _title(report: Json) -> str:
+    return f"Robustness of {report['policy']}"
+
+
+def _origin(report: Json) -> str:
+    keys = ("suite", "checkpoint_step", *_SETUP[1:])
+    return ", ".join(f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report)
+
+
+def _heading(tier: str, means: Json) -> str:
+    return f"{tier}, mean of {means['num_scenarios']}"
+
+
+def _label(r: Json) -> str:
+    weak = r["strength"] != 1 and r["tier"] != "clean"
+    return f"{r['scenario']} at {r['strength']:g}" if weak else r["scenario"]
+
+
+def _cells(x: Json) -> list[str]:
+    """Success, delta and rates in percent, of a row or of means."""
+    success = "no task changed" if x.get("n") == 0 else _percent(x["success"])
+    return [success, _percent(x["delta"], "+"), *(_percent(x[k]) for k in _RATES[:3])]
+
+
+def _percent(x: Any, sign: str = "") -> str:
+    if isinstance(x, dict) and x["mean"] is not None:
+        mean, low, high = (_percent(x[k], sign) for k in _PARTS)
+        return f"{mean} [{low}, {high}]"
+    if x is None or isinstance(x, dict):
+        return "-"
+    return f"{round(100 * x, 1) + 0.0:{sign}.1f}"  # + 0.0: there is no -0.0
+
+
+def _grid(head: Sequence[str], lines: Any, num_left: int, markdown: bool) -> str:
+    rows = [
+        [x.replace("|", "\\|") if markdown else x for x in r] for r in (head, *lines)
+    ]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rule = [
+        "-" * (w - 1) + ("-:"[markdown and i >= num_left]) for i, w in enumerate(widths)
+    ]
+    texts = []
+    for cells in [rows[0], rule, *rows[1:]]:
+        pairs = enumerate(zip(cells, widths, strict=True))
+        aligned = [x.ljust(w) if i < num_left else x.rjust(w) for i, (x, w) in pairs]
+        texts.append(f"| {' | '.join(aligned)} |" if markdown else "  ".join(aligned))
+    return "\n".join(texts)

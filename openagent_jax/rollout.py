@@ -1,0 +1,242 @@
+"""Sandbox and policy in one program: `rollout` plays whole episodes.
+
+All rows share the slots of one cache: a turn takes as many slots as its longest
+action, and rows that have ended their action, or their episode, leave theirs empty
+(not `valid`). Positions count a row's own tokens only, so holes mean nothing.
+The loop over tokens stops when every row has ended its action, and the loop over
+turns when every episode is over.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax import types
+from openagent_jax.sandbox import demonstrate, environment, parse, render
+from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
+
+
+class Sizes(NamedTuple):
+    """Room of an episode (static)."""
+
+    max_turns: int
+    prompt_tokens: int
+    action_tokens: int
+    result_tokens: int
+
+    @property
+    def slots(self) -> int:
+        return self.prompt_tokens + self.max_turns * (
+            self.action_tokens + self.result_tokens
+        )
+
+
+class Sampling(NamedTuple):
+    """How tokens are chosen (static). Temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+class Rollout(NamedTuple):
+    """Episodes as they were played, token for token, rows without holes."""
+
+    trajectory: Trajectory  # structured, leading axis B
+    tokens: Int[Array, "B M"]
+    valid: Bool[Array, "B M"]
+    sampled: Bool[Array, "B M"]  # the policy's own tokens
+    log_prob: Float[Array, "B M"]  # of the sampled tokens, as they were sampled
+    overflow: Bool[Array, "B"]  # a prompt or a result did not fit
+
+
+class _Carry(NamedTuple):
+    turn: Array
+    cache: types.Cache
+    logits: Array  # [B, V] for the next token
+    position: Array  # [B] tokens so far
+    tokens: Array  # [B, M]
+    sampled: Array
+    log_prob: Array
+    overflow: Array
+    state: types.State
+    action: Action  # [T, B]
+    result: ToolResult  # [T, B]
+    valid: Array  # [T, B]
+
+
+def rollout(
+    policy: Policy,
+    lexicon: lexicons.Lexicon,
+    params: Params,
+    keys: jax.Array,
+    tasks: Task,
+    sizes: Sizes,
+    sampling: Sampling = Sampling(),
+) -> Rollout:
+    """Play one episode for each of B tasks; `keys` holds one key for each."""
+    num_rows = keys.shape[0]
+    rows = jnp.arange(num_rows)
+
+    def write(pieces, num_tokens):
+        return jax.vmap(lambda p: lexicons.write(lexicon, p, num_tokens))(pieces)
+
+    def feed(carry: _Carry, tokens, length, size: int) -> _Carry:
+        """Append tokens of the environment, right-padded rows of `length`."""
+        overflow = carry.overflow | (length > size)
+        length = jnp.minimum(length, size)
+        valid = jnp.arange(size) < length[:, None]
+        positions = carry.position[:, None] + jnp.arange(size)
+        at = (0, carry.cache.cursor)
+        hidden, cache = policy.extend(params, carry.cache, tokens, positions, valid)
+        last = hidden[rows, jnp.maximum(length - 1, 0)]
+        logits = policy.head(params, last)
+        return carry._replace(
+            cache=cache,
+            logits=jnp.where((length > 0)[:, None], logits, carry.logits),
+            position=carry.position + length,
+            tokens=lax.dynamic_update_slice(carry.tokens, tokens, at),
+            overflow=overflow,
+        )
+
+    def speak(carry: _Carry) -> tuple[_Carry, Array, Array, Array]:
+        """Sample an action for each live row: tokens, their number, ended."""
+
+        def token(loop):
+            i, carry, said, active = loop
+            cursor = carry.cache.cursor
+            chosen, log_prob = _choose(carry.logits, keys, cursor, sampling)
+            chosen = jnp.where(active, chosen, 0)
+            at = (0, cursor)
+            hidden, cache = policy.extend(
+                params, carry.cache, chosen[:, None], carry.position[:, None],
+                active[:, None],
+            )  # fmt: skip
+            carry = carry._replace(
+                cache=cache,
+                logits=policy.head(params, hidden[:, 0]),
+                position=carry.position + active,
+                tokens=lax.dynamic_update_slice(carry.tokens, chosen[:, None], at),
+                sampled=lax.dynamic_update_slice(carry.sampled, active[:, None], at),
+                log_prob=lax.dynamic_update_slice(
+                    carry.log_prob, jnp.where(active, log_prob, 0)[:, None], at
+                ),
+            )
+            said = lax.dynamic_update_slice(said, chosen[:, None], (0, i))
+            return i + 1, carry, said, active & (chosen != lexicon.end_token)
+
+        def goes_on(loop):
+            i, _, _, active = loop
+            return (i < sizes.action_tokens) & jnp.any(active)
+
+        said = jnp.zeros((num_rows, sizes.action_tokens), jnp.int32)
+        active = ~carry.state.finished
+        start = carry.position
+        _, carry, said, active = lax.while_loop(
+            goes_on, token, (jnp.int32(0), carry, said, active)
+        )
+        return carry, said, carry.position - start, ~active
+
+    def turn(carry: _Carry) -> _Carry:
+        live = ~carry.state.finished
+        carry, said, length, ended = speak(carry)
+        # The end mark is no part of the action; one that did not end is malformed.
+        action = jax.vmap(parse.parse, in_axes=(None, 0, 0, 0))(
+            lexicon, tasks, said, length - ended
+        )
+        kind = jnp.where(ended, action.kind, types.MALFORMED)
+        none = demonstrate.no_action(tasks.tools.arg_name.shape[-1])
+        action = jax.tree.map(
+            lambda a, b: jnp.where(ended.reshape(-1, *[1] * (a.ndim - 1)), a, b),
+            Action(kind, action.call, action.value),
+            jax.tree.map(lambda x: jnp.broadcast_to(x, (num_rows, *x.shape)), none),
+        )
+
+        def act(task, state, action, ended):
+            state, timestep = environment.step(
+                lexicon, task, state, action, sizes.max_turns
+            )
+            seen = timestep.observation
+            pieces = render.observation(lexicon.style, task, seen)
+            # What the policy left open is closed for it, as no word of its own.
+            close = jnp.where(ended | (pieces[0] == 0), 0, lexicon.style.end)
+            return state, seen, jnp.concatenate([close[None], pieces])
+
+        state, result, pieces = jax.vmap(act)(tasks, carry.state, action, ended)
+        pieces = jnp.where((live & ~state.finished)[:, None], pieces, 0)
+        tokens, _, length = write(pieces, sizes.result_tokens)
+        put = lambda all_, new: all_.at[carry.turn].set(new)  # noqa: E731
+        carry = carry._replace(
+            turn=carry.turn + 1,
+            state=state,
+            action=jax.tree.map(put, carry.action, action),
+            result=jax.tree.map(put, carry.result, result),
+            valid=carry.valid.at[carry.turn].set(live),
+        )
+        return lax.cond(
+            jnp.all(state.finished),
+            lambda c: c,
+            lambda c: feed(c, tokens, length, sizes.result_tokens),
+            carry,
+        )
+
+    shape = (num_rows, sizes.slots)
+    state = jax.vmap(lambda task: environment.reset(lexicon, task))(tasks)
+    num_args, num_fields = tasks.tools.arg_name.shape[-1], state.values.shape[-1]
+    empty = (demonstrate.no_action(num_args), demonstrate.no_result(num_fields))
+    action, result = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (sizes.max_turns, num_rows, *x.shape)), empty
+    )
+    carry = _Carry(
+        turn=jnp.int32(0),
+        cache=policy.init_cache(*shape),
+        logits=jnp.zeros((num_rows, lexicon.vocab_size)),
+        position=jnp.zeros(num_rows, jnp.int32),
+        tokens=jnp.zeros(shape, jnp.int32),
+        sampled=jnp.zeros(shape, bool),
+        log_prob=jnp.zeros(shape),
+        overflow=jnp.zeros(num_rows, bool),
+        state=state,
+        action=action,
+        result=result,
+        valid=jnp.zeros((sizes.max_turns, num_rows), bool),
+    )
+    pieces = jax.vmap(lambda task: render.prompt(lexicon.style, task))(tasks)
+    tokens, _, length = write(pieces, sizes.prompt_tokens)
+    carry = feed(carry, tokens, length, sizes.prompt_tokens)
+    carry = lax.while_loop(
+        lambda c: (c.turn < sizes.max_turns) & ~jnp.all(c.state.finished), turn, carry
+    )
+    by_row = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (carry.action, carry.result))
+    trajectory = Trajectory(tasks, *by_row, carry.valid.T, carry.state)
+
+    # Close the holes: valid slots first, in order.
+    order = jnp.argsort(~carry.cache.valid, axis=1, stable=True)
+    tokens, valid, sampled, log_prob = (
+        jnp.take_along_axis(x, order, axis=1)
+        for x in (carry.tokens, carry.cache.valid, carry.sampled, carry.log_prob)
+    )
+    return Rollout(trajectory, tokens, valid, sampled, log_prob, carry.overflow)
+
+
+def _choose(logits, keys, step, sampling: Sampling):
+    """Next tokens and their log-probabilities, each row with its own key."""
+    if sampling.temperature == 0:
+        log_probs = jax.nn.log_softmax(logits)
+        chosen = jnp.argmax(logits, axis=-1)
+    else:
+        logits = logits / sampling.temperature
+        if sampling.top_p < 1:
+            ranked = jnp.sort(logits, axis=-1)[:, ::-1]
+            mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
+            keep = jnp.sum(mass < sampling.top_p, axis=-1, keepdims=True)
+            least = jnp.take_along_axis(ranked, keep, axis=-1)
+            logits = jnp.where(logits >= least, logits, -jnp.inf)
+        log_probs = jax.nn.log_softmax(logits)
+        draw = jax.vmap(lambda k, row: jax.random.categorical(k, row))
+        chosen = draw(jax.vmap(lambda k: jax.random.fold_in(k, step))(keys), logits)
+    chosen = chosen.astype(jnp.int32)
+    return chosen, jnp.take_along_axis(log_probs, chosen[:, None], axis=-1)[:, 0]

@@ -1,0 +1,306 @@
+"""A domain as arrays, and tasks drawn from it.
+
+`compile` turns a checked file (`domain_file.DomainSpec`) into a `Domain`: a pytree
+of arrays whose shapes depend on the limits only, so another domain of the same
+limits runs in the same compiled program.
+
+Splits are apart by construction: entities and phrases come from pools of their own,
+and worlds of `TRAIN` have even seeds, those of other splits odd ones.
+"""
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax.sandbox import domain_file
+from openagent_jax.sandbox.symbols import Range, Symbols
+from openagent_jax.types import Faults, Goal, Limits, Task, Tools
+
+TRAIN, TEST, SHIFT = range(3)  # splits of entities
+SPLITS = {"train": TRAIN, "test": TEST}
+PLAIN, REWRITE = 0, 2  # pools of phrases: PLAIN + split, REWRITE + split
+PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
+MAX_PHRASES = 16  # of a goal and pool
+MAX_SYNONYMS = 4  # of a name and split
+
+
+class Variants(NamedTuple):
+    """Other ways to present the tools, by split; pools are filled by repetition."""
+
+    name: Int[Array, "2 N Y"]
+    description: Int[Array, "2 N Y"]
+    arg_name: Int[Array, "2 N A Y"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Domain:
+    """Everything that tasks of a domain are drawn from. G goals, P phrase pieces."""
+
+    tools: Tools  # result ranges are those of the whole type
+    num_tools: Int[Array, ""]
+    num_goals: Int[Array, ""]
+    result_range: Int[Array, "3 N F 2"]  # by split
+    goal_tool: Int[Array, "G C"]
+    goal_source: Int[Array, "G C A"]
+    goal_answer: Int[Array, "G"]
+    goal_needs: Bool[Array, "G N"]  # tools used, prerequisites too
+    constant_range: Int[Array, "3 G Q 2"]  # by split; low == high: unused
+    phrases: Int[Array, "4 G R P"]  # by pool
+    num_phrases: Int[Array, "4 G"]
+    codes: Int[Array, "2"]  # range
+    variants: Variants
+
+
+def sample_task(
+    domain: Domain, key: jax.Array, split: int, num_visible: int
+) -> Task:
+    """One task: goal, request, constants, world, and the tools on offer.
+
+    Args:
+      domain: where from.
+      key: all of its randomness.
+      split: `TRAIN` or `TEST`.
+      num_visible: tools in the documents, if the goal does not need more.
+    """
+    goal_key, phrase_key, constant_key, tool_key, code_key, world_key = (
+        jax.random.split(key, 6)
+    )
+    tools = domain.tools
+    num_tools = tools.relation.shape[0]
+    g = jax.random.randint(goal_key, (), 0, domain.num_goals)
+    pool = PLAIN + split
+    r = jax.random.randint(phrase_key, (), 0, domain.num_phrases[pool, g])
+
+    real = jnp.arange(num_tools) < domain.num_tools
+    needs = domain.goal_needs[g]
+    lot = jnp.where(needs, -1.0, jax.random.uniform(tool_key, (num_tools,)))
+    rank = jnp.argsort(jnp.argsort(jnp.where(real, lot, 2.0)))
+    visible = real & (needs | (rank < num_visible))
+
+    low, high = domain.result_range[split, ..., 0], domain.result_range[split, ..., 1]
+    none = jnp.zeros(num_tools, jnp.int32)
+    world = jax.random.bits(world_key, dtype=jnp.uint32)
+    code_pool = domain.codes[0], domain.codes[1] - domain.codes[0]
+    return Task(
+        world=(world & ~jnp.uint32(1)) | jnp.uint32(split != TRAIN),
+        tools=Tools(
+            **{
+                **vars(tools),
+                "result_low": low,
+                "result_high": high,
+                "code": distinct(code_key, *code_pool, num_tools),
+                "visible": visible,
+            }
+        ),
+        goal=Goal(
+            tool=domain.goal_tool[g],
+            source=domain.goal_source[g],
+            answer=domain.goal_answer[g],
+            family=g,
+        ),
+        faults=Faults(none, none - 1, none.astype(bool), none),
+        phrase=domain.phrases[pool, g, r],
+        constants=sample_constants(domain, constant_key, g, split),
+        shown=jnp.ones(domain.constant_range.shape[2], bool),
+    )
+
+
+def sample_constants(
+    domain: Domain, key: jax.Array, goal: Array, split: int
+) -> Int[Array, "Q"]:
+    """Constants of a request; those of one type differ."""
+    low = domain.constant_range[split, goal, :, 0]
+    size = domain.constant_range[split, goal, :, 1] - low
+    start, stride = jax.random.uniform(key, (2, 1))
+    # Evenly spaced values: the stride stays below size / Q, so none meets another.
+    slots = low.shape[0]
+    stride = 1 + (stride * jnp.maximum(size // slots - 1, 0)).astype(jnp.int32)
+    offset = (start * size).astype(jnp.int32) + jnp.arange(slots) * stride
+    return jnp.where(size > 0, low + offset % jnp.maximum(size, 1), 0)
+
+
+def distinct(key: jax.Array, low: Array, size: Array, num: int) -> Int[Array, "num"]:
+    """Different symbols of a range: evenly spaced from a random start."""
+    start_key, stride_key = jax.random.split(key)
+    start = jax.random.randint(start_key, (), 0, size)
+    stride = jax.random.randint(stride_key, (), 1, jnp.maximum(size // num, 2))
+    return low + (start + stride * jnp.arange(num)) % size
+
+
+# Host side.
+
+
+def words(spec: domain_file.DomainSpec) -> set[str]:
+    """All words of a domain in lower case: what pretraining must not show."""
+    texts = [spec.name, spec.description]
+    for kind in spec.types:
+        texts += [kind.name, *kind.train, *kind.test, *kind.shift]
+    for tool in spec.tools:
+        texts += [tool.name, tool.description, *(name for name, _ in tool.arguments)]
+        texts += [name for name, _ in tool.returns]
+        pools = [tool.names, tool.descriptions, *tool.argument_names.values()]
+        texts += itertools.chain(*(pool for p in pools for pool in p.values()))
+    for goal in spec.goals:
+        texts += itertools.chain(*goal.phrases.values())
+    return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
+
+
+def compile(
+    spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits
+) -> Domain:
+    """Arrays of a domain; its surface forms are added to `symbols`."""
+    N, A, F = limits.num_tools, limits.num_args, limits.num_fields
+    C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
+    G, R, Y = len(spec.goals), MAX_PHRASES, MAX_SYNONYMS
+    ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
+    index = {tool.name: n for n, tool in enumerate(spec.tools)}
+
+    def row(values, size, fill=0):
+        values = list(values)
+        return values + [fill] * (size - len(values))
+
+    arg_types = [[kind for _, kind in tool.arguments] for tool in spec.tools]
+    arg_range = np.zeros((N, A, 2), np.int32)
+    result_range = np.zeros((3, N, F, 2), np.int32)
+    numbers = {name: np.zeros(N, np.int32) for name in ("name", "code", "after")}
+    arg_name, result_name = np.zeros((N, A), np.int32), np.zeros((N, F), np.int32)
+    description = np.zeros((N, limits.num_pieces), np.int32)
+    variants = Variants(
+        np.zeros((2, N, Y), np.int32),
+        np.zeros((2, N, Y), np.int32),
+        np.zeros((2, N, A, Y), np.int32),
+    )
+    numbers["code"][:] = numbers["after"][:] = -1
+    for n, tool in enumerate(spec.tools):
+        numbers["name"][n] = symbols.one(tool.name)
+        numbers["code"][n] = index[tool.code_from] if tool.code_from else -1
+        numbers["after"][n] = index[tool.call_after] if tool.call_after else -1
+        description[n, 0] = symbols.one(tool.description)
+        for a, (name, kind) in enumerate(tool.arguments):
+            arg_name[n, a] = symbols.one(name)
+            arg_range[n, a] = ranges[kind].whole
+        for f, (name, kind) in enumerate(tool.returns):
+            result_name[n, f] = symbols.one(name)
+            result_range[:, n, f] = ranges[kind].splits
+        for s, split in enumerate(SPLITS):
+            for pool, table in (
+                (tool.names, variants.name),
+                (tool.descriptions, variants.description),
+            ):
+                table[s, n] = _fill(pool.get(split) or (), Y, symbols)
+            for a, (name, _) in enumerate(tool.arguments):
+                pool = tool.argument_names.get(name, {}).get(split) or (name,)
+                variants.arg_name[s, n, a] = _fill(pool, Y, symbols)
+
+    goal_tool = np.full((G, C), -1, np.int32)
+    goal_source = np.full((G, C, A), -1, np.int32)
+    goal_answer = np.full(G, -1, np.int32)
+    goal_needs = np.zeros((G, N), bool)
+    constant_range = np.zeros((3, G, Q, 2), np.int32)
+    phrases = np.zeros((4, G, R, P), np.int32)
+    num_phrases = np.zeros((4, G), np.int32)
+    for g, goal in enumerate(spec.goals):
+        slots = {name: q for q, (name, _) in enumerate(goal.constants)}
+
+        def source(text, goal=goal, slots=slots):
+            c, name = domain_file.parse_source(text)
+            if c < 0:
+                return slots[name]
+            fields = [f for f, _ in spec.tools[index[goal.steps[c][0]]].returns]
+            return Q + c * F + fields.index(name)
+
+        for q, (_, kind) in enumerate(goal.constants):
+            constant_range[:, g, q] = ranges[kind].splits
+        for c, (name, arguments) in enumerate(goal.steps):
+            goal_tool[g, c] = index[name]
+            goal_needs[g, index[name]] = True
+            for a, (arg, _) in enumerate(spec.tools[index[name]].arguments):
+                goal_source[g, c, a] = source(arguments[arg])
+        for name in domain_file.extra_calls(spec, goal):
+            goal_needs[g, index[name]] = True
+        if goal.answer != domain_file.DONE:
+            goal_answer[g] = source(goal.answer)
+        for p, pool in enumerate(PHRASE_POOLS):
+            chosen = goal.phrases[pool][:R]
+            num_phrases[p, g] = len(chosen)
+            for r, phrase in enumerate(chosen):
+                phrases[p, g, r] = row(_pieces(phrase, slots, symbols), P)
+
+    zero = np.zeros(N, np.int32)
+    tools = Tools(
+        relation=np.arange(N, dtype=np.int32),
+        arg_low=arg_range[..., 0],
+        arg_high=arg_range[..., 1],
+        result_low=result_range[TRAIN, ..., 0],
+        result_high=result_range[TRAIN, ..., 1],
+        code=zero,
+        code_from=numbers["code"],
+        call_after=numbers["after"],
+        effect=np.array(row([tool.effect for tool in spec.tools], N, False)),
+        name=numbers["name"],
+        description=description,
+        arg_name=arg_name,
+        result_name=result_name,
+        place=np.arange(N, dtype=np.int32),
+        visible=zero.astype(bool),
+    )
+    del arg_types
+    domain = Domain(
+        tools=tools,
+        num_tools=np.int32(len(spec.tools)),
+        num_goals=np.int32(G),
+        result_range=result_range,
+        goal_tool=goal_tool,
+        goal_source=goal_source,
+        goal_answer=goal_answer,
+        goal_needs=goal_needs,
+        constant_range=constant_range,
+        phrases=phrases,
+        num_phrases=num_phrases,
+        codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
+        variants=variants,
+    )
+    return jax.tree.map(jnp.asarray, domain)
+
+
+class _TypeRanges(NamedTuple):
+    whole: tuple[int, int]  # accepted as an argument
+    splits: list[tuple[int, int]]  # drawn from
+
+
+def _type_ranges(kind: domain_file.TypeSpec, symbols: Symbols) -> _TypeRanges:
+    if kind.kind == "number":
+        low = symbols.numbers.low + kind.minimum
+        both = (low, low + kind.maximum - kind.minimum + 1)
+        return _TypeRanges(both, [both] * 3)
+    if kind.kind == "enum":
+        values = symbols.add(kind.train)
+        both = (values.low, values.high)
+        return _TypeRanges(both, [both] * 3)
+    pools: list[Range] = [symbols.add(p) for p in (kind.train, kind.test, kind.shift)]
+    return _TypeRanges(
+        (pools[0].low, pools[-1].high), [(pool.low, pool.high) for pool in pools]
+    )
+
+
+def _pieces(phrase: str, slots: dict[str, int], symbols: Symbols) -> list[int]:
+    """`Find {place}.` as symbols, with -1 - q for constant q."""
+    parts = re.split(r"\{(\w+)\}", phrase)
+    return [
+        -1 - slots[part] if i % 2 else symbols.one(part)
+        for i, part in enumerate(parts)
+        if i % 2 or part
+    ]
+
+
+def _fill(pool, size: int, symbols: Symbols) -> list[int]:
+    """The first `size` texts of a pool, repeated where it is smaller."""
+    texts = list(itertools.islice(itertools.cycle(pool), size)) if pool else [""] * size
+    return [symbols.one(text) for text in texts]

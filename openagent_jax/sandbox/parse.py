@@ -1,0 +1,266 @@
+"""From sampled tokens to an `Action`, through bytes: any segmentation counts.
+
+A call is a JSON object `{"name": ..., "arguments": {...}}`, with any white space and
+the two keys in either order. Its bytes are cut into JSON tokens by parallel
+operations (quotes by a running parity, the rest by neighbours); a short scan over
+those tokens then checks the grammar. Whatever is not understood becomes MALFORMED,
+or an argument that no tool accepts: an error observation, never a crash.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, UInt
+
+from openagent_jax import types
+from openagent_jax.sandbox import environment
+from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.types import Action, Task, ToolCall
+
+# Classes of JSON tokens.
+STRING, NUMBER, OPEN, CLOSE, COLON, COMMA, NOTHING, BAD = range(8)
+MARKS = {"{": OPEN, "}": CLOSE, ":": COLON, ",": COMMA}
+BYTES_PER_TOKEN = 6  # an action of S tokens may be 6 S bytes long
+
+# States of the grammar: what may come next.
+_START, _KEY, _KEY_COLON, _KEY_VALUE, _MORE = range(5)
+_ARG_OR_END, _ARG, _ARG_COLON, _VALUE, _ARG_MORE = range(5, 10)
+_END, _FAIL = 10, 11
+
+
+class _Tokens(NamedTuple):
+    kind: Int[Array, "J"]
+    begin: Int[Array, "J"]
+    end: Int[Array, "J"]
+    fits: Bool[Array, ""]
+
+
+def parse(
+    lexicon: lexicons.Lexicon, task: Task, tokens: Int[Array, "S"], length: Array
+) -> Action:
+    """The action that the first `length` tokens spell (the end mark left out)."""
+    ids = jnp.where(jnp.arange(tokens.shape[0]) < length, tokens, 0)
+    table = lexicon.token_bytes
+    table = lexicons.Ragged(
+        table.flat, table.start, table.length.at[0].set(0)
+    )  # padding has no bytes
+    size = BYTES_PER_TOKEN * tokens.shape[0]
+    padding_inside = jnp.any((jnp.arange(tokens.shape[0]) < length) & (tokens == 0))
+    text, _, num_bytes = lexicons.concatenate(table, ids, size)
+    return parse_bytes(lexicon, task, text, num_bytes, ~padding_inside)
+
+
+def parse_bytes(
+    lexicon: lexicons.Lexicon,
+    task: Task,
+    text: UInt[Array, "Z"],
+    num_bytes: Int[Array, ""],
+    sound: Bool[Array, ""] | bool = True,
+) -> Action:
+    """The action that `text[:num_bytes]` spells."""
+    num_args = task.tools.arg_name.shape[1]
+    sound &= num_bytes <= text.shape[0]
+    place = jnp.arange(text.shape[0])
+    text = jnp.where(place < num_bytes, text, ord(" "))
+    begin, end = _strip(text)
+
+    style = lexicon.style
+    answers, value_begin = _starts_with(text, begin, lexicon, style.answer)
+    refuses, after_refuse = _starts_with(text, begin, lexicon, style.refuse)
+    asks, after_ask = _starts_with(text, begin, lexicon, style.ask)
+    refuses &= after_refuse == end
+    asks &= after_ask == end
+
+    json = _tokenize(text, max_tokens=11 + 4 * (num_args + 1))
+    well_formed, keys, name, arg_names, arg_values = _read(json)
+    spans = jnp.concatenate([keys, name[None], arg_names, arg_values])
+    begins = jnp.concatenate([json.begin[spans], value_begin[None]])
+    ends = jnp.concatenate([json.end[spans], end[None]])
+    symbols = lexicons.find(lexicon, text, begins, ends)
+    symbols = symbols.at[:-1].set(jnp.where(spans >= 0, symbols[:-1], -1))
+    num = arg_names.shape[0]
+    named, valued = symbols[3 : 3 + num], symbols[3 + num : -1]
+    call, fits = _bind(lexicon, task, symbols[2], named, valued, arg_names >= 0)
+
+    wanted = jnp.array([style.key_name, style.key_arguments], jnp.int32)
+    right_keys = jnp.all(lexicons.same_text(lexicon, symbols[:2], wanted))
+    called = well_formed & json.fits & right_keys
+    kind = jnp.int32(types.MALFORMED)
+    kind = jnp.where(asks, types.ASK, kind)
+    kind = jnp.where(refuses, types.REFUSE, kind)
+    kind = jnp.where(answers, types.ANSWER, kind)
+    kind = jnp.where(called, types.CALL, kind)
+    kind = jnp.where(sound, kind, types.MALFORMED)
+    is_call = kind == types.CALL
+    return Action(
+        kind=kind,
+        call=ToolCall(
+            tool=jnp.where(is_call, call.tool, -1),
+            # An argument too many, too few or twice: no value stands for it.
+            args=jnp.where(is_call & fits, call.args, -1),
+            code=jnp.where(is_call, jnp.where(fits, call.code, _BAD_CODE), -1),
+        ),
+        value=jnp.where(kind == types.ANSWER, symbols[-1], -1),
+    )
+
+
+_BAD_CODE = 0  # the empty text: a code was passed, and it is no tool's
+
+
+def _bind(lexicon, task, name, named, valued, given):
+    """Symbols of names and values -> a `ToolCall`, and whether all names fit."""
+    tools = task.tools
+    there = environment.callable_tools(task)
+    equal = lexicons.same_text(lexicon, name, tools.name) & there
+    tool = jnp.where(jnp.any(equal), jnp.argmax(equal), -1)
+    row = jnp.maximum(tool, 0)
+    has_arg = tools.arg_high[row] > tools.arg_low[row]
+    slot_names = jnp.concatenate(
+        [tools.arg_name[row], jnp.array([lexicon.style.code], jnp.int32)]
+    )
+    slots = jnp.concatenate([has_arg, jnp.array([True])])
+    # [slot, pair]: which of the written pairs fills which slot.
+    fills = lexicons.same_text(lexicon, slot_names[:, None], named[None, :])
+    fills &= slots[:, None] & given
+    fits = jnp.all(jnp.any(fills, axis=0) | ~given)
+    fits &= jnp.all(jnp.sum(fills, axis=1) <= 1)
+    filled = jnp.any(fills, axis=1)
+    value = valued[jnp.argmax(fills, axis=1)]
+    args = lexicons.resolve(
+        lexicon, value[:-1], tools.arg_low[row], tools.arg_high[row]
+    )
+    code = jnp.where(value[-1] >= 0, value[-1], _BAD_CODE)
+    call = ToolCall(
+        tool.astype(jnp.int32),
+        jnp.where(filled[:-1], args, -1),
+        jnp.where(filled[-1], code, -1),
+    )
+    return call, fits
+
+
+def _strip(text: UInt[Array, "Z"]) -> tuple[Array, Array]:
+    solid = ~_blank(text)
+    begin = jnp.argmax(solid)
+    end = text.shape[0] - jnp.argmax(solid[::-1])
+    return begin, jnp.where(jnp.any(solid), end, begin)
+
+
+def _blank(text: Array) -> Array:
+    return (text == 32) | (text == 9) | (text == 10) | (text == 13)
+
+
+def _starts_with(text, begin, lexicon, symbol: int) -> tuple[Array, Array]:
+    """Whether the text at `begin` starts with a surface form, and where that ends."""
+    start, length = lexicon.texts.start[symbol], lexicon.texts.length[symbol]
+    offset = jnp.arange(16)
+    wanted = lexicon.texts.flat[start + offset]
+    there = text[jnp.minimum(begin + offset, text.shape[0] - 1)]
+    return jnp.all((there == wanted) | (offset >= length)), begin + length
+
+
+def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
+    """JSON tokens of a text: where they begin and end (strings without quotes)."""
+    size = text.shape[0]
+    place = jnp.arange(size)
+    slash = text == ord("\\")
+    last_other = jax.lax.cummax(jnp.where(slash, -1, place))
+    before = jnp.concatenate([jnp.array([-1]), last_other[:-1]])
+    escaped = ((place - 1 - before) % 2) == 1
+    quote = (text == ord('"')) & ~escaped
+    inside = jnp.cumsum(quote) % 2 == 1  # from an opening quote to before the closing
+    closing = quote & ~inside
+    control = inside & (text < 32)
+
+    table = np.full(256, BAD, np.int32)
+    for char, kind in MARKS.items():
+        table[ord(char)] = kind
+    for char in "0123456789.-+":
+        table[ord(char)] = NUMBER
+    kind = jnp.asarray(table)[text]
+    number = (kind == NUMBER) & ~inside & ~closing
+    begins_number = number & ~jnp.concatenate([jnp.array([False]), number[:-1]])
+    outside = ~inside & ~closing & ~_blank(text)
+    starts = (quote & inside) | begins_number | (outside & ~number)
+    kind = jnp.where(quote & inside, STRING, kind)
+    kind = jnp.where(control, BAD, kind)
+
+    count = jnp.cumsum(starts)
+    where = jnp.searchsorted(count, jnp.arange(1, max_tokens + 1), side="left")
+    real = jnp.arange(max_tokens) < count[-1]
+    where = jnp.minimum(where, size - 1)
+    # The end of a string is its closing quote, of a number its first other byte.
+    stop = closing | ~(number | inside)
+    next_stop = jax.lax.cummin(jnp.where(stop, place, size), reverse=True)
+    next_close = jax.lax.cummin(jnp.where(closing, place, size), reverse=True)
+    kinds = jnp.where(real, kind[where], NOTHING)
+    is_string = kinds == STRING
+    end = jnp.where(is_string, next_close[where], next_stop[where])
+    sound = (count[-1] <= max_tokens) & ~jnp.any(control)
+    sound &= jnp.sum(quote) % 2 == 0
+    return _Tokens(kinds, where + is_string, end, sound)
+
+
+def _read(json: _Tokens):
+    """Check the grammar over the JSON tokens.
+
+    Returns `(well formed, keys, name, argument names, argument values)`, all but the
+    first as indices of tokens, -1 where there is none. `keys` are those of the
+    string and of the object; that they read "name" and "arguments" is for the
+    caller to check.
+    """
+    max_pairs = (json.kind.shape[0] - 11) // 4
+    pair = jnp.arange(max_pairs)
+
+    def read(carry, item):
+        state, key, keys, name, num, names, values = carry
+        kind, index = item
+        string, number = kind == STRING, kind == NUMBER
+        opens, closes = kind == OPEN, kind == CLOSE
+        colon, comma = kind == COLON, kind == COMMA
+
+        def goes(condition, to, other=_FAIL):
+            return jnp.where(condition, to, other)
+
+        both = jnp.all(keys >= 0)
+        table = [_FAIL] * (_FAIL + 1)
+        table[_START] = goes(opens, _KEY)
+        table[_KEY] = goes(string, _KEY_COLON)
+        table[_KEY_COLON] = goes(colon, _KEY_VALUE)
+        table[_KEY_VALUE] = goes(
+            string & (keys[0] < 0), _MORE, goes(opens & (keys[1] < 0), _ARG_OR_END)
+        )
+        table[_MORE] = goes(comma & ~both, _KEY, goes(closes & both, _END))
+        table[_ARG_OR_END] = goes(string, _ARG_COLON, goes(closes, _MORE))
+        table[_ARG] = goes(string, _ARG_COLON)
+        table[_ARG_COLON] = goes(colon, _VALUE)
+        table[_VALUE] = goes(string | number, _ARG_MORE)
+        table[_ARG_MORE] = goes(comma, _ARG, goes(closes, _MORE))
+        table[_END] = goes(kind == NOTHING, _END)
+        new = jnp.stack(list(map(jnp.int32, table)))[state]
+
+        key = jnp.where(new == _KEY_COLON, index, key)
+        is_name = (state == _KEY_VALUE) & (new == _MORE)
+        is_object = (state == _KEY_VALUE) & (new == _ARG_OR_END)
+        keys = jnp.where(jnp.stack([is_name, is_object]), key, keys)
+        name = jnp.where(is_name, index, name)
+        names = jnp.where((new == _ARG_COLON) & (pair == num), index, names)
+        values = jnp.where((new == _ARG_MORE) & (pair == num), index, values)
+        new = jnp.where((new == _ARG_COLON) & (num >= max_pairs), _FAIL, new)
+        num = num + (new == _ARG_MORE)
+        return (new, key, keys, name, num, names, values), None
+
+    none = jnp.full(max_pairs, -1, jnp.int32)
+    start = (
+        jnp.int32(_START),
+        jnp.int32(-1),
+        jnp.full(2, -1, jnp.int32),
+        jnp.int32(-1),
+        jnp.int32(0),
+        none,
+        none,
+    )
+    items = (json.kind, jnp.arange(json.kind.shape[0], dtype=jnp.int32))
+    (state, _, keys, name, _, names, values), _ = jax.lax.scan(read, start, items)
+    return state == _END, keys, name, names, values

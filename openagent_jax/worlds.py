@@ -1,0 +1,98 @@
+"""Worlds put together: lexicon, domains, and the pools that perturbations draw from.
+
+Host side, once a run. What comes out are pytrees and pure functions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from tokenizers import Tokenizer
+
+from openagent_jax import perturb
+from openagent_jax.sandbox import domain as domains
+from openagent_jax.sandbox import domain_file, lexicon, random_worlds, symbols
+from openagent_jax.types import Limits, Task
+
+RANDOM = "random"  # the domain of endless random worlds
+TRANSFER = "medical"  # held out: where `domain_transfer` leads
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """A source of tasks under one tokenizer."""
+
+    lexicon: lexicon.Lexicon
+    sample: Callable[[jax.Array, str], Task]  # (key, split) -> task
+    pools: dict[str, perturb.Pools]  # by split; empty for random worlds
+
+
+def build(
+    domain: str | Path,
+    tokenizer: Tokenizer,
+    limits: Limits,
+    num_visible: int,
+    transfer: str | Path = TRANSFER,
+) -> Worlds:
+    """Tasks of a domain: a builtin name, a file, or `random`.
+
+    Raises:
+      domain_file.DomainError: the file is wrong.
+    """
+    table = symbols.Symbols()
+    if domain == RANDOM:
+        builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
+        avoid = set().union(*(domains.words(domain_file.load(d)) for d in builtin))
+        source = random_worlds.compile(table, tokenizer, avoid, 3, num_visible)
+        return Worlds(
+            lexicon=lexicon.build(table, tokenizer),
+            sample=lambda key, split: random_worlds.sample_task(source, key, limits),
+            pools={},
+        )
+    main, other = (
+        domains.compile(domain_file.load(name, limits), table, limits)
+        for name in (domain, transfer)
+    )
+
+    def sample(source: domains.Domain, key: jax.Array, split: str) -> Task:
+        return domains.sample_task(source, key, domains.SPLITS[split], num_visible)
+
+    pools = {
+        split: _pools(main, table, split, partial(sample, other, split=split))
+        for split in domains.SPLITS
+    }
+    return Worlds(lexicon.build(table, tokenizer), partial(sample, main), pools)
+
+
+def perturbation(worlds: Worlds, names: Sequence[str], split: str):
+    """One of the named perturbations at a time, each as likely."""
+    pools = worlds.pools[split]
+    return perturb.one_of(*(perturb.make(name, pools) for name in names))
+
+
+def _pools(
+    domain: domains.Domain, table: symbols.Symbols, split: str, transfer
+) -> perturb.Pools:
+    s, rewrite = domains.SPLITS[split], domains.REWRITE + domains.SPLITS[split]
+    trained = symbols.NUM_TRAIN_STYLES
+    styles = (1, trained) if split == "train" else (trained, len(table.style.results))
+    opaque = table.opaque[split]
+    variants = domain.variants
+    return perturb.Pools(
+        names=variants.name[s],
+        descriptions=variants.description[s],
+        arg_names=variants.arg_name[s],
+        opaque=jnp.array([opaque.low, opaque.high]),
+        gates=jnp.asarray(table.gates[split], jnp.int32),
+        phrases=domain.phrases[rewrite],
+        num_phrases=domain.num_phrases[rewrite],
+        styles=jnp.array(styles),
+        shifted=domain.result_range[domains.SHIFT],
+        shift_constants=lambda key, goal: domains.sample_constants(
+            domain, key, goal, domains.SHIFT
+        ),
+        transfer=transfer,
+    )

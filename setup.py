@@ -1,0 +1,60 @@
+"""Metadata and dependencies. `launch` and `configs` are run from the checkout."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+README = Path(__file__).parent / "README.md"
+REQUIRES = [
+    "jax>=0.10.2",
+    "flax>=0.12.8",
+    "optax>=0.2.8",
+    "orbax-checkpoint>=0.12",
+    "absl-py>=2.1",
+    "jaxtyping>=0.3.2",
+    "jinja2>=3.1",
+    "ml_collections>=1.1",
+    "numpy>=2.0",
+    "rich>=13.7",
+    "safetensors>=0.5",
+    "scipy>=1.14",
+    "tensorboardX>=2.6.2",
+    "tokenizers>=0.21",
+    "tqdm>=4.66",
+]
+TEST = [
+    "beartype>=0.20",
+    "chex>=0.1.90",
+    "hypothesis>=6.120",
+    "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
+    "pytest>=8.4",
+    "ruff>=0.14",
+    "transformers>=4.51",  # reads our tokenizer and weights
+]
+BACKENDS = ("cuda12", "cuda13", "tpu")
+
+setup(
+    name="openagent_jax",
+    version="0.1.0",
+    description="Measure and train tool-use agents whose world changes, in JAX",
+    long_description=README.read_text("utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    author="The openagent_jax authors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    packages=find_packages(include=["openagent_jax", "openagent_jax.*"]),
+    package_data={
+        "openagent_jax": ["*.html", "backbones/**/*"],
+        "openagent_jax.sandbox": ["words.txt", "domains/*.json"],
+    },
+    python_requires=">=3.11",
+    install_requires=REQUIRES,
+    extras_require={"test": TEST, **{name: [f"jax[{name}]"] for name in BACKENDS}},
+    zip_safe=False,
+)

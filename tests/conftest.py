@@ -1,0 +1,16 @@
+"""Eight CPU devices, no silent rank promotion, one stream of keys per test."""
+
+import itertools
+
+import jax
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def getkey():
+    """A function that gives another key at each call."""
+    counter = itertools.count()
+    return lambda: jax.random.fold_in(jax.random.key(0), next(counter))
