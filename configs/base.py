@@ -1,6 +1,6 @@
 """Every key that exists, with its default. Other configs state what differs.
 
-    python -m launch.train --config=configs/base.py --dry_run
+python -m launch.train --config=configs/base.py --dry_run
 """
 
 from ml_collections import ConfigDict

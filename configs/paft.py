@@ -1,6 +1,6 @@
 """PAFT: the same as SFT, with a share of perturbed tasks (arXiv 2607.01084).
 
-    python -m launch.train --config=configs/paft.py
+python -m launch.train --config=configs/paft.py
 """
 
 from configs import base

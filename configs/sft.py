@@ -1,6 +1,6 @@
 """Static fine-tuning on the oracle's demonstrations of clean tasks.
 
-    python -m launch.train --config=configs/sft.py
+python -m launch.train --config=configs/sft.py
 """
 
 from configs import base

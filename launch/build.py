@@ -3,13 +3,13 @@
 What is wrong with a config is found here, before anything is compiled.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import optax
@@ -17,14 +17,13 @@ from ml_collections import ConfigDict
 from tokenizers import Tokenizer
 
 import openagent_jax
+from launch.cli import BadUse
 from openagent_jax import optim, perturb, rollout, sharding, train, worlds
 from openagent_jax.algorithms import paft, sft
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.models import hf, transformer
 from openagent_jax.sandbox import domain_file
 from openagent_jax.types import Algorithm, Limits, Params, Policy, TrainState
-
-from launch.cli import BadUse
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
 
@@ -54,29 +53,38 @@ def backbone(c: ConfigDict) -> Backbone:
         return Backbone(config, tokenizer, transformer.make_policy(config).init)
     folder = _folder(c.init_from, "init_from")
     if (folder / "checkpoints").is_dir():
-        return from_workdir(folder, changes)
+        return restore(folder, "latest", c)[0]
     config, params = hf.load(folder, **changes)
     return Backbone(config, _tokenizer(folder), lambda key: params)
 
 
-def from_workdir(
-    workdir: Path, changes: dict[str, Any] | None = None, which: int | str = "latest"
-) -> Backbone:
-    """The policy that a run has trained."""
-    config = hf.load_config(workdir / "model", **(changes or {}))
+def restore(
+    workdir: Path, which: int | str = "latest", c: ConfigDict | None = None
+) -> tuple[Backbone, Params, int]:
+    """The policy that a run has trained, its parameters and their step."""
+    folder = workdir / "checkpoints"
+    if not folder.is_dir():
+        raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
+    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
+    config = hf.load_config(workdir / "model", **changes)
     policy = transformer.make_policy(config)
+    abstract = jax.eval_shape(policy.init, jax.random.key(0))
+    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+        params, step, _ = checkpoints.restore_params(abstract, _step(which))
+    model = Backbone(config, _tokenizer(workdir / "model"), lambda key: params)
+    return model, params, step
 
-    def restore(key):
-        del key
-        abstract = jax.eval_shape(policy.init, jax.random.key(0))
-        checkpoints = Checkpoints(workdir / "checkpoints", read_only=True)
-        return checkpoints.restore_params(abstract, which)[0]
 
-    return Backbone(config, _tokenizer(workdir / "model"), restore)
+def _step(which: int | str) -> int | str:
+    if which in ("latest", "best") or isinstance(which, int):
+        return which
+    if not which.isdigit():
+        raise BadUse(f"--step={which} is not latest, best or a number")
+    return int(which)
 
 
 def save_model(folder: Path, model: Backbone) -> None:
-    """What `from_workdir` needs besides the weights."""
+    """What `restore` needs besides the weights."""
     hf.save_config(folder, model.config)
     model.tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -95,9 +103,7 @@ def task_worlds(c: ConfigDict, tokenizer: Tokenizer, domain: str) -> worlds.Worl
 def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
     if c.algorithm.name != "sft":
         raise BadUse(f'algorithm.name="{c.algorithm.name}" is not "sft"')
-    inner = sft.sft(
-        policy, source.lexicon, c.sandbox.max_turns, c.algorithm.num_tokens
-    )
+    inner = sft.sft(policy, source.lexicon, c.sandbox.max_turns, c.algorithm.num_tokens)
     if c.paft.alpha == 0:
         return inner
     mix = worlds.perturbation(source, c.paft.perturbations, "train")
@@ -145,9 +151,7 @@ def trainer(c: ConfigDict, model: Backbone, source: worlds.Worlds):
 
 def sizes(c: ConfigDict) -> rollout.Sizes:
     s = c.sandbox
-    return rollout.Sizes(
-        s.max_turns, s.prompt_tokens, s.action_tokens, s.result_tokens
-    )
+    return rollout.Sizes(s.max_turns, s.prompt_tokens, s.action_tokens, s.result_tokens)
 
 
 def check(c: ConfigDict) -> None:

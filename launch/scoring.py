@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from ml_collections import ConfigDict
-from openagent_jax import evaluate, report
-from openagent_jax.types import Metrics, Params
 
 from launch import build
+from openagent_jax import evaluate, report
+from openagent_jax.types import Metrics, Params
 
 
 class Scorer:

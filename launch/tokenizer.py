@@ -1,6 +1,6 @@
 """Make the tokenizer of the backbone `nano` (once; its file is shipped).
 
-    python -m launch.tokenizer --out=openagent_jax/backbones/nano
+python -m launch.tokenizer --out=openagent_jax/backbones/nano
 """
 
 import json

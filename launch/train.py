@@ -27,7 +27,7 @@ DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the resolved config and lea
 
 
 def main() -> None:
-    from launch import build  # imports jax
+    from launch import build, programs  # imports jax
 
     c = CONFIG.value
     build.check(c)
@@ -37,14 +37,13 @@ def main() -> None:
     started = time.time()
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     _claim(workdir, c)
-    _cache_programs(c.compile_cache)
+    programs.keep(c.compile_cache)
 
     import jax
 
+    from launch import scoring
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
-
-    from launch import scoring
 
     model = build.backbone(c)
     source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
@@ -167,14 +166,6 @@ def _manifest(c, config_hash: str) -> dict:
         "grading_version": evaluate.GRADING_VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def _cache_programs(folder: str) -> None:
-    import jax
-
-    if folder:
-        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
 
 
 if __name__ == "__main__":

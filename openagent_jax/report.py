@@ -22,7 +22,6 @@ from scipy import stats
 from openagent_jax.perturb.base import Entry
 
 Json = dict[str, Any]
-
 TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 _RATES = ("refusal_rate", "false_refusal_rate", "tool_error_rate", "recovery_rate")
 _WHAT = ("tier", "shift", "scenario", "strength", "family", "n")
@@ -32,8 +31,8 @@ _KEYS = ("suite", "policy", "checkpoint_step", "rows")
 _SETUP = ("suite", "split", "num_tasks", "seed", "grading_version")
 _NOTE = """\
 Success and delta have 95 % intervals (Wilson; Newcombe, paired with clean on the same
-tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks, false
-refusal of solvable ones, tool errors of calls. A tier is the mean of its scenarios."""
+tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks,
+false refusal of solvable ones, tool errors of calls. Means are over scenarios."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,6 @@ class Episodes:
     changed: Bool[np.ndarray, "n"]  # the perturbation changed this task
 
     def __post_init__(self):
-        shapes = {name: x.shape for name, x in vars(self).items()}
-        if len({*shapes.values()}) != 1 or self.success.ndim != 1:
-            raise ValueError(f"not one number for each task: {shapes}")
         for name in ("success", "solvable", "refused", "changed"):
             if getattr(self, name).dtype != bool:  # half a success is none
                 raise ValueError(f"{name} is not boolean")
@@ -62,9 +58,7 @@ def row(
 ) -> Json:
     """A row of `report.json`; without an entry, that of the clean tasks."""
     if len(episodes.success) != len(clean.success):
-        raise ValueError(
-            f"{len(episodes.success)} tasks, but {len(clean.success)} clean"
-        )
+        raise ValueError("the clean episodes are not of the same tasks")
     counts = episodes.changed | (entry is None)
     e = Episodes(**{name: x[counts] for name, x in vars(episodes).items()})
     no_change = dict.fromkeys(_PARTS, 0.0 if counts.any() else None)
@@ -91,26 +85,21 @@ def row(
 def pass_hat_k(successes: Bool[np.ndarray, "tasks trials"], k: int) -> float:
     """How likely k trials of a task all succeed: the mean of C(c, k) / C(n, k), with c
     successes in n trials of each task (tau-bench, arXiv:2406.12045)."""
-    successes = np.asarray(successes)
-    if (
-        successes.ndim != 2
-        or not successes.size
-        or not np.isin(successes, (0, 1)).all()
-    ):
-        raise ValueError(
-            "pass^k needs outcomes of 0 or 1, a row of trials for each task"
-        )
-    num_trials = successes.shape[1]
+    binary = np.isin(successes, (0, 1))
+    if binary.ndim != 2 or not binary.size or not binary.all():
+        raise ValueError("pass^k needs outcomes of 0 or 1, a row of trials for a task")
+    num_trials = binary.shape[1]
     if not 1 <= k <= num_trials:
         raise ValueError(f"pass^{k} of {num_trials} trials")
-    count, i = successes.astype(int).sum(axis=1, keepdims=True), np.arange(k)
+    count = np.asarray(successes).astype(int).sum(axis=1, keepdims=True)
+    i = np.arange(k)
     return float(np.mean(np.prod((count - i) / (num_trials - i), axis=1)))
 
 
 def summary(rows: Iterable[Json]) -> dict[str, Json]:
-    """Means over scenarios, each of the same weight whatever its n; none of n = 0.
+    """Means over scenarios of equal weight, whatever their n; those of n = 0 are out.
 
-    By tier, and over all perturbed rows: "perturbed", of these "train" and "held_out".
+    By tier, and of what is perturbed: "perturbed", of this "train" and "held_out".
     """
     rows = list(rows)
     perturbed = [r for r in rows if r["tier"] != "clean"]
@@ -129,14 +118,10 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     text = json.dumps(report, indent=1, allow_nan=False)
     template = pathlib.Path(__file__).with_name("report.html").read_text("utf-8")
     page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    page.globals |= dict(cells=_cells, heading=_heading, label=_label, note=_NOTE)
+    tiers, means = _by_tier(report["rows"]), summary(report["rows"])
     html = page.from_string(template).render(
-        title=_title(report),
-        origin=_origin(report),
-        tiers=_by_tier(report["rows"]),
-        means=summary(report["rows"]),
-        cells=_cells,
-        label=_label,
-        note=_NOTE,
+        policy=report["policy"], origin=_origin(report), tiers=tiers, means=means
     )
     markdown = f"# {table(report, markdown=True)}\n\n{_NOTE}\n"
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,15 +134,12 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
 
 
 def load(path: str | os.PathLike) -> Json:
-    """Reads a report.json, that of a folder, or the newest of a workdir.
-
-    ValueError, in one line, if there is none or it is damaged.
-    """
+    """Reads a report.json, that of a folder, or the newest of a workdir; ValueError, in
+    one line, if there is none or it is damaged."""
     path = pathlib.Path(path)
     if path.is_dir():
-        found = [p for p in path.glob("eval/*/report.json") if p.parent.name.isdigit()]
-        newest = max(found, key=lambda p: int(p.parent.name), default=None)
-        path = newest or path / "report.json"
+        found = [p for p in path.glob("eval/*/report.json") if p.parts[-2].isdecimal()]
+        path = max(found, key=lambda p: int(p.parts[-2]), default=path / "report.json")
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -169,46 +151,44 @@ def load(path: str | os.PathLike) -> Json:
 
 
 def table(*reports: Json, markdown: bool = False) -> str:
-    """Reports as tables, clean first, then tier by tier."""
-    head = ("scenario", "family", "n", "success %", "delta points")
-    head += ("refusal %", "false refusal %", "tool errors %")
+    """Reports as tables: clean first, then tier by tier, then the families."""
+    head = ["scenario", "family", "n", "success %", "delta points"]
+    head += ["refusal %", "false refusal %", "tool errors %"]
     parts = []
     for report in reports:
-        means, lines = summary(report["rows"]), []
-        for tier, rows in _by_tier(report["rows"]).items():
-            if tier != "clean":
-                lines.append(
-                    [_heading(tier, means[tier]), "", "", *_cells(means[tier])]
-                )
-            for r in rows:
+        tiers, lines = _by_tier(report["rows"]), []
+        for name, means in summary(report["rows"]).items():
+            if heading := _heading(name, means, tiers):
+                lines.append([heading, "", "", *_cells(means)])
+            for r in tiers.get(name, []):
                 family = r["family"].replace("_", " ")
                 lines.append([_label(r), family, str(r["n"]), *_cells(r)])
-        grid = _grid(head, lines, 2, markdown)
-        parts.append(f"{_title(report)}\n\n{_origin(report)}\n\n{grid}")
+        grid = _grid([head, *lines], 2, markdown)
+        title = f"Robustness of {report['policy']}"
+        parts.append(f"{title}\n\n{_origin(report)}\n\n{grid}")
     return "\n\n".join(parts)
 
 
 def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
-    """Success of several reports; its first line warns if they cannot be compared.
-
-    The mean of a tier is over the scenarios that all of them have.
-    """
+    """Success of several reports, with means over the scenarios that all of them have;
+    the first line warns if they cannot be compared."""
     found = [{_label(r): r for r in x["rows"]} for x in reports.values()]
-    lines = []
-    for tier, rows in _by_tier(r for x in found for r in x.values()).items():
-        labels = list(dict.fromkeys(map(_label, rows)))
-        shared = [k for k in labels if all(k in x and x[k]["n"] for x in found)]
-        if tier != "clean":
-            means = [_means([x[k] for k in shared]) for x in found]
-            lines.append([_heading(tier, means[0]), *(_cells(m)[0] for m in means)])
-        for k in labels:
+    every = {k: r for x in found for k, r in x.items()}
+    shared = [k for k in every if all(k in x and x[k]["n"] for x in found)]
+    summaries = [summary(x[k] for k in shared) for x in found]
+    tiers, lines = _by_tier(every.values()), [["success %", *reports]]
+    for name in {**tiers, **summary([])}:
+        means = [x.get(name, _means([])) for x in summaries]
+        if heading := _heading(name, means[0], tiers):
+            lines.append([heading, *(_cells(m)[0] for m in means)])
+        for k in map(_label, tiers.get(name, [])):
             lines.append([k, *(_cells(x[k])[0] if k in x else "-" for x in found)])
     differ = []
     for key in _SETUP:
         values = [str(report.get(key, "unknown")) for report in reports.values()]
         differ += [f"{key} is {', '.join(values)}"] if len({*values}) > 1 else []
     warning = f"Warning: not comparable: {'; '.join(differ)}.\n\n" if differ else ""
-    return warning + _grid(("success %", *reports), lines, 1, markdown)
+    return warning + _grid(lines, 1, markdown)
 
 
 def _wilson(success: np.ndarray) -> Json:
@@ -223,13 +203,12 @@ def _newcombe(new: np.ndarray, old: np.ndarray) -> Json:
     n, p, q = len(new), _wilson(new), _wilson(old)
     if n == 0:
         return p
-    both, neither = int((new & old).sum()), int((~new & ~old).sum())
-    gained, lost = int((new & ~old).sum()), int((~new & old).sum())
-    cross = both * neither - gained * lost
+    a, b, both = int(new.sum()), int(old.sum()), int((new & old).sum())
+    cross = n * both - a * b
     if cross > 0:
         cross = max(cross - n / 2, 0)  # correction for continuity
-    scale = (both + gained) * (both + lost) * (neither + gained) * (neither + lost)
-    correlation = cross / math.sqrt(scale) if scale else 0.0
+    scale = math.sqrt(a * (n - a) * b * (n - b))
+    correlation = cross / scale if scale else 0.0
 
     def reach(x, y):
         return math.sqrt(x * x - 2 * correlation * x * y + y * y)
@@ -241,21 +220,18 @@ def _newcombe(new: np.ndarray, old: np.ndarray) -> Json:
 
 
 def _mean(values: Iterable[Any]) -> float | None:
+    values = [x["mean"] if isinstance(x, dict) else x for x in values]
     values = [float(x) for x in values if x is not None]
     return sum(values) / len(values) if values else None
 
 
 def _means(rows: Sequence[Json]) -> Json:
-    scenarios: dict[str, list[Json]] = {}  # each may be there at several strengths
-    for r in rows:
-        if r["n"]:
-            flat = r | {key: r[key]["mean"] for key in ("success", "delta")}
-            scenarios.setdefault(r["scenario"], []).append(flat)
-    means = {
-        key: _mean(_mean(r[key] for r in rows) for rows in scenarios.values())
-        for key in ("success", "delta", *_RATES)
-    }
-    return {"num_scenarios": len(scenarios), **means}
+    names = dict.fromkeys(r["scenario"] for r in rows if r["n"])
+    means: Json = {"num_scenarios": len(names)}
+    for key in ("success", "delta", *_RATES):  # a scenario may have several strengths
+        groups = ([r[key] for r in rows if r["scenario"] == x] for x in names)
+        means[key] = _mean(map(_mean, groups))
+    return means
 
 
 def _by_tier(rows: Iterable[Json]) -> dict[str, list[Json]]:
@@ -270,16 +246,13 @@ def _check(path: pathlib.Path, report: Any) -> None:
         lacks = [key for key in _KEYS if key not in report]
         for i, r in enumerate([] if lacks else report["rows"]):
             lacks += [f"rows[{i}].{key}" for key in _ROW_KEYS if key not in r]
-            for key in {"success", "delta"} & {*r}:
-                lacks += [f"rows[{i}].{key}.{x}" for x in _PARTS if x not in r[key]]
+            for key in ("success", "delta"):
+                gone = [x for x in _PARTS if key in r and x not in r[key]]
+                lacks += [f"rows[{i}].{key}.{x}" for x in gone]
     except TypeError:
         raise ValueError(f"{path}: not a report") from None
     if lacks:
         raise ValueError(f"{path}: not a report, it lacks {', '.join(lacks[:5])}")
-
-
-def _title(report: Json) -> str:
-    return f"Robustness of {report['policy']}"
 
 
 def _origin(report: Json) -> str:
@@ -287,13 +260,15 @@ def _origin(report: Json) -> str:
     return ", ".join(f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report)
 
 
-def _heading(tier: str, means: Json) -> str:
-    return f"{tier}, mean of {means['num_scenarios']}"
+def _heading(name: str, means: Json, tiers: Json) -> str:
+    if name == "clean" or not (name in tiers or means["num_scenarios"]):
+        return ""  # it has no line of means
+    return f"{name.replace('_', ' ')}, mean of {means['num_scenarios']}"
 
 
 def _label(r: Json) -> str:
-    weak = r["strength"] != 1 and r["tier"] != "clean"
-    return f"{r['scenario']} at {r['strength']:g}" if weak else r["scenario"]
+    strength = "" if r["strength"] == 1 else f" at {r['strength']:g}"
+    return "clean" if r["tier"] == "clean" else f"  {r['scenario']}{strength}"
 
 
 def _cells(x: Json) -> list[str]:
@@ -311,17 +286,15 @@ def _percent(x: Any, sign: str = "") -> str:
     return f"{round(100 * x, 1) + 0.0:{sign}.1f}"  # + 0.0: there is no -0.0
 
 
-def _grid(head: Sequence[str], lines: Any, num_left: int, markdown: bool) -> str:
-    rows = [
-        [x.replace("|", "\\|") if markdown else x for x in r] for r in (head, *lines)
-    ]
-    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    rule = [
-        "-" * (w - 1) + ("-:"[markdown and i >= num_left]) for i, w in enumerate(widths)
-    ]
-    texts = []
-    for cells in [rows[0], rule, *rows[1:]]:
-        pairs = enumerate(zip(cells, widths, strict=True))
-        aligned = [x.ljust(w) if i < num_left else x.rjust(w) for i, (x, w) in pairs]
-        texts.append(f"| {' | '.join(aligned)} |" if markdown else "  ".join(aligned))
-    return "\n".join(texts)
+def _grid(lines: Sequence[Sequence[str]], num_left: int, markdown: bool) -> str:
+    if markdown:
+        lines = [[cell.strip().replace("|", "\\|") for cell in x] for x in lines]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    sides = ["<"] * num_left + [">"] * (len(widths) - num_left)
+    pairs = list(zip(sides, widths, strict=True))
+    rule = ["-" * (w - 1) + "-:"[markdown and side == ">"] for side, w in pairs]
+    rows = []
+    for cells in (lines[0], rule, *lines[1:]):
+        aligned = [f"{x:{side}{w}}" for x, (side, w) in zip(cells, pairs, strict=True)]
+        rows.append(f"| {' | '.join(aligned)} |" if markdown else "  ".join(aligned))
+    return "\n".join(rows)

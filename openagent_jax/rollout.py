@@ -51,6 +51,7 @@ class Rollout(NamedTuple):
     sampled: Bool[Array, "B M"]  # the policy's own tokens
     log_prob: Float[Array, "B M"]  # of the sampled tokens, as they were sampled
     overflow: Bool[Array, "B"]  # a prompt or a result did not fit
+    decode_steps: Int[Array, "T"]  # tokens of the longest action of each turn
 
 
 class _Carry(NamedTuple):
@@ -66,6 +67,7 @@ class _Carry(NamedTuple):
     action: Action  # [T, B]
     result: ToolResult  # [T, B]
     valid: Array  # [T, B]
+    decode_steps: Array  # [T]
 
 
 def rollout(
@@ -135,8 +137,11 @@ def rollout(
         said = jnp.zeros((num_rows, sizes.action_tokens), jnp.int32)
         active = ~carry.state.finished
         start = carry.position
-        _, carry, said, active = lax.while_loop(
+        steps, carry, said, active = lax.while_loop(
             goes_on, token, (jnp.int32(0), carry, said, active)
+        )
+        carry = carry._replace(
+            decode_steps=carry.decode_steps.at[carry.turn].set(steps)
         )
         return carry, said, carry.position - start, ~active
 
@@ -203,6 +208,7 @@ def rollout(
         action=action,
         result=result,
         valid=jnp.zeros((sizes.max_turns, num_rows), bool),
+        decode_steps=jnp.zeros(sizes.max_turns, jnp.int32),
     )
     pieces = jax.vmap(lambda task: render.prompt(lexicon.style, task))(tasks)
     tokens, _, length = write(pieces, sizes.prompt_tokens)
@@ -219,7 +225,15 @@ def rollout(
         jnp.take_along_axis(x, order, axis=1)
         for x in (carry.tokens, carry.cache.valid, carry.sampled, carry.log_prob)
     )
-    return Rollout(trajectory, tokens, valid, sampled, log_prob, carry.overflow)
+    return Rollout(
+        trajectory,
+        tokens,
+        valid,
+        sampled,
+        log_prob,
+        carry.overflow,
+        carry.decode_steps,
+    )
 
 
 def _choose(logits, keys, step, sampling: Sampling):

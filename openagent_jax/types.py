@@ -5,7 +5,8 @@ Letters used in shapes, here and everywhere:
     B trajectories      N tool rows of a task     P pieces of a text
     G samples of a task A arguments of a tool     S tokens
     T turns             F result fields           V vocabulary
-    C steps of a goal   Q constants of a query    D width, H heads, K head size, L layers
+    C steps of a goal   Q constants of a query    D width, L layers
+    W pieces of a description                     H heads, K head size, M cache slots
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -209,9 +210,9 @@ class Batch:
 class Cache:
     """Keys and values of the tokens so far. Rows share the slots: a slot that a
     row does not use is not `valid` for it. One array per layer: a loop that carries
-    the cache then updates it in place."""
+    the cache then updates it in place. H counts the heads of keys and values."""
 
-    keys: tuple[Float[Array, "B H M K"], ...]
+    keys: tuple[Float[Array, "B H K M"], ...]
     values: tuple[Float[Array, "B H M K"], ...]
     valid: Bool[Array, "B M"]
     cursor: Int[Array, ""]  # first free slot

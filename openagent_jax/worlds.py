@@ -91,8 +91,6 @@ def _pools(
         num_phrases=domain.num_phrases[rewrite],
         styles=jnp.array(styles),
         shifted=domain.result_range[domains.SHIFT],
-        shift_constants=lambda key, goal: domains.sample_constants(
-            domain, key, goal, domains.SHIFT
-        ),
+        constant_range=domain.constant_range[domains.SHIFT],
         transfer=transfer,
     )

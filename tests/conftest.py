@@ -1,9 +1,14 @@
 """Eight CPU devices, no silent rank promotion, one stream of keys per test."""
 
 import itertools
+import os
 
 import jax
 import pytest
+
+# The tests compile more than they compute: without LLVM's optimizations they take
+# about half the time. To test what users run: XLA_FLAGS="" pytest
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -26,7 +26,7 @@ LAYERS = (
         "perturb",
         "models",
     ],
-    ["types"],
+    ["types", "draw"],
     ["__init__"],  # of the package: imports nothing, so that importing it is free
 )
 PLACE = {

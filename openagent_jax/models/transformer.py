@@ -11,8 +11,6 @@ number. Decoding unrolls them: a step then reads each weight in place.
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -20,10 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from openagent_jax.models import layers
 from openagent_jax.types import Cache, Params, Policy
-
-QUERY_BLOCK = 64  # queries attended at once, see `_causal_attention`
-MASKED = -1e30  # finite: a row without any key gives numbers, not NaN
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ def make_policy(config: ModelConfig) -> Policy:
 
         def layer(x, weights):
             def attend(q, k, v):
-                return _causal_attention(q, k, v, valid), ()
+                return layers.causal_attention(q, k, v, valid), ()
 
             x, _ = block.apply({"params": weights}, x, rotation, attend)
             return x, None
@@ -100,14 +96,15 @@ def make_policy(config: ModelConfig) -> Policy:
             layer = jax.checkpoint(layer, prevent_cse=False)
         x = params["embed"].astype(dtype)[tokens]
         x, _ = lax.scan(layer, x, params["layers"])
-        return _rms_norm(x, params["norm"], config.norm_eps)
+        return layers.rms_norm(x, params["norm"], config.norm_eps)
 
     def init_cache(num_rows: int, num_slots: int) -> Cache:
-        shape = (num_rows, config.num_kv_heads, num_slots, config.head_size)
-        layers = range(config.num_layers)
+        rows, heads, size = num_rows, config.num_kv_heads, config.head_size
+        keys, values = (rows, heads, size, num_slots), (rows, heads, num_slots, size)
+        every = range(config.num_layers)
         return Cache(
-            keys=tuple(jnp.zeros(shape, dtype) for _ in layers),
-            values=tuple(jnp.zeros(shape, dtype) for _ in layers),
+            keys=tuple(jnp.zeros(keys, dtype) for _ in every),
+            values=tuple(jnp.zeros(values, dtype) for _ in every),
             valid=jnp.zeros((num_rows, num_slots), bool),
             cursor=jnp.zeros((), jnp.int32),
         )
@@ -132,16 +129,16 @@ def make_policy(config: ModelConfig) -> Policy:
         for i in range(config.num_layers):
 
             def attend(q, k, v, i=i):
-                at = (0, 0, cache.cursor, 0)
-                k = lax.dynamic_update_slice(cache.keys[i], k.swapaxes(1, 2), at)
-                v = lax.dynamic_update_slice(cache.values[i], v.swapaxes(1, 2), at)
-                return _attention(q, k, v, mask), (k, v)
+                k, v, at = layers.as_keys(k), layers.as_values(v), cache.cursor
+                k = lax.dynamic_update_slice(cache.keys[i], k, (0, 0, 0, at))
+                v = lax.dynamic_update_slice(cache.values[i], v, (0, 0, at, 0))
+                return layers.attention(q, k, v, mask), (k, v)
 
             weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
             keys.append(k)
             values.append(v)
-        x = _rms_norm(x, params["norm"], config.norm_eps)
+        x = layers.rms_norm(x, params["norm"], config.norm_eps)
         cursor = cache.cursor + num_new
         return x, Cache(tuple(keys), tuple(values), slots_valid, cursor)
 
@@ -149,7 +146,7 @@ def make_policy(config: ModelConfig) -> Policy:
         params: Params, hidden: Float[Array, "*batch D"]
     ) -> Float[Array, "*batch V"]:
         weight = params["embed"].T if config.tied else params["head"]
-        return _matmul(hidden, weight.astype(dtype), jnp.float32)
+        return layers.matmul(hidden, weight.astype(dtype), jnp.float32)
 
     return Policy(init, hidden, init_cache, extend, head)
 
@@ -181,17 +178,17 @@ class Block(nn.Module):
         c = self.config
 
         def project(x, weight):
-            return _matmul(x, weight.astype(x.dtype), x.dtype)
+            return layers.matmul(x, weight.astype(x.dtype), x.dtype)
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)
 
-        y = _rms_norm(x, self.attention_norm, c.norm_eps)
-        q = _rotate(split(project(y, self.q)), rotation)
-        k = _rotate(split(project(y, self.k)), rotation)
+        y = layers.rms_norm(x, self.attention_norm, c.norm_eps)
+        q = layers.rotate(split(project(y, self.q)), rotation)
+        k = layers.rotate(split(project(y, self.k)), rotation)
         out, extra = attend(q, k, split(project(y, self.v)))
         x = x + project(out.reshape(*x.shape[:-1], -1), self.o)
-        y = _rms_norm(x, self.mlp_norm, c.norm_eps)
+        y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
         y = jax.nn.silu(project(y, self.gate)) * project(y, self.up)
         return x + project(y, self.down), extra
 
@@ -218,89 +215,5 @@ def logical_axes(config: ModelConfig) -> Params:
     return axes
 
 
-def _causal_attention(q, k, v, valid):
-    """Attention within `[B S]`, a block of queries at a time.
-
-    A block looks only at the keys up to its end. That is half the work, and the
-    scores of a block stay in the CPU's cache.
-    """
-    k, v = k.swapaxes(1, 2), v.swapaxes(1, 2)
-    slots = jnp.arange(q.shape[1])
-    out = []
-    for start in range(0, q.shape[1], QUERY_BLOCK):
-        end = min(start + QUERY_BLOCK, q.shape[1])
-        causal = slots[None, :end] <= slots[start:end, None]
-        mask = causal[None] & valid[:, None, :end]
-        out.append(_attention(q[:, start:end], k[:, :, :end], v[:, :, :end], mask))
-    return jnp.concatenate(out, axis=1)
-
-
-def _attention(
-    q: Float[Array, "B S H K"],
-    k: Float[Array, "B J M K"],
-    v: Float[Array, "B J M K"],
-    mask: Bool[Array, "B S M"],
-) -> Float[Array, "B S H K"]:
-    """Query heads come in groups, one for each of the J key heads."""
-    (b, s, h, size), j, m = q.shape, k.shape[1], k.shape[2]
-    q = (q * size**-0.5).reshape(b, s, j, h // j, size).transpose(0, 2, 3, 1, 4)
-    # The queries of a group are the rows of one matrix product with their keys.
-    scores = jnp.einsum(
-        "bjrk,bjmk->bjrm",
-        q.reshape(b, j, -1, size),
-        k,
-        preferred_element_type=jnp.float32,
-    ).reshape(b, j, h // j, s, m)
-    weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
-    out = jnp.einsum("bjrm,bjmk->bjrk", weights.astype(v.dtype).reshape(b, j, -1, m), v)
-    return out.reshape(b, h, s, size).swapaxes(1, 2)
-
-
-class _Rotation(NamedTuple):
-    cos: jax.Array  # [B S 1 K/2]
-    sin: jax.Array
-
-
 def _rotation(config, positions):
-    size = config.head_size
-    frequencies = config.rope_theta ** (-jnp.arange(0, size, 2) / size)
-    angles = positions[..., None, None] * frequencies[None, None, None]
-    return _Rotation(jnp.cos(angles), jnp.sin(angles))
-
-
-def _rotate(x, rotation):
-    """Rotate the pairs (i, i + K/2), as Hugging Face does."""
-    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    cos, sin = rotation
-    y = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    return y.astype(x.dtype)
-
-
-def _rms_norm(x, scale, eps):
-    y = x.astype(jnp.float32)
-    y = y * lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
-    return (y * scale[(None,) * (x.ndim - 1)]).astype(x.dtype)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _matmul(x, weight, dtype):
-    """`x @ weight`, with a backward pass that the CPU compiler cannot spoil.
-
-    Left alone, XLA fuses what comes before the gradient of `weight` into a
-    transposed copy, and runs it several times slower than the products.
-    """
-    return jnp.matmul(x, weight, preferred_element_type=dtype)
-
-
-def _matmul_forward(x, weight, dtype):
-    return _matmul(x, weight, dtype), (x, weight)
-
-
-def _matmul_backward(dtype, residuals, grad):
-    x, weight = residuals
-    rows = x.reshape(-1, x.shape[-1])
-    grad = lax.optimization_barrier(grad.astype(x.dtype).reshape(-1, grad.shape[-1]))
-    return (grad @ weight.T).reshape(x.shape), rows.T @ grad
-
-
-_matmul.defvjp(_matmul_forward, _matmul_backward)
+    return layers.rotation(positions, config.head_size, config.rope_theta)

@@ -29,160 +29,98 @@ __all__ = [
     "sometimes",
 ]
 
-_NEW_TOOL = ("tools", "faults")
-
-
-def _entry(make, tier, shift, part, touches, family, **claims) -> Entry:
-    default = dict(explicit=True, transient=False, position="start", solvable=True)
-    return Entry(
-        name=make.__name__,
-        make=make,
-        tier=tier,
-        shift=shift,
-        part=part,
-        touches=touches,
-        family=family,
-        **{**default, **claims},
-    )
-
 
 def _catalogue() -> dict[str, Entry]:
     see, act, think, know = perception, interaction, reasoning, internalization
-    names = ("tools.name",)
-    entries = (
-        _entry(see.identity_erasure, "perception", "action", "observation", names, "train"),
-        _entry(see.semantic_trap, "perception", "action", "observation", names, "train"),
-        _entry(
-            see.semantic_renaming, "perception", "action", "observation", names, "held_out"
+    name, tools, failures = "tools.name", "tools", "faults.failures"
+    visible, code_from = "tools.visible", "tools.code_from"
+    ranges = ("constants", "tools.result_low", "tools.result_high")
+    # Factory, shift, part of the POMDP, family, what it touches, other claims.
+    tiers = {
+        "perception": (
+            (see.identity_erasure, "action", "observation", "train", (name,)),
+            (see.semantic_trap, "action", "observation", "train", (name,)),
+            (see.semantic_renaming, "action", "observation", "held_out", (name,)),
+            (
+                see.argument_renaming,
+                "action",
+                "observation",
+                "held_out",
+                ("tools.arg_name",),
+            ),
+            (
+                see.description_rewrite,
+                "action",
+                "observation",
+                "held_out",
+                ("tools.description",),
+            ),
+            (see.distractor_tools, "action", "observation", "train", (visible,)),
+            (see.tool_order, "action", "observation", "held_out", ("tools.place",)),
+            (see.query_rewrite, "query", "observation", "held_out", ("phrase",)),
+            (see.query_underspecified, "query", "observation", "train", ("shown",)),
         ),
-        _entry(
-            see.argument_renaming,
-            "perception",
-            "action",
-            "observation",
-            ("tools.arg_name",),
-            "held_out",
+        "interaction": (
+            (
+                act.runtime_error,
+                "observation",
+                "transition",
+                "train",
+                (failures,),
+                dict(transient=True, position="any"),
+            ),
+            (
+                act.tool_redirection,
+                "observation",
+                "transition",
+                "held_out",
+                (tools, "faults"),
+                dict(position="any"),
+            ),
+            (
+                act.nonstandard_feedback,
+                "observation",
+                "observation",
+                "held_out",
+                ("faults.style",),
+                dict(explicit=False, position="any"),
+            ),
+            (act.tool_removal, "action", "action", "held_out", (visible,)),
         ),
-        _entry(
-            see.description_rewrite,
-            "perception",
-            "action",
-            "observation",
-            ("tools.description",),
-            "held_out",
+        "reasoning": (
+            (think.dependency_extension, "action", "transition", "held_out", (tools,)),
+            (think.rule_shift, "action", "transition", "held_out", (tools,)),
+            (think.logic_inversion, "action", "transition", "held_out", (code_from,)),
         ),
-        _entry(
-            see.distractor_tools,
-            "perception",
-            "action",
-            "observation",
-            ("tools.visible",),
-            "train",
+        "internalization": (
+            (know.domain_transfer, "domain", "task", "held_out", ("",)),
+            (know.entity_shift, "query", "task", "held_out", ranges),
+            *(
+                (make, "action", "transition", "train", touches, dict(solvable=False))
+                for make, touches in (
+                    (know.unsolvable, (tools, failures)),
+                    (know.tool_withheld, (visible, failures)),
+                    (know.fatal_error, (failures,)),
+                    (know.contradiction, (tools,)),
+                )
+            ),
         ),
-        _entry(
-            see.tool_order, "perception", "action", "observation", ("tools.place",), "held_out"
-        ),
-        _entry(see.query_rewrite, "perception", "query", "observation", ("phrase",), "held_out"),
-        _entry(
-            see.query_underspecified,
-            "perception",
-            "query",
-            "observation",
-            ("shown",),
-            "train",
-        ),
-        _entry(
-            act.runtime_error,
-            "interaction",
-            "observation",
-            "transition",
-            ("faults.failures",),
-            "train",
-            transient=True,
-            position="any",
-        ),
-        _entry(
-            act.tool_redirection,
-            "interaction",
-            "observation",
-            "transition",
-            _NEW_TOOL,
-            "held_out",
-            position="any",
-        ),
-        _entry(
-            act.nonstandard_feedback,
-            "interaction",
-            "observation",
-            "observation",
-            ("faults.style",),
-            "held_out",
-            explicit=False,
-            position="any",
-        ),
-        _entry(
-            act.tool_removal, "interaction", "action", "action", ("tools.visible",), "held_out"
-        ),
-        _entry(
-            think.dependency_extension, "reasoning", "action", "transition", ("tools",), "held_out"
-        ),
-        _entry(think.rule_shift, "reasoning", "action", "transition", ("tools",), "held_out"),
-        _entry(
-            think.logic_inversion,
-            "reasoning",
-            "action",
-            "transition",
-            ("tools.code_from",),
-            "held_out",
-        ),
-        _entry(know.domain_transfer, "internalization", "domain", "task", ("",), "held_out"),
-        _entry(
-            know.entity_shift,
-            "internalization",
-            "query",
-            "task",
-            ("constants", "tools.result_low", "tools.result_high"),
-            "held_out",
-        ),
-        _entry(
-            know.unsolvable,
-            "internalization",
-            "action",
-            "transition",
-            ("tools", "faults.failures"),
-            "train",
-            solvable=False,
-        ),
-        _entry(
-            know.tool_withheld,
-            "internalization",
-            "action",
-            "action",
-            ("tools.visible", "faults.failures"),
-            "train",
-            solvable=False,
-        ),
-        _entry(
-            know.fatal_error,
-            "internalization",
-            "observation",
-            "transition",
-            ("faults.failures",),
-            "train",
-            position="any",
-            solvable=False,
-        ),
-        _entry(
-            know.contradiction,
-            "internalization",
-            "action",
-            "transition",
-            ("tools",),
-            "train",
-            solvable=False,
-        ),
-    )
-    return {entry.name: entry for entry in entries}
+    }
+    claims = dict(explicit=True, transient=False, position="start", solvable=True)
+    return {
+        make.__name__: Entry(
+            name=make.__name__,
+            make=make,
+            tier=tier,
+            shift=shift,
+            part=part,
+            family=family,
+            touches=touches,
+            **{**claims, **dict(*others)},
+        )
+        for tier, rows in tiers.items()
+        for make, shift, part, family, touches, *others in rows
+    }
 
 
 CATALOGUE = _catalogue()

@@ -11,7 +11,7 @@ the identity. There are no wrappers and there is no state:
     on_trajectory(a, f)  edit `trajectory.task`, and let `f` demonstrate again
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class Pools(NamedTuple):
     num_phrases: Int[Array, "G"]
     styles: Int[Array, "2"]  # range of result styles
     shifted: Int[Array, "N F 2"]  # result ranges of unfamiliar entities
-    shift_constants: Callable[[jax.Array, jax.Array], jax.Array]  # (key, goal)
+    constant_range: Int[Array, "G Q 2"]  # of unfamiliar entities in requests
     transfer: Callable[[jax.Array], Task]  # a task of another domain
 
 
@@ -149,15 +149,6 @@ def pick(key: jax.Array, among: Bool[Array, "R"]) -> Int[Array, ""]:
     """A random index where `among` holds; -1 if there is none."""
     lot = jnp.where(among, jax.random.uniform(key, among.shape), -1.0)
     return jnp.where(jnp.any(among), jnp.argmax(lot), -1).astype(jnp.int32)
-
-
-def distinct(key: jax.Array, pool: Int[Array, "2"], num: int) -> Int[Array, "num"]:
-    """Different symbols of a range: evenly spaced from a random start."""
-    start_key, stride_key = jax.random.split(key)
-    size = pool[1] - pool[0]
-    start = jax.random.randint(start_key, (), 0, size)
-    stride = jax.random.randint(stride_key, (), 1, jnp.maximum(size // num, 2))
-    return pool[0] + (start + stride * jnp.arange(num)) % size
 
 
 def edit_tools(task: Task, **fields) -> Task:

@@ -30,9 +30,7 @@ def runtime_error(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, num = jax.random.split(key, 3)
         tool = pick(which, wanted(task) & (task.faults.failures == 0))
-        failures = task.faults.failures.at[tool].set(
-            jax.random.randint(num, (), 1, 3)
-        )
+        failures = task.faults.failures.at[tool].set(jax.random.randint(num, (), 1, 3))
         hit = chance(coin, strength) & (tool >= 0)
         return select(hit, edit_faults(task, failures=failures), task)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
+from openagent_jax import draw
 from openagent_jax.perturb.base import (
     Perturbation,
     Pools,
@@ -43,13 +44,15 @@ def entity_shift(pools: Pools) -> Perturbation:
     """
 
     def apply(key, task, strength):
-        coin, key = jax.random.split(key)
+        lots = jax.random.uniform(key, (3,))
+        ranges = pools.constant_range[task.goal.family]
+        constants = draw.spread(lots[1:], ranges[:, 0], ranges[:, 1])
         shifted = edit_tools(
-            replace(task, constants=pools.shift_constants(key, task.goal.family)),
+            replace(task, constants=constants),
             result_low=pools.shifted[..., 0],
             result_high=pools.shifted[..., 1],
         )
-        return select(chance(coin, strength), shifted, task)
+        return select(lots[0] < strength, shifted, task)
 
     return apply
 
@@ -67,7 +70,9 @@ def tool_withheld(pools: Pools) -> Perturbation:
         tool = pick(which, wanted(task))
         hidden = edit_tools(task, visible=task.tools.visible.at[tool].set(False))
         # Dead as well: no later edit may bring it back to life.
-        dead = edit_faults(hidden, failures=hidden.faults.failures.at[tool].set(FOREVER))
+        dead = edit_faults(
+            hidden, failures=hidden.faults.failures.at[tool].set(FOREVER)
+        )
         return select(chance(coin, strength) & (tool >= 0), dead, task)
 
     return apply

@@ -5,11 +5,11 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
+from openagent_jax import draw
 from openagent_jax.perturb.base import (
     Perturbation,
     Pools,
     chance,
-    distinct,
     edit_tools,
     pick,
     select,
@@ -24,10 +24,11 @@ def identity_erasure(pools: Pools) -> Perturbation:
     """
 
     def apply(key, task, strength):
-        coin, names = jax.random.split(key)
         num = task.tools.name.shape[0]
-        hit = chance(coin, strength, (num,))
-        name = jnp.where(hit, distinct(names, pools.opaque, num), task.tools.name)
+        lots = jax.random.uniform(key, (num + 2,))
+        hit, names = lots[:num] < strength, lots[num:]
+        low, high = (jnp.full(num, end) for end in pools.opaque)
+        name = jnp.where(hit, draw.spread(names, low, high), task.tools.name)
         return edit_tools(task, name=name)
 
     return apply

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import draw
 from openagent_jax.sandbox import domain_file
 from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Limits, Task, Tools
@@ -58,9 +59,7 @@ class Domain:
     variants: Variants
 
 
-def sample_task(
-    domain: Domain, key: jax.Array, split: int, num_visible: int
-) -> Task:
+def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) -> Task:
     """One task: goal, request, constants, world, and the tools on offer.
 
     Args:
@@ -69,25 +68,28 @@ def sample_task(
       split: `TRAIN` or `TEST`.
       num_visible: tools in the documents, if the goal does not need more.
     """
-    goal_key, phrase_key, constant_key, tool_key, code_key, world_key = (
-        jax.random.split(key, 6)
-    )
+    # One draw for everything: each draw costs time to compile.
     tools = domain.tools
     num_tools = tools.relation.shape[0]
-    g = jax.random.randint(goal_key, (), 0, domain.num_goals)
+    lots = jax.random.uniform(key, (num_tools + 6,))
+    goal_lot, phrase_lot = lots[num_tools], lots[num_tools + 1]
+
+    g = draw.below(goal_lot, domain.num_goals)
     pool = PLAIN + split
-    r = jax.random.randint(phrase_key, (), 0, domain.num_phrases[pool, g])
+    r = draw.below(phrase_lot, domain.num_phrases[pool, g])
 
     real = jnp.arange(num_tools) < domain.num_tools
     needs = domain.goal_needs[g]
-    lot = jnp.where(needs, -1.0, jax.random.uniform(tool_key, (num_tools,)))
+    lot = jnp.where(needs, -1.0, lots[:num_tools])
     rank = jnp.argsort(jnp.argsort(jnp.where(real, lot, 2.0)))
     visible = real & (needs | (rank < num_visible))
 
     low, high = domain.result_range[split, ..., 0], domain.result_range[split, ..., 1]
     none = jnp.zeros(num_tools, jnp.int32)
-    world = jax.random.bits(world_key, dtype=jnp.uint32)
-    code_pool = domain.codes[0], domain.codes[1] - domain.codes[0]
+    world = jax.random.key_data(key)[-1].astype(jnp.uint32)
+    ranges = domain.constant_range[split, g]
+    constants = draw.spread(lots[-4:-2], ranges[:, 0], ranges[:, 1])
+    code_range = (jnp.full(num_tools, end) for end in domain.codes)
     return Task(
         world=(world & ~jnp.uint32(1)) | jnp.uint32(split != TRAIN),
         tools=Tools(
@@ -95,7 +97,7 @@ def sample_task(
                 **vars(tools),
                 "result_low": low,
                 "result_high": high,
-                "code": distinct(code_key, *code_pool, num_tools),
+                "code": draw.spread(lots[-2:], *code_range),
                 "visible": visible,
             }
         ),
@@ -107,31 +109,9 @@ def sample_task(
         ),
         faults=Faults(none, none - 1, none.astype(bool), none),
         phrase=domain.phrases[pool, g, r],
-        constants=sample_constants(domain, constant_key, g, split),
+        constants=constants,
         shown=jnp.ones(domain.constant_range.shape[2], bool),
     )
-
-
-def sample_constants(
-    domain: Domain, key: jax.Array, goal: Array, split: int
-) -> Int[Array, "Q"]:
-    """Constants of a request; those of one type differ."""
-    low = domain.constant_range[split, goal, :, 0]
-    size = domain.constant_range[split, goal, :, 1] - low
-    start, stride = jax.random.uniform(key, (2, 1))
-    # Evenly spaced values: the stride stays below size / Q, so none meets another.
-    slots = low.shape[0]
-    stride = 1 + (stride * jnp.maximum(size // slots - 1, 0)).astype(jnp.int32)
-    offset = (start * size).astype(jnp.int32) + jnp.arange(slots) * stride
-    return jnp.where(size > 0, low + offset % jnp.maximum(size, 1), 0)
-
-
-def distinct(key: jax.Array, low: Array, size: Array, num: int) -> Int[Array, "num"]:
-    """Different symbols of a range: evenly spaced from a random start."""
-    start_key, stride_key = jax.random.split(key)
-    start = jax.random.randint(start_key, (), 0, size)
-    stride = jax.random.randint(stride_key, (), 1, jnp.maximum(size // num, 2))
-    return low + (start + stride * jnp.arange(num)) % size
 
 
 # Host side.
@@ -152,9 +132,7 @@ def words(spec: domain_file.DomainSpec) -> set[str]:
     return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
 
 
-def compile(
-    spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits
-) -> Domain:
+def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> Domain:
     """Arrays of a domain; its surface forms are added to `symbols`."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces

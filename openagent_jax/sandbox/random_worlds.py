@@ -9,12 +9,15 @@ A description holds two key words, which the request repeats; an argument that t
 a result has the name of that result's field; prerequisites stand in the documents.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from openagent_jax import draw as draws
 from openagent_jax import types
 from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Task, Tools
@@ -54,15 +57,16 @@ def compile(
     """Add random words (none of `avoid`) to the symbols."""
     words = random_words(tokenizer, avoid)
     rng = np.random.default_rng(1)
-    first, second = rng.choice(words, (2, NUM_WORDS))
-    compound = list(dict.fromkeys(f"{a}_{b}" for a, b in zip(first, second)))
-    third, fourth = rng.choice(words, (2, NUM_WORDS))
-    pairs = list(dict.fromkeys(f"{a} {b}" for a, b in zip(third, fourth)))
+
+    def joined(mark: str) -> list[str]:
+        pairs = rng.choice(words, (NUM_WORDS, 2))
+        return list(dict.fromkeys(mark.join(pair) for pair in pairs))
+
     return RandomWorlds(
         words=symbols.add(words),
         spaced=symbols.add([word + " " for word in words]),
-        names=symbols.add(compound),
-        pairs=symbols.add(pairs),
+        names=symbols.add(joined("_")),
+        pairs=symbols.add(joined(" ")),
         glue=symbols.add(_GLUE),
         of=symbols.add(_OF),
         tell=symbols.add(_TELL),
@@ -95,41 +99,46 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         limits.num_fields,
     )
     num_steps, num_constants = limits.num_steps, limits.num_constants
-    keys = iter(jax.random.split(key, 32))
+    # One draw for everything, handed out piece by piece.
+    lots, used = jax.random.uniform(key, (40 * num_tools,)), 0
+
+    def lot(*shape):
+        nonlocal used
+        begin, used = used, used + math.prod(shape)
+        return lots[begin:used].reshape(shape)
 
     def draw(pool: Range, *shape):
-        return jax.random.randint(next(keys), shape, pool.low, pool.high)
+        return pool.low + draws.below(lot(*shape), jnp.int32(len(pool)))
 
     def chance(rate, *shape):
-        return jax.random.bernoulli(next(keys), rate, shape)
+        return lot(*shape) < rate
+
+    def spread(pool: Range):
+        ends = jnp.full(num_tools, pool.low), jnp.full(num_tools, pool.high)
+        return draws.spread(lot(2), *ends)
 
     # Sizes: how many tools, how many of them are wanted.
     top = min(num_steps, worlds.max_tools)
-    steps = jax.random.randint(next(keys), (), 1, top + 1)
+    steps = 1 + draws.below(lot(), jnp.int32(top))
     low = jnp.maximum(worlds.min_tools, jnp.minimum(steps + 1, worlds.max_tools))
-    shown = jax.random.randint(next(keys), (), low, worlds.max_tools + 1)
+    shown = low + draws.below(lot(), worlds.max_tools + 1 - low)
     row = jnp.arange(num_tools)
     step = jnp.arange(num_steps)
     valid = step < steps
 
     # Any tool: arguments, fields, values; the first rows are the wanted ones.
-    arity = jax.random.choice(
-        next(keys),
-        jnp.array([0, 1, 2, 3]),
-        (num_tools,),
-        p=jnp.array([0.1, 0.5, 0.3, 0.1]),
-    )
+    arity = jnp.searchsorted(jnp.array([0.1, 0.6, 0.9]), lot(num_tools))
     has_arg = jnp.arange(num_args) < jnp.minimum(arity, num_args)[:, None]
     two = chance(0.2, num_tools)
     has_field = jnp.arange(num_fields) < (1 + two)[:, None]
-    result_low, result_high = _ranges(worlds, next(keys), (num_tools, num_fields))
-    arg_low, arg_high = _ranges(worlds, next(keys), (num_tools, num_args))
+    result_low, result_high = _ranges(worlds, lot(num_tools, num_fields))
+    arg_low, arg_high = _ranges(worlds, lot(num_tools, num_args))
     arg_name = draw(worlds.words, num_tools, num_args)
     result_name = draw(worlds.words, num_tools, num_fields)
 
     # The graph: an argument takes an earlier result, or a constant of the request.
     takes = chance(0.6, num_steps, num_args)
-    pick = jax.random.uniform(next(keys), (num_steps, num_args))
+    pick = lot(num_steps, num_args)
     which = chance(0.5, num_steps, num_args)
     num_used = jnp.int32(0)
     sources = []
@@ -163,7 +172,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     arg_high = jnp.where(from_result, result_high[fed_row, fed_field], arg_high)
 
     # A prerequisite: an earlier step, or a tool without arguments besides the steps.
-    later = jax.random.randint(next(keys), (), 0, jnp.maximum(steps, 1))
+    later = draws.below(lot(), steps)
     room = shown > steps
     gate = jnp.where(room & (chance(0.5) | (later == 0)), shown - 1, later - 1)
     gated = chance(0.4) & (gate >= 0)
@@ -180,20 +189,20 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         arg_high=jnp.where(has_arg, arg_high, 0),
         result_low=jnp.where(has_field, result_low, 0),
         result_high=jnp.where(has_field, result_high, 0),
-        code=distinct(next(keys), worlds.codes, num_tools),
+        code=spread(worlds.codes),
         code_from=jnp.where(asks & by_code, gate, -1),
         call_after=jnp.where(asks & ~by_code, gate, -1),
         effect=jnp.zeros(num_tools, bool),
-        name=distinct(next(keys), worlds.names, num_tools),
+        name=spread(worlds.names),
         description=jnp.zeros((num_tools, limits.num_pieces), jnp.int32),
         arg_name=arg_name,
         result_name=result_name,
-        place=jax.random.permutation(next(keys), num_tools),
+        place=jnp.argsort(lot(num_tools)),
         visible=row < shown,
     )
 
     # Descriptions: two key words, and others before and after them.
-    word = jax.random.randint(next(keys), (num_tools, 4), 0, len(worlds.words))
+    word = draws.below(lot(num_tools, 4), jnp.int32(len(worlds.words)))
     before, after = chance(0.4, num_tools), chance(0.6, num_tools)
     spaced, plain = worlds.spaced.low + word, worlds.words.low + word
     description = jnp.stack(
@@ -212,8 +221,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     owner = (wired[:num_steps, :, None] == slot) & (wired[:num_steps, :, None] >= 0)
     low = jnp.sum(jnp.where(owner, tools.arg_low[:num_steps, :, None], 0), (0, 1))
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
-    unit = jax.random.uniform(next(keys), (num_constants,))
-    constants = low + (unit * (high - low)).astype(jnp.int32)
+    constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
     glue, of = draw(worlds.glue, num_steps), draw(worlds.of, num_steps)
     constant = (source >= 0) & (source < num_constants)
@@ -234,7 +242,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
 
     none = jnp.zeros(num_tools, jnp.int32)
     return Task(
-        world=jax.random.bits(next(keys), dtype=jnp.uint32),
+        world=jax.random.key_data(key)[-1].astype(jnp.uint32),
         tools=replace(tools, description=description),
         goal=Goal(
             tool=jnp.where(valid, step, -1),
@@ -249,18 +257,10 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     )
 
 
-def _ranges(worlds: RandomWorlds, key, shape) -> tuple[jax.Array, jax.Array]:
+def _ranges(worlds: RandomWorlds, lots: Float[Array, "..."]):
     """What values there are: words, pairs of words, numbers or codes."""
     pools = (worlds.words, worlds.pairs, worlds.numbers, worlds.codes)
-    kind = jax.random.choice(key, 4, shape, p=jnp.array([0.35, 0.3, 0.25, 0.1]))
+    kind = jnp.searchsorted(jnp.array([0.35, 0.65, 0.9]), lots)
     low = jnp.array([pool.low for pool in pools])
     high = jnp.array([pool.high for pool in pools])
     return low[kind], high[kind]
-
-
-def distinct(key: jax.Array, pool: Range, num: int) -> jax.Array:
-    """`num` different symbols of a pool: evenly spaced from a random start."""
-    start, stride = jax.random.split(key)
-    start = jax.random.randint(start, (), 0, len(pool))
-    stride = jax.random.randint(stride, (), 1, len(pool) // num)
-    return pool.low + (start + stride * jnp.arange(num)) % len(pool)

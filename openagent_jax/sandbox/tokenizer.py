@@ -9,9 +9,8 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, trainers
 from tokenizers import pre_tokenizers as pre
-from tokenizers import trainers
 
 END = "<|end|>"
 SPECIAL = ("<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", END)

@@ -1,0 +1,202 @@
+"""Speed, each figure beside its rival in the same run.
+
+    python -m launch.bench [--config=configs/base.py]
+
+sandbox   env steps/s of a random policy with symbolic actions: one jitted scan
+rollout   tokens/s of whole episodes, and of the same model over the same tokens with
+          the environment left out (prefill, decode, prefill of results, by turns)
+train     tokens/s of the update alone, and of the whole step with its data
+"""
+
+import json
+import os
+import statistics
+import time
+
+from absl import flags
+from ml_collections import config_flags
+
+from launch import cli
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", "configs/base.py", "What to measure.", lock_config=True
+)
+ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
+ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
+REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
+JSON = flags.DEFINE_string("json", None, "File for the figures.")
+
+
+def main() -> None:
+    import jax
+
+    from launch import build, programs
+
+    c = CONFIG.value
+    build.check(c)
+    programs.keep(c.compile_cache)
+    model = build.backbone(c)
+    source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+    device = jax.devices()[0].device_kind
+    print(
+        f"{jax.device_count()} x {device}, {os.cpu_count()} cores, jax {jax.__version__}"
+    )
+    figures = {
+        "sandbox": sandbox(source, c.sandbox.max_turns),
+        "rollout": rollouts(c, model, source),
+        "train": updates(c, model, source),
+    }
+    for name, values in figures.items():
+        print(name + "  " + ", ".join(f"{k} {v:,.4g}" for k, v in values.items()))
+    if JSON.value:
+        with open(JSON.value, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=2)
+
+
+def sandbox(source, max_turns: int) -> dict[str, float]:
+    """A random policy that calls documented tools with arguments of their types."""
+    import jax
+    import jax.numpy as jnp
+
+    from openagent_jax import types
+    from openagent_jax.sandbox import environment
+
+    lexicon = source.lexicon
+
+    def act(key, task):
+        num_args = task.tools.arg_low.shape[1]
+        lots = jax.random.uniform(key, (num_args + 1,))
+        visible = task.tools.visible
+        place = (lots[-1] * jnp.sum(visible)).astype(jnp.int32)
+        tool = jnp.searchsorted(jnp.cumsum(visible), place + 1).astype(jnp.int32)
+        low, high = task.tools.arg_low[tool], task.tools.arg_high[tool]
+        args = low + (lots[:-1] * (high - low)).astype(jnp.int32)
+        source_row = task.tools.code_from[tool]
+        code = jnp.where(source_row >= 0, task.tools.code[source_row], -1)
+        call = types.ToolCall(tool, jnp.where(high > low, args, -1), code)
+        return types.Action(jnp.int32(types.CALL), call, jnp.int32(-1))
+
+    @jax.jit
+    def play(keys, tasks):
+        def one(key, task):
+            def turn(state, t):
+                action = act(jax.random.fold_in(key, t), task)
+                state, timestep = environment.step(
+                    lexicon, task, state, action, max_turns
+                )
+                return state, timestep.reward
+
+            state = environment.reset(lexicon, task)
+            return jax.lax.scan(turn, state, jnp.arange(max_turns))
+
+        return jax.vmap(one)(keys, tasks)
+
+    keys = jax.random.split(jax.random.key(0), ENVS.value)
+    tasks = jax.jit(jax.vmap(lambda key: source.sample(key, "test")))(keys)
+    seconds = _median(lambda: play(keys, tasks))
+    return {"env_steps_per_s": ENVS.value * max_turns / seconds}
+
+
+def rollouts(c, model, source) -> dict[str, float]:
+    import jax
+    import jax.numpy as jnp
+
+    from launch import build
+    from openagent_jax import rollout
+
+    sizes, rows = build.sizes(c), ROWS.value
+    policy, lexicon = model.policy, source.lexicon
+    params = model.init(jax.random.key(c.seed))
+    keys = jax.random.split(jax.random.key(1), rows)
+    tasks = jax.jit(jax.vmap(lambda key: source.sample(key, "test")))(keys)
+
+    @jax.jit
+    def whole(params, tasks):
+        return rollout.rollout(policy, lexicon, params, keys, tasks, sizes)
+
+    @jax.jit
+    def bare(params, decode_steps):
+        """The same chunks through the same model, and nothing else."""
+
+        def chunk(carry, size):
+            cache, logits, position = carry
+            tokens = jnp.broadcast_to(jnp.argmax(logits, -1)[:, None], (rows, size))
+            positions = position + jnp.broadcast_to(jnp.arange(size), (rows, size))
+            valid = jnp.ones((rows, size), bool)
+            hidden, cache = policy.extend(params, cache, tokens, positions, valid)
+            return cache, policy.head(params, hidden[:, -1]), position + size
+
+        def turn(carry):
+            t, carry = carry
+            n = decode_steps[t]
+            carry = jax.lax.fori_loop(0, n, lambda _, x: chunk(x, 1), carry)
+            last = t + 1 >= jnp.sum(decode_steps > 0)
+            carry = jax.lax.cond(
+                last, lambda x: x, lambda x: chunk(x, sizes.result_tokens), carry
+            )
+            return t + 1, carry
+
+        cache = policy.init_cache(rows, sizes.slots)
+        start = cache, jnp.zeros((rows, lexicon.vocab_size)), jnp.int32(0)
+        start = chunk(start, sizes.prompt_tokens)
+        num_turns = jnp.sum(decode_steps > 0)
+        return jax.lax.while_loop(
+            lambda x: x[0] < num_turns, turn, (jnp.int32(0), start)
+        )
+
+    played = whole(params, tasks)
+    steps = played.decode_steps
+    num_tokens = float(jnp.sum(played.valid))
+    ours, rival = _medians(lambda: whole(params, tasks), lambda: bare(params, steps))
+    return {
+        "tokens_per_s": num_tokens / ours,
+        "bare_tokens_per_s": num_tokens / rival,
+        "ratio": rival / ours,
+        "episodes_per_s": rows / ours,
+    }
+
+
+def updates(c, model, source) -> dict[str, float]:
+    import jax
+    import jax.numpy as jnp
+
+    from launch import build
+
+    step, state = build.trainer(c, model, source)
+    state, metrics = step(state)
+    num_tokens = float(metrics["train/num_tokens"])
+    times = []
+    for _ in range(REPEATS.value):
+        start = time.perf_counter()
+        state, metrics = step(state)
+        jax.block_until_ready(state)
+        times.append(time.perf_counter() - start)
+    seconds = statistics.median(times)
+    return {
+        "step_s": seconds,
+        "tokens_per_s": num_tokens / seconds,
+        "padding_share": 1 - num_tokens / (c.train.batch_size * c.algorithm.num_tokens),
+        "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
+    }
+
+
+def _median(run) -> float:
+    return _medians(run)[0]
+
+
+def _medians(*runs) -> list[float]:
+    """Median seconds of each, taken in turn so that they share the machine's moods."""
+    import jax
+
+    times = [[] for _ in runs]
+    for repeat in range(REPEATS.value + 1):
+        for run, kept in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            jax.block_until_ready(run())
+            if repeat:  # the first run compiles
+                kept.append(time.perf_counter() - start)
+    return [statistics.median(kept) for kept in times]
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,29 @@
+"""Write a run's policy in Hugging Face Llama layout.
+
+python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from launch import cli
+
+WORKDIR = flags.DEFINE_string("workdir", None, "The run.")
+OUT = flags.DEFINE_string("out", None, "The folder to write.")
+STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run.")
+
+
+def main() -> None:
+    from launch import build
+    from openagent_jax.models import hf
+
+    model, params, step = build.restore(Path(WORKDIR.value), STEP.value)
+    folder = Path(OUT.value)
+    hf.save(folder, model.config, params)
+    model.tokenizer.save(str(folder / "tokenizer.json"))
+    print(f"{folder}: step {step}")
+
+
+if __name__ == "__main__":
+    cli.run(main, required=("workdir", "out"))
