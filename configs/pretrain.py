@@ -1,26 +1,45 @@
 """The backbone `nano`: reading, calling, copying and answering in random worlds.
 
+    python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-It sees no fault, no refusal, no redirection, no inversion and no domain of ours.
+The first run learns to copy and to match on tasks of one or two tools; small batches
+matter there, for it is the number of updates that brings the turn. The second goes on
+from it with longer lists of tools. Neither sees a fault, a refusal, a redirection, an
+inversion or a domain of ours.
 """
 
 from configs import base
 
 
 def get_config(arg: str = ""):
-    c = base.get_config(arg)
-    c.name = c.name.replace("base", "pretrain")
+    smoke = arg == "smoke"
+    c = base.get_config("smoke" if smoke else "")
+    c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
     c.sandbox.domain = "random"
-    c.sandbox.num_visible = 6
-    c.algorithm.num_tokens = 384
     c.optim.name = "muon"
     c.optim.learning_rate = 2e-3
-    c.optim.schedule = "wsd"
+    c.optim.muon_learning_rate = 4.5e-3
     c.eval.domain = "poi"
-    if arg != "smoke":
+    c.checkpoint.every = 200
+    if arg == "short":
+        c.sandbox.min_visible = 1
+        c.sandbox.num_visible = 2
+        c.algorithm.num_tokens = 144
+        c.optim.schedule = "constant"
         c.optim.warmup_steps = 20
-        c.train.num_steps = 2000
-        c.checkpoint.every = 200
+        c.train.batch_size = 16
+        c.train.num_steps = 800
+        c.eval.scenarios = ()
+    elif not smoke:
+        c.init_from = "runs/pretrain_short"
+        c.sandbox.min_visible = 3
+        c.sandbox.num_visible = 7
+        c.algorithm.num_tokens = 416
+        c.optim.schedule = "wsd"
+        c.optim.warmup_steps = 20
+        c.train.batch_size = 12
+        c.train.num_steps = 1600
+        c.eval.scenarios = ("identity_erasure", "semantic_trap", "domain_transfer")
     return c

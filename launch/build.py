@@ -1,31 +1,47 @@
 """From a config to the parts of a run: the only file that reads a ConfigDict.
 
-What is wrong with a config is found here, before anything is compiled.
+What is wrong with a config is found here, before anything is compiled or written.
 """
 
 import contextlib
+import dataclasses
+import difflib
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import optax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
 
 import openagent_jax
+from configs import base
 from launch.cli import BadUse
 from openagent_jax import optim, perturb, rollout, sharding, train, worlds
 from openagent_jax.algorithms import paft, sft
 from openagent_jax.checkpoint import Checkpoints
-from openagent_jax.models import hf, transformer
-from openagent_jax.sandbox import domain_file
-from openagent_jax.types import Algorithm, Limits, Params, Policy, TrainState
+from openagent_jax.models import hf, look_back, transformer
+from openagent_jax.sandbox import domain, domain_file
+from openagent_jax.types import Algorithm, Limits, Params, Policy
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
+ALGORITHMS = ("sft",)
+SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
+MAY_BE_ZERO = (
+    "seed",
+    "model.look_back_heads",
+    "optim.warmup_steps",
+    "eval.every",
+    "eval.seed",
+    "model.look_back_heads",
+    "checkpoint.keep_last",
+)
 
 
 @dataclass(frozen=True)
@@ -41,112 +57,143 @@ class Backbone:
         return transformer.make_policy(self.config)
 
 
+def check(c: ConfigDict) -> None:
+    """What cannot work, whatever the machine. All numbers are checked here.
+
+    Raises:
+      BadUse: names the key and the remedy.
+    """
+    for key, value in flat(c.to_dict()).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        low = 0 if isinstance(value, float) or key in MAY_BE_ZERO else 1
+        low = -1 if key.startswith("mesh.") else low
+        high = 1 if key in SHARES else 2**31 - 1
+        if not low <= value <= high:
+            raise BadUse(f"{key}={value} is not from {low} to {high}")
+    _known("algorithm.name", [c.algorithm.name], ALGORITHMS)
+    _known("eval.split", [c.eval.split], domain.SPLITS)
+    _known("eval.scenarios", c.eval.scenarios, perturb.CATALOGUE)
+    _known("paft.perturbations", c.paft.perturbations, perturb.CATALOGUE)
+    for name in c.paft.perturbations:
+        if perturb.CATALOGUE[name].family != "train":
+            raise BadUse(
+                f'paft.perturbations: "{name}" is held out for evaluation; remove it'
+            )
+    if c.paft.alpha and not c.paft.perturbations:
+        raise BadUse("paft.perturbations is empty; name some, or set paft.alpha=0")
+    if c.paft.alpha and not paft.num_perturbed(c.paft.alpha, c.train.batch_size):
+        raise BadUse(
+            f"paft.alpha={c.paft.alpha} of train.batch_size={c.train.batch_size} is "
+            "less than one task; raise one of them"
+        )
+    if c.paft.alpha and c.sandbox.domain == worlds.RANDOM:
+        raise BadUse('paft.alpha needs a domain; sandbox.domain is "random"')
+    if c.sandbox.min_visible > c.sandbox.num_visible:
+        raise BadUse(
+            f"sandbox.min_visible={c.sandbox.min_visible} is more than "
+            f"sandbox.num_visible={c.sandbox.num_visible}"
+        )
+    if c.eval.scenarios and eval_domain(c) == worlds.RANDOM:
+        raise BadUse('eval.scenarios must be () where the domain is "random"')
+    for key, name in (
+        ("sandbox.domain", c.sandbox.domain),
+        ("sandbox.transfer", c.sandbox.transfer),
+        ("eval.domain", eval_domain(c)),
+    ):
+        if name != worlds.RANDOM:
+            with _blamed_on(key):
+                domain_file.load(name, _limits(c))
+    with _blamed_on("optim"):
+        _optimizer(c)
+
+
+def mesh(c: ConfigDict, devices: Collection[jax.Device] | None = None) -> Mesh:
+    """The devices (all, if not given), laid out; the batch fits on them."""
+    size, parts = c.train.batch_size, c.train.num_micro_batches
+    if size % parts:
+        raise BadUse(
+            f"train.num_micro_batches={parts} does not divide train.batch_size={size}"
+        )
+    with _blamed_on("mesh"):
+        made = sharding.make_mesh(**c.mesh, devices=devices)
+        sharding.check_batch_size(made, size, "train.batch_size")
+        part = "train.batch_size / train.num_micro_batches"
+        sharding.check_batch_size(made, size // parts, part)
+    return made
+
+
 def backbone(c: ConfigDict) -> Backbone:
-    """What `init_from` names."""
-    changes = dict(dtype=c.model.dtype, remat=c.model.remat)
+    """What `init_from` names. Its weights are read when `init` is called."""
     if c.init_from == "random":
         tokenizer = _tokenizer(_folder(c.model.tokenizer, "model.tokenizer"))
-        names = {field.name for field in fields(transformer.ModelConfig)}
-        given = {name: value for name, value in c.model.items() if name in names}
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
-        config = transformer.ModelConfig(vocab_size=vocab_size, **given)
-        return Backbone(config, tokenizer, transformer.make_policy(config).init)
+        sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
+        with _blamed_on("model"):
+            config = transformer.ModelConfig(vocab_size=vocab_size, **sizes)
+            plain = transformer.make_policy(config).init
+
+            @jax.jit
+            def init(key):
+                plain_key, key = jax.random.split(key)
+                return look_back.look_back(config, plain(plain_key), key, heads)
+
+            jax.eval_shape(init, jax.random.key(0))
+        return Backbone(config, tokenizer, init)
     folder = _folder(c.init_from, "init_from")
     if (folder / "checkpoints").is_dir():
-        return restore(folder, "latest", c)[0]
-    config, params = hf.load(folder, **changes)
-    return Backbone(config, _tokenizer(folder), lambda key: params)
+        model = _model(folder / "model", c)
+        return dataclasses.replace(model, init=lambda key: restore(folder)[1])
+    if not (folder / hf.WEIGHTS_FILE).is_file():
+        raise BadUse(f'init_from="{c.init_from}": {folder} has no {hf.WEIGHTS_FILE}')
+    return _model(folder, c)
 
 
 def restore(
-    workdir: Path, which: int | str = "latest", c: ConfigDict | None = None
+    workdir: Path, which: str = "latest", c: ConfigDict | None = None
 ) -> tuple[Backbone, Params, int]:
-    """The policy that a run has trained, its parameters and their step."""
+    """The policy that a run has trained, its parameters and their step.
+
+    `which` is "latest", "best", or a step.
+    """
     folder = workdir / "checkpoints"
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
-    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
-    config = hf.load_config(workdir / "model", **changes)
-    policy = transformer.make_policy(config)
-    abstract = jax.eval_shape(policy.init, jax.random.key(0))
+    model = _model(workdir / "model", c)
+    abstract = jax.eval_shape(model.policy.init, jax.random.key(0))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
-        params, step, _ = checkpoints.restore_params(abstract, _step(which))
-    model = Backbone(config, _tokenizer(workdir / "model"), lambda key: params)
-    return model, params, step
-
-
-def _step(which: int | str) -> int | str:
-    if which in ("latest", "best") or isinstance(which, int):
-        return which
-    if not which.isdigit():
-        raise BadUse(f"--step={which} is not latest, best or a number")
-    return int(which)
+        try:
+            params, step, _ = checkpoints.restore_params(
+                abstract, int(which) if which.isdecimal() else which
+            )
+        except FileNotFoundError:
+            raise BadUse(
+                f"{folder} has no step {which}; it has {checkpoints.steps()}"
+            ) from None
+    return dataclasses.replace(model, init=lambda key: params), params, step
 
 
 def save_model(folder: Path, model: Backbone) -> None:
     """What `restore` needs besides the weights."""
     hf.save_config(folder, model.config)
-    model.tokenizer.save(str(folder / "tokenizer.json"))
+    file = folder / "tokenizer.json"
+    file.write_text(model.tokenizer.to_str(pretty=True), "utf-8")
 
 
 def task_worlds(c: ConfigDict, tokenizer: Tokenizer, domain: str) -> worlds.Worlds:
-    names = {field.name for field in fields(Limits)}
-    limits = Limits(**{k: v for k, v in c.sandbox.items() if k in names})
-    try:
+    with _blamed_on(f"sandbox, with the domain {domain}"):
         return worlds.build(
-            domain, tokenizer, limits, c.sandbox.num_visible, c.sandbox.transfer
+            domain,
+            tokenizer,
+            _limits(c),
+            num_visible=c.sandbox.num_visible,
+            min_visible=c.sandbox.min_visible,
+            transfer=c.sandbox.transfer,
         )
-    except domain_file.DomainError as error:
-        raise BadUse(f"sandbox.domain: {error}") from None
 
 
-def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
-    if c.algorithm.name != "sft":
-        raise BadUse(f'algorithm.name="{c.algorithm.name}" is not "sft"')
-    inner = sft.sft(policy, source.lexicon, c.sandbox.max_turns, c.algorithm.num_tokens)
-    if c.paft.alpha == 0:
-        return inner
-    mix = worlds.perturbation(source, c.paft.perturbations, "train")
-    return paft.paft(inner, mix, c.paft.alpha, c.paft.strength)
-
-
-def optimizer(c: ConfigDict) -> optax.GradientTransformation:
-    return optim.make_optimizer(**c.optim, num_steps=c.train.num_steps)
-
-
-def trainer(c: ConfigDict, model: Backbone, source: worlds.Worlds):
-    """`(step, state)`: one compiled update and the sharded start."""
-    mesh = sharding.make_mesh(**c.mesh)
-    check_batch = partial(sharding.check_batch_size, mesh)
-    check_batch(c.train.batch_size, "train.batch_size")
-    if c.train.batch_size % c.train.num_micro_batches:
-        raise BadUse(
-            f"train.num_micro_batches={c.train.num_micro_batches} does not divide "
-            f"train.batch_size={c.train.batch_size}"
-        )
-    part = c.train.batch_size // c.train.num_micro_batches
-    check_batch(part, "train.batch_size / train.num_micro_batches")
-    tx = optimizer(c)
-    laid_out = sharding.batch_sharding(mesh)
-    step = train.make_step(
-        partial(source.sample, split="train"),
-        algorithm(c, model.policy, source),
-        tx,
-        c.train.batch_size,
-        c.train.num_micro_batches,
-        lambda batch: jax.lax.with_sharding_constraint(batch, laid_out),
-    )
-    params = model.init(jax.random.fold_in(jax.random.key(c.seed), 1))
-
-    def init(key) -> TrainState:
-        return train.init_state(params, tx, key)
-
-    axes = transformer.logical_axes(model.config)
-    state, shardings = sharding.init_sharded(mesh, axes, init, jax.random.key(c.seed))
-    compiled = jax.jit(
-        step, donate_argnums=0, out_shardings=(shardings, sharding.replicated(mesh))
-    )
-    return compiled, state
+def eval_domain(c: ConfigDict) -> str:
+    return c.eval.domain or c.sandbox.domain
 
 
 def sizes(c: ConfigDict) -> rollout.Sizes:
@@ -154,53 +201,81 @@ def sizes(c: ConfigDict) -> rollout.Sizes:
     return rollout.Sizes(s.max_turns, s.prompt_tokens, s.action_tokens, s.result_tokens)
 
 
-def check(c: ConfigDict) -> None:
-    """Combinations that cannot work, named before anything is built."""
-    for key, value in (
-        ("train.num_steps", c.train.num_steps),
-        ("train.batch_size", c.train.batch_size),
-        ("train.num_micro_batches", c.train.num_micro_batches),
-        ("train.log_every", c.train.log_every),
-        ("checkpoint.every", c.checkpoint.every),
-        ("eval.num_tasks", c.eval.num_tasks),
-        ("eval.batch_size", c.eval.batch_size),
-        ("sandbox.max_turns", c.sandbox.max_turns),
-    ):
-        if value < 1:
-            raise BadUse(f"{key}={value} must be at least 1")
-    if not 0 <= c.paft.alpha <= 1:
-        raise BadUse(f"paft.alpha={c.paft.alpha} is not between 0 and 1")
-    if not 0 <= c.eval.strength <= 1:
-        raise BadUse(f"eval.strength={c.eval.strength} is not between 0 and 1")
-    for key, names in (
-        ("paft.perturbations", c.paft.perturbations),
-        ("eval.scenarios", c.eval.scenarios),
-    ):
-        for name in names:
-            if name not in perturb.CATALOGUE:
-                known = ", ".join(sorted(perturb.CATALOGUE))
-                raise BadUse(f'{key}: unknown "{name}"; there are {known}')
-    if c.paft.alpha:
-        held_out = [
-            name
-            for name in c.paft.perturbations
-            if perturb.CATALOGUE[name].family != "train"
-        ]
-        if held_out:
-            raise BadUse(
-                f'paft.perturbations: "{held_out[0]}" is held out for evaluation; '
-                "remove it"
-            )
-        if not c.paft.perturbations:
-            raise BadUse("paft.perturbations is empty; name some, or set paft.alpha=0")
-        if c.sandbox.domain == worlds.RANDOM:
-            raise BadUse('paft.alpha needs a domain; sandbox.domain is "random"')
-    if c.eval.scenarios and eval_domain(c) == worlds.RANDOM:
-        raise BadUse('eval.scenarios must be () where the domain is "random"')
+def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
+    inner = sft.sft(policy, source.lexicon, c.sandbox.max_turns, c.algorithm.num_tokens)
+    if c.paft.alpha == 0:
+        return inner
+    mix = worlds.perturbation(source, c.paft.perturbations, "train")
+    return paft.paft(inner, mix, c.paft.alpha, c.paft.strength)
 
 
-def eval_domain(c: ConfigDict) -> str:
-    return c.eval.domain or c.sandbox.domain
+def trainer(
+    c: ConfigDict,
+    model: Backbone,
+    source: worlds.Worlds,
+    devices: Collection[jax.Device] | None = None,
+):
+    """`(step, state)`: one update, compiled, and the sharded start."""
+    laid_out = mesh(c, devices)
+    tx = _optimizer(c)
+    step = train.make_step(
+        partial(source.sample, split="train"),
+        algorithm(c, model.policy, source),
+        tx,
+        c.train.batch_size,
+        c.train.num_micro_batches,
+        partial(
+            jax.lax.with_sharding_constraint,
+            shardings=sharding.batch_sharding(laid_out),
+        ),
+    )
+    key = jax.random.key(c.seed)
+    # Through the host: what a checkpoint gave lies on one device of its own.
+    params = jax.device_get(model.init(jax.random.fold_in(key, 1)))
+    state, shardings = sharding.init_sharded(
+        laid_out,
+        transformer.logical_axes(model.config),
+        lambda start: train.init_state(start[0], tx, start[1]),
+        (params, key),
+    )
+    outputs = shardings, sharding.replicated(laid_out)
+    update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
+    return update.lower(state).compile(), state
+
+
+def stored(workdir: Path) -> dict[str, Any] | None:
+    """The config of the run in a workdir; None if there is none."""
+    file = workdir / "config.json"
+    if not file.exists():
+        return None
+    try:
+        return dict(json.loads(file.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise BadUse(
+            f"{file} is damaged ({error}); restore it, or use another --workdir"
+        ) from None
+
+
+def stored_config(workdir: Path) -> ConfigDict:
+    """The same to work with; what an older run did not know has its default."""
+    old = stored(workdir)
+    if old is None:
+        raise BadUse(f"{workdir} is no workdir: it has no config.json")
+    c = base.get_config()
+    try:
+        c.update(old)
+    except TypeError as error:
+        raise BadUse(f"{workdir}/config.json: {error}") from None
+    return c
+
+
+def flat(tree: dict[str, Any]) -> dict[str, Any]:
+    """`{"a": {"b": 1}}` as `{"a.b": 1}`."""
+    pairs = {}
+    for key, value in tree.items():
+        inner = flat(value) if isinstance(value, dict) else {"": value}
+        pairs |= {f"{key}.{k}".rstrip("."): v for k, v in inner.items()}
+    return pairs
 
 
 def config_hash(c: ConfigDict) -> str:
@@ -208,19 +283,60 @@ def config_hash(c: ConfigDict) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _folder(name: str, key: str) -> Path:
-    builtin = BACKBONES / name
-    folder = builtin if builtin.is_dir() else Path(name).expanduser()
-    if not folder.is_dir():
-        raise BadUse(
-            f'{key}="{name}" is neither a folder nor one of '
-            f"{sorted(path.name for path in BACKBONES.glob('*'))} nor random"
-        )
-    return folder
+def _optimizer(c: ConfigDict) -> optax.GradientTransformation:
+    return optim.make_optimizer(**c.optim, num_steps=c.train.num_steps)
+
+
+def _limits(c: ConfigDict) -> Limits:
+    return Limits(**_given(Limits, c.sandbox))
+
+
+def _given(kind, section: ConfigDict) -> dict[str, Any]:
+    """What a section says of the fields of a dataclass."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in section.items() if name in names}
+
+
+def _model(folder: Path, c: ConfigDict | None) -> Backbone:
+    """A folder in Hugging Face Llama layout, with a tokenizer."""
+    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
+    with _blamed_on("backbone"):
+        config = hf.load_config(folder, **changes)
+    return Backbone(config, _tokenizer(folder), lambda key: hf.load(folder)[1])
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise BadUse(f"{file}: no such file; a backbone needs its tokenizer")
-    return Tokenizer.from_file(str(file))
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # it raises nothing more special
+        raise BadUse(f"{file}: {error}") from None
+
+
+def _folder(name: str, key: str) -> Path:
+    builtin = BACKBONES / name
+    folder = builtin if builtin.is_dir() else Path(name).expanduser()
+    if not folder.is_dir():
+        names = ", ".join(sorted(path.name for path in BACKBONES.iterdir()))
+        raise BadUse(f'{key}="{name}" is neither a folder nor one of random, {names}')
+    return folder
+
+
+def _known(key: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, 1)
+            hint = f'did you mean "{close[0]}"?' if close else ", ".join(sorted(known))
+            raise BadUse(f'{key}: there is no "{name}"; {hint}')
+
+
+@contextlib.contextmanager
+def _blamed_on(key: str):
+    """A `ValueError` in here is the fault of the config."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error)
+        raise BadUse(text if text.startswith(key) else f"{key}: {text}") from None

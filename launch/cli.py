@@ -1,15 +1,17 @@
 """What every command shares: flags, exit codes, one clear line for each error.
 
-Exit codes: 0 done; 1 failure; 2 bad flags or config; 143 after a saved preemption.
+Exit codes: 0 done; 1 failure; 2 bad flags or config; 130 after Ctrl-C; 143 after a
+saved preemption. OPENAGENT_TRACEBACK=1 shows where an error comes from.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 
 from absl import flags
 
-FAILURE, BAD_USE, PREEMPTED = 1, 2, 143
+FAILURE, BAD_USE, INTERRUPTED, PREEMPTED = 1, 2, 130, 143
 
 
 class BadUse(ValueError):
@@ -18,38 +20,68 @@ class BadUse(ValueError):
 
 def run(main: Callable[[], None], required: Sequence[str] = ()) -> None:
     """Parse the flags, call `main`, and turn its errors into exit codes."""
+    if {"-h", "--help"} & {*sys.argv}:
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        return
     try:
-        extra = flags.FLAGS(sys.argv)[1:]
-        if extra:
-            raise BadUse(f'"{extra[0]}" is not a flag; did you mean "--{extra[0]}"?')
-        for name in required:
-            if flags.FLAGS[name].value is None:
-                raise BadUse(f"--{name} is missing")
-    except SystemExit:  # --help
-        raise
-    except Exception as error:  # absl and ml_collections raise all sorts here
-        _leave(BAD_USE, _first_line(error))
-    from openagent_jax.train import Diverged, Preempted  # after the platform flags
-
-    try:
+        _parse(sys.argv, required)
         main()
-    except BadUse as error:
-        _leave(BAD_USE, _first_line(error))
-    except Preempted as error:
-        _leave(PREEMPTED, str(error))
-    except KeyboardInterrupt:
-        _leave(130, "interrupted")
-    except (Diverged, OSError, RuntimeError, ValueError) as error:
-        if os.environ.get("OPENAGENT_TRACEBACK"):
+    except BaseException as error:
+        code, message = _diagnose(error)
+        if not message or os.environ.get("OPENAGENT_TRACEBACK"):
             raise
-        _leave(FAILURE, f"{_first_line(error)} (OPENAGENT_TRACEBACK=1 shows where)")
+        print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+        sys.exit(code)
 
 
-def _leave(code: int, message: str) -> None:
-    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
-    sys.exit(code)
+def _parse(argv: Sequence[str], required: Sequence[str]) -> None:
+    try:
+        extra = flags.FLAGS(argv)[1:]
+        config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
+        if config is not None:
+            config.lock()  # of a file that could not be read, we hear only now
+    except Exception as error:  # absl and ml_collections raise all sorts here
+        raise BadUse(_explain(error, argv)) from error
+    if extra:
+        raise BadUse(f'"{extra[0]}" is not a flag; did you mean "--{extra[0]}"?')
+    for name in required:
+        if flags.FLAGS[name].value is None:
+            raise BadUse(f"--{name} is missing")
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+def _explain(error: Exception, argv: Sequence[str]) -> str:
+    """One line that names the flag."""
+    text = str(error)
+    no_key = isinstance(error, KeyError | AttributeError)
+    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
+    for flag in (arg.partition("=")[0] for arg in argv):
+        if missing and missing[1] in flag.split(".")[1:]:
+            close = re.search(r'Did you mean "(\w+)"', text)
+            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
+            return f'{flag}: there is no key "{missing[1]}"; {hint}'
+    lines = text.strip().splitlines() or [""]
+    if isinstance(error, flags.Error) and len(lines) == 1:
+        return text
+    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
+
+
+def _diagnose(error: BaseException) -> tuple[int, str]:
+    """Exit code and message; no message for what only a traceback explains."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, BadUse):
+        return BAD_USE, lines[0]
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    from openagent_jax import train  # loads slowly
+
+    if isinstance(error, train.Preempted):
+        return PREEMPTED, lines[0]
+    if "RESOURCE_EXHAUSTED" in lines[0]:
+        lines[0] = (
+            "out of memory: raise train.num_micro_batches, or lower train.batch_size "
+            "or eval.batch_size"
+        )
+    if isinstance(error, (train.Diverged, OSError, RuntimeError, ValueError)):
+        return FAILURE, f"{lines[0]} (OPENAGENT_TRACEBACK=1 shows where)"
+    return FAILURE, ""

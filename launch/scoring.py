@@ -14,13 +14,13 @@ class Scorer:
 
     def __init__(self, c: ConfigDict, model: build.Backbone):
         self._c = c
-        source = build.task_worlds(c, model.tokenizer, build.eval_domain(c))
+        self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self._play = evaluate.make_player(
             model.policy,
-            source,
+            build.task_worlds(c, model.tokenizer, build.eval_domain(c)),
             tuple(c.eval.scenarios),
             build.sizes(c),
-            min(c.eval.batch_size, c.eval.num_tasks),
+            self._batch_size,
             c.eval.split,
         )
 
@@ -32,7 +32,7 @@ class Scorer:
             tuple(c.scenarios),
             seed=c.seed,
             num_tasks=c.num_tasks,
-            batch_size=min(c.batch_size, c.num_tasks),
+            batch_size=self._batch_size,
             strength=c.strength,
         )
         return {
@@ -47,13 +47,20 @@ class Scorer:
         }
 
 
-def write(workdir: Path, scores: dict) -> Path:
-    folder = Path(workdir) / "eval" / str(scores["checkpoint_step"])
-    return report.write(folder, scores).parent
+def file(workdir: Path, step: int) -> Path:
+    """Where the report of a step is; it is there when the whole of it is."""
+    return workdir / "eval" / str(step) / "report.json"
 
 
-def table(scores: dict) -> str:
-    return report.table(scores)
+def write(workdir: Path, scores: dict) -> None:
+    report.write(file(workdir, scores["checkpoint_step"]).parent, scores)
+
+
+def show(workdir: Path, step: int) -> None:
+    """Print a report."""
+    path = file(workdir, step)
+    print(report.table(report.load(path)))
+    print(f"report: {path.parent}")
 
 
 def scalars(scores: dict) -> Metrics:

@@ -2,9 +2,11 @@
 
     python -m launch.train --config=configs/paft.py [--workdir=...] [--config.a.b=c]
 
-A workdir that holds a run of the same config is gone on with.
+A workdir that holds a run of the same config is gone on with; if that run has ended,
+its report is printed again.
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -24,105 +26,111 @@ WORKDIR = flags.DEFINE_string(
     "workdir", None, "Where the run is kept; default: runs/<name of the config>."
 )
 DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the resolved config and leave.")
+DISTRIBUTED = flags.DEFINE_bool(
+    "distributed",
+    False,
+    "This is one of several processes of one run; start the same command in each, with "
+    "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
+    "they find one another; elsewhere see jax.distributed.initialize.",
+)
+# What may change when a run goes on: it says how to compute, not what.
+FREE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every")
 
 
 def main() -> None:
-    from launch import build, programs  # imports jax
-
-    c = CONFIG.value
-    build.check(c)
-    if DRY_RUN.value:
-        print(json.dumps(c.to_dict(), indent=2))
-        return
-    started = time.time()
-    workdir = Path(WORKDIR.value or Path("runs") / c.name)
-    _claim(workdir, c)
-    programs.keep(c.compile_cache)
-
     import jax
 
-    from launch import scoring
+    from launch import build, programs, scoring
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
 
+    if DISTRIBUTED.value:
+        jax.distributed.initialize()
+    c = CONFIG.value
+    workdir = Path(WORKDIR.value or Path("runs") / c.name)
+    build.check(c)
+    build.mesh(c)
     model = build.backbone(c)
+    _check_same_run(workdir, c)
+    if DRY_RUN.value:
+        print(json.dumps(c.to_dict(), indent=2))
+        return
+    if scoring.file(workdir, c.train.num_steps).exists():
+        print(f"{workdir}: this run has ended; another one needs another --workdir")
+        scoring.show(workdir, c.train.num_steps)
+        return
+    started = time.time()
+    programs.keep(c.compile_cache)
     source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+    scorer = scoring.Scorer(c, model)
+    first = jax.process_index() == 0  # the only one to write plain files, and to speak
+    if first:
+        workdir.mkdir(parents=True, exist_ok=True)
+        _write_json(workdir / "config.json", c.to_dict())
+        _write_json(workdir / "manifest.json", _manifest(c))
+        build.save_model(workdir / "model", model)
+        print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source)
-    build.save_model(workdir / "model", model)
-    _write_json(workdir / "manifest.json", _manifest(c, build.config_hash(c)))
-
     checkpoints = Checkpoints(
         workdir / "checkpoints",
         keep_last=c.checkpoint.keep_last,
         best_metric="eval/success" if c.eval.every else None,
     )
-    resumed = None
-    if checkpoints.latest_step() is not None:
+    resumed = checkpoints.latest_step()
+    if resumed is not None:
         state, resumed, _ = checkpoints.restore(state)
-        print(f"{workdir}: goes on from step {resumed}")
-    num_params = sum(x.size for x in jax.tree.leaves(state.params))
-    print(
-        f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of "
-        f"{c.train.batch_size} tasks on {jax.device_count()} {jax.default_backend()} "
-        f"device(s), in {workdir}",
-        flush=True,
-    )
-    scorer = scoring.Scorer(c, model)
-    with metrics.Writer(workdir, resume_step=resumed or 0) as writer:
+    if first:
+        num_params = sum(x.size for x in jax.tree.leaves(state.params))
+        print(
+            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of "
+            f"{c.train.batch_size} tasks on {jax.device_count()} "
+            f"{jax.default_backend()} device(s), from step {resumed or 0}",
+            flush=True,
+        )
+    writer = metrics.Writer(workdir, resume_step=resumed or 0) if first else None
 
-        def evaluate(state, at):
-            report = scorer(state.params, at)
-            scoring.write(workdir, report)
-            return scoring.scalars(report)
+    def evaluate(state, at):
+        scores = scorer(state.params, at)
+        if writer:
+            writer.write(at, scoring.scalars(scores))
+            scoring.write(workdir, scores)
+        return scoring.scalars(scores)
 
-        try:
-            state = train.run(
-                step,
-                state,
-                num_steps=c.train.num_steps,
-                writer=writer,
-                checkpoints=checkpoints,
-                checkpoint_every=c.checkpoint.every,
-                meta={"config_hash": build.config_hash(c)},
-                evaluate=evaluate,
-                evaluate_every=c.eval.every,
-                log_every=c.train.log_every,
+    with contextlib.closing(checkpoints), writer or contextlib.nullcontext():
+        state, scores = train.run(
+            step,
+            state,
+            num_steps=c.train.num_steps,
+            writer=writer,
+            checkpoints=checkpoints,
+            checkpoint_every=c.checkpoint.every,
+            meta={"config_hash": build.config_hash(c)},
+            evaluate=evaluate,
+            evaluate_every=c.eval.every,
+            log_every=c.train.log_every,
+        )
+        if not scores:
+            evaluate(state, c.train.num_steps)
+    if first:
+        scoring.show(workdir, c.train.num_steps)
+        print(f"{time.time() - started:.0f} s")
+
+
+def _check_same_run(workdir: Path, c) -> None:
+    """A workdir of another config is left alone."""
+    from launch import build
+
+    stored = build.stored(workdir)
+    if stored is None:
+        return
+    old = build.flat(stored)
+    new = build.flat(json.loads(json.dumps(c.to_dict())))
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key) and not key.startswith(FREE):
+            raise cli.BadUse(
+                f"{workdir} holds a run of another config ({key} is {old.get(key)} "
+                f"there, {new.get(key)} here); use another --workdir, or remove it"
             )
-        finally:
-            checkpoints.close()
-        report = scorer(state.params, c.train.num_steps)
-        writer.write(c.train.num_steps, scoring.scalars(report))
-    folder = scoring.write(workdir, report)
-    print(scoring.table(report))
-    print(f"{time.time() - started:.0f} s; report: {folder}")
-
-
-def _claim(workdir: Path, c) -> None:
-    """Make the workdir this config's own; another config's is left alone."""
-    file = workdir / "config.json"
-    if file.exists():
-        try:
-            old = json.loads(file.read_text())
-        except ValueError as error:
-            raise cli.BadUse(f"{file} is damaged ({error}); use another --workdir")
-        new = json.loads(json.dumps(c.to_dict()))
-        for key in _different(old, new):
-            if key != "compile_cache":
-                raise cli.BadUse(
-                    f"{workdir} holds a run of another config ({key} differs); "
-                    "use another --workdir, or remove it"
-                )
-    workdir.mkdir(parents=True, exist_ok=True)
-    _write_json(file, c.to_dict())
-
-
-def _different(old, new, path: str = ""):
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            inner = f"{path}.{key}" if path else key
-            yield from _different(old.get(key), new.get(key), inner)
-    elif old != new:
-        yield path
 
 
 def _write_json(file: Path, value) -> None:
@@ -131,28 +139,21 @@ def _write_json(file: Path, value) -> None:
     os.replace(temporary, file)
 
 
-def _manifest(c, config_hash: str) -> dict:
+def _manifest(c) -> dict:
     from importlib import metadata
 
     import jax
 
+    from launch import build
     from openagent_jax import evaluate
 
-    def git(*words):
-        try:
-            return subprocess.run(
-                ["git", *words], capture_output=True, text=True, check=True
-            ).stdout.strip()
-        except (OSError, subprocess.CalledProcessError):
-            return None
-
     names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device = jax.devices()[0]
+    device, status = jax.devices()[0], _git("status", "--porcelain")
     return {
-        "git_commit": git("rev-parse", "HEAD"),
-        "git_dirty": bool(git("status", "--porcelain")),
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": None if status is None else status != "",
         "config": c.to_dict(),
-        "config_hash": config_hash,
+        "config_hash": build.config_hash(c),
         "seed": c.seed,
         "eval_seed": c.eval.seed,
         "device_kind": device.device_kind,
@@ -166,6 +167,20 @@ def _manifest(c, config_hash: str) -> dict:
         "grading_version": evaluate.GRADING_VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def _git(*words: str) -> str | None:
+    """What git says of this checkout; None if it is none."""
+    try:
+        return subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 if __name__ == "__main__":

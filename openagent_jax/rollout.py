@@ -90,8 +90,8 @@ def rollout(
         """Append tokens of the environment, right-padded rows of `length`."""
         overflow = carry.overflow | (length > size)
         length = jnp.minimum(length, size)
-        valid = jnp.arange(size) < length[:, None]
-        positions = carry.position[:, None] + jnp.arange(size)
+        valid = jnp.arange(size)[None] < length[:, None]
+        positions = carry.position[:, None] + jnp.arange(size)[None]
         at = (0, carry.cache.cursor)
         hidden, cache = policy.extend(params, carry.cache, tokens, positions, valid)
         last = hidden[rows, jnp.maximum(length - 1, 0)]

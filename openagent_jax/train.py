@@ -4,7 +4,9 @@ A step is one compiled program. Its data are a function of (seed, step), so the
 `TrainState` is the whole of the state, and a resumed run continues bit for bit.
 """
 
+import math
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.experimental import multihost_utils
 
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Progress, Writer
@@ -102,90 +105,138 @@ def run(
     state: TrainState,
     *,
     num_steps: int,
-    writer: Writer,
+    writer: Writer | None,
     checkpoints: Checkpoints,
     checkpoint_every: int,
     meta: dict[str, Any],
-    evaluate: Callable[[TrainState, int], Metrics] | None = None,
+    evaluate: Callable[[TrainState, int], Metrics] = lambda state, step: {},
     evaluate_every: int = 0,
     log_every: int = 1,
-) -> TrainState:
-    """Train from `state.step` to `num_steps`.
+) -> tuple[TrainState, Metrics]:
+    """Train from `state.step` to `num_steps`, and save.
+
+    A killed run loses `checkpoint_every` steps, and those that were made while the
+    last save was being written, at most.
+
+    Args:
+      step: one update; compiled, else the first tokens/s are of the compiler.
+      writer: None where another process speaks for this one.
+      meta: goes into each checkpoint.
+      evaluate: `(state, step)` -> scores, which go into the checkpoint of the step.
+      evaluate_every: steps; 0 is never.
+      log_every: steps.
+
+    Returns:
+      The state, and the scores of the last step; empty if it was not evaluated.
 
     Raises:
       Preempted: SIGTERM came; the state is saved.
-      Diverged: a loss is not finite; names the last checkpoint.
+      Diverged: a loss is not finite, so this step was not saved.
+      OSError: something could not be written.
     """
-    start = int(state.step)
-    stop = _watch_for_sigterm()
-    progress = Progress(num_steps, start)
-    num_tokens, since, last = 0.0, time.monotonic(), {}
-    pending: tuple[int, Metrics] | None = None
-    saved = checkpoints.latest_step()
+    done = start = since_step = int(state.step)
+    since, num_tokens = time.monotonic(), 0.0
+    unread: list[tuple[int, Metrics]] = []
+    scores: Metrics = {}
+    stopping = False
+    stop = _Sigterm()
+    progress = Progress(num_steps, start) if writer else None
     try:
-        for i in range(start, num_steps):
+        while done < num_steps and not stopping:
             state, metrics = step(state)
-            # Fetch the metrics of the step before: this one is on its way already.
-            if pending is not None:
-                num_tokens += _check(*pending, checkpoints)
-            pending = i + 1, metrics
-            done = i + 1
-            if done % log_every == 0 or done == num_steps:
-                num_tokens += _check(*pending, checkpoints)
-                pending = None
+            done, scores = done + 1, {}
+            unread.append((done, metrics))
+            stopping = stop.reached(done)
+            last = done == num_steps
+            must_log = last or done % log_every == 0
+            must_save = last or done % checkpoint_every == 0 or stopping
+            must_evaluate = evaluate_every > 0 and done % evaluate_every == 0
+            # One step stays unread, so that the device does not wait for us.
+            read = len(unread) - (not (must_log or must_save or must_evaluate))
+            for item in unread[:read]:
+                num_tokens += _check(*item, checkpoints)
+            del unread[:read]
+            if must_log and writer and progress:
                 seconds = time.monotonic() - since
-                steps = done - start if not last else done - last["step"]
-                last = {"step": done}
                 values = {name: float(value) for name, value in metrics.items()}
-                values["perf/step_time_s"] = seconds / steps
+                values["perf/step_time_s"] = seconds / (done - since_step)
                 values["perf/tokens_per_s"] = num_tokens / seconds
                 writer.write(done, values)
                 progress.update(done, values)
-                num_tokens, since = 0.0, time.monotonic()
-            scores: Metrics = {}
-            if evaluate and evaluate_every and done % evaluate_every == 0:
-                if done < num_steps:  # the last one is made after the loop
+                since, since_step, num_tokens = time.monotonic(), done, 0.0
+            if must_evaluate and not stopping:
+                pause = time.monotonic()
+                try:
+                    stop.at_once = True  # the scores can be made again
                     scores = evaluate(state, done)
-                    writer.write(done, scores)
-                    since = time.monotonic()
-            if done % checkpoint_every == 0 or done == num_steps or stop.asked:
+                    stop.at_once = False
+                except _Stop:
+                    stopping = must_save = True
+                since += time.monotonic() - pause
+            if must_save:
                 checkpoints.save(done, state, scores, meta)
-                saved = done
-            if stop.asked:
-                checkpoints.wait()
-                raise Preempted(f"stopped at step {saved}, saved")
+        checkpoints.wait()
+        if stopping or stop.asked:
+            raise Preempted(f"stopped at step {done}, saved; start again to go on")
+    except OSError as error:
+        raise OSError(
+            f"{error}; make room and start again ({_last(checkpoints)})"
+        ) from error
     finally:
-        progress.close()
         stop.restore()
-    checkpoints.wait()
-    return state
+        if progress:
+            progress.close()
+    return state, scores
 
 
 def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> float:
     """Tokens of a step, once it is known to be sound."""
     for name in ("train/loss", "train/grad_norm"):
-        if not jnp.isfinite(metrics[name]):
+        value = float(metrics[name])
+        if not math.isfinite(value):
             raise Diverged(
-                f"{name} is {float(metrics[name])} at step {step}; the last "
-                f"checkpoint is step {checkpoints.latest_step()}: lower "
-                "optim.learning_rate, or raise optim.warmup_steps"
+                f"{name} is {value} at step {step}; lower optim.learning_rate, or "
+                f"raise optim.warmup_steps ({_last(checkpoints)})"
             )
     return float(metrics["train/num_tokens"])
 
 
-class _watch_for_sigterm:
-    """Notes a SIGTERM instead of dying of it."""
+def _last(checkpoints: Checkpoints) -> str:
+    step = checkpoints.latest_step()
+    return f"last checkpoint: {'none' if step is None else f'step {step}'}"
+
+
+class _Stop(Exception):
+    """SIGTERM, where there is nothing to bring to an end."""
+
+
+class _Sigterm:
+    """Notes a SIGTERM; raises `_Stop` at once while `at_once` is set.
+
+    Several processes must stop at the same step: there JAX listens to the signal.
+    """
 
     def __init__(self):
-        self.asked = False
-        try:
+        self.asked = self.at_once = False
+        self._together = jax.process_count() > 1
+        # Only the main thread may listen; in another one nobody tells us.
+        main = threading.current_thread() is threading.main_thread()
+        self._old = None
+        if main and not self._together:
             self._old = signal.signal(signal.SIGTERM, self._note)
-        except ValueError:  # not the main thread: nobody to tell us
-            self._old = None
+
+    def reached(self, step: int) -> bool:
+        """Whether this step is to be the last."""
+        if self._together:
+            return multihost_utils.reached_preemption_sync_point(step)
+        return self.asked
+
+    def restore(self) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGTERM, self._old)
 
     def _note(self, *_):
         self.asked = True
-
-    def restore(self):
-        if self._old is not None:
-            signal.signal(signal.SIGTERM, self._old)
+        if self.at_once:
+            self.at_once = False
+            raise _Stop

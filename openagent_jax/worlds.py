@@ -35,6 +35,7 @@ def build(
     tokenizer: Tokenizer,
     limits: Limits,
     num_visible: int,
+    min_visible: int = 3,
     transfer: str | Path = TRANSFER,
 ) -> Worlds:
     """Tasks of a domain: a builtin name, a file, or `random`.
@@ -46,7 +47,7 @@ def build(
     if domain == RANDOM:
         builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
         avoid = set().union(*(domains.words(domain_file.load(d)) for d in builtin))
-        source = random_worlds.compile(table, tokenizer, avoid, 3, num_visible)
+        source = random_worlds.compile(table, tokenizer, avoid, min_visible, num_visible)
         return Worlds(
             lexicon=lexicon.build(table, tokenizer),
             sample=lambda key, split: random_worlds.sample_task(source, key, limits),

@@ -17,7 +17,7 @@ def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algor
     Args:
       inner: what learns.
       perturbation: `(key, task, strength) -> task`, on one task.
-      alpha: share of a batch that is perturbed, rounded to whole tasks.
+      alpha: share of a batch that is perturbed; see `num_perturbed`.
       strength: of the perturbation.
 
     Raises:
@@ -27,14 +27,18 @@ def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algor
         raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
 
     def make_batch(params: Params, key: jax.Array, tasks: Task) -> Batch:
-        num_tasks = tasks.world.shape[0]
-        num_perturbed = round(alpha * num_tasks)
+        num = num_perturbed(alpha, tasks.world.shape[0])
         perturb_key, inner_key = jax.random.split(key)
-        index = jnp.arange(num_perturbed)
+        index = jnp.arange(num)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(perturb_key, index)
-        some = jax.tree.map(lambda x: x[:num_perturbed], tasks)
+        some = jax.tree.map(lambda x: x[:num], tasks)
         some = jax.vmap(perturbation, (0, 0, None))(keys, some, jnp.float32(strength))
-        mixed = jax.tree.map(lambda new, x: x.at[:num_perturbed].set(new), some, tasks)
+        mixed = jax.tree.map(lambda new, x: x.at[:num].set(new), some, tasks)
         return inner.make_batch(params, inner_key, mixed)
 
     return Algorithm(make_batch, inner.loss_fn)
+
+
+def num_perturbed(alpha: float, num_tasks: int) -> int:
+    """Perturbed tasks of a batch: the share, rounded to whole tasks."""
+    return round(alpha * num_tasks)

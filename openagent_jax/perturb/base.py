@@ -162,7 +162,7 @@ def edit_faults(task: Task, **fields) -> Task:
 def wanted(task: Task) -> Bool[Array, "N"]:
     """Rows that the goal names and the documents show."""
     row = jnp.arange(task.tools.relation.shape[0])
-    named = jnp.any(task.goal.tool[:, None] == row, axis=0)
+    named = jnp.any(task.goal.tool[:, None] == row[None], axis=0)
     return named & task.tools.visible
 
 
@@ -170,10 +170,10 @@ def spare(task: Task) -> Int[Array, ""]:
     """A row that nothing refers to, for a new tool; -1 if there is none."""
     tools = task.tools
     row = jnp.arange(tools.relation.shape[0])
-    used = tools.visible | jnp.any(task.goal.tool[:, None] == row, axis=0)
+    used = tools.visible | jnp.any(task.goal.tool[:, None] == row[None], axis=0)
     for pointer in (tools.code_from, tools.call_after, task.faults.moved_to):
-        used |= jnp.any((pointer[:, None] == row) & used[:, None], axis=0)
-    used |= jnp.any(task.faults.moved_to[:, None] == row, axis=0)
+        used |= jnp.any((pointer[:, None] == row[None]) & used[:, None], axis=0)
+    used |= jnp.any(task.faults.moved_to[:, None] == row[None], axis=0)
     last = row.shape[0] - 1 - jnp.argmax(~used[::-1])
     return jnp.where(jnp.all(used), -1, last).astype(jnp.int32)
 

@@ -102,7 +102,7 @@ def tool_removal(pools: Pools) -> Perturbation:
         needed = goal
         for _ in range(3):  # prerequisites, and theirs
             for pointer in (tools.code_from, tools.call_after):
-                points = (pointer[:, None] == row) & needed[:, None]
+                points = (pointer[:, None] == row[None]) & needed[:, None]
                 needed |= jnp.any(points, axis=0)
         tool = pick(which, tools.visible & ~needed)
         gone = edit_tools(task, visible=tools.visible.at[tool].set(False))

@@ -169,7 +169,7 @@ def query_underspecified(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         used = jnp.any(
-            task.phrase[:, None] == -1 - jnp.arange(task.shown.shape[0]), axis=0
+            task.phrase[:, None] == -1 - jnp.arange(task.shown.shape[0])[None], axis=0
         )
         q = pick(which, used & task.shown)
         hidden = replace(task, shown=task.shown.at[q].set(False))

@@ -85,8 +85,8 @@ def logic_inversion(pools: Pools) -> Perturbation:
         turned = (j >= 0) & free
         # Else: two steps that do not feed each other, the first made to wait.
         apart = goal[:, None] & goal[None, :] & ~feeds & ~feeds.T
-        apart &= (row[:, None] != row) & (source < 0)[:, None]
-        position = jnp.argmax(task.goal.tool[:, None] == row, axis=0)
+        apart &= (row[:, None] != row[None]) & (source < 0)[:, None]
+        position = jnp.argmax(task.goal.tool[:, None] == row[None], axis=0)
         apart &= position[:, None] < position[None, :]
         pair = pick(other, apart.reshape(-1))
         first, second = pair // num, pair % num
@@ -117,9 +117,9 @@ def _feeds(task: Task) -> Bool[Array, "N N"]:
     step = jnp.arange(num_steps)
     source_step = (goal.source - num_constants) // num_fields
     direct = (goal.source >= num_constants)[:, :, None]
-    direct = jnp.any(direct & (source_step[:, :, None] == step), axis=1).T
+    direct = jnp.any(direct & (source_step[:, :, None] == step[None, None]), axis=1).T
     row = jnp.arange(tools.relation.shape[0])
-    is_row = (goal.tool[:, None] == row).astype(jnp.int32)
+    is_row = (goal.tool[:, None] == row[None]).astype(jnp.int32)
     return _closure((is_row.T @ direct.astype(jnp.int32) @ is_row) > 0)
 
 

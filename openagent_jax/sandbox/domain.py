@@ -1,8 +1,8 @@
 """A domain as arrays, and tasks drawn from it.
 
 `compile` turns a checked file (`domain_file.DomainSpec`) into a `Domain`: a pytree
-of arrays whose shapes depend on the limits only, so another domain of the same
-limits runs in the same compiled program.
+of arrays whose shapes depend on the limits only (and on the number of goals, in
+sixteens), so another domain of the same limits runs in the same compiled program.
 
 Splits are apart by construction: entities and phrases come from pools of their own,
 and worlds of `TRAIN` have even seeds, those of other splits odd ones.
@@ -27,6 +27,7 @@ TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
 PLAIN, REWRITE = 0, 2  # pools of phrases: PLAIN + split, REWRITE + split
 PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
+GOAL_BLOCK = 16  # room for goals comes in blocks
 MAX_PHRASES = 16  # of a goal and pool
 MAX_SYNONYMS = 4  # of a name and split
 
@@ -136,7 +137,8 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
     """Arrays of a domain; its surface forms are added to `symbols`."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
-    G, R, Y = len(spec.goals), MAX_PHRASES, MAX_SYNONYMS
+    R, Y = MAX_PHRASES, MAX_SYNONYMS
+    G = -(-len(spec.goals) // GOAL_BLOCK) * GOAL_BLOCK
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
     index = {tool.name: n for n, tool in enumerate(spec.tools)}
 
@@ -233,7 +235,7 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
     domain = Domain(
         tools=tools,
         num_tools=np.int32(len(spec.tools)),
-        num_goals=np.int32(G),
+        num_goals=np.int32(len(spec.goals)),
         result_range=result_range,
         goal_tool=goal_tool,
         goal_source=goal_source,

@@ -57,6 +57,7 @@ def step(
     result, useful = _respond(lexicon, task, state, action)
     live = ~state.finished
     called = action.kind == types.CALL
+    unread = action.kind == types.MALFORMED
     ok = called & (result.status == types.OK) & live
     row = jnp.arange(task.tools.relation.shape[0])
     here = (row == action.call.tool) & called & live
@@ -83,7 +84,8 @@ def step(
 
     new = State(
         turn=state.turn + live,
-        num_calls=state.num_calls + (called & live),
+        # What could not be read was a call that went wrong.
+        num_calls=state.num_calls + ((called | unread) & live),
         num_errors=state.num_errors + (error & live),
         wrong_effects=state.wrong_effects + wrong,
         done=done,
@@ -138,14 +140,14 @@ def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
 def callable_tools(task: Task) -> Bool[Array, "N"]:
     """Rows that exist: documented, or what a documented one was replaced by."""
     row = jnp.arange(task.tools.relation.shape[0])
-    moved = task.faults.moved_to[:, None] == row
+    moved = task.faults.moved_to[:, None] == row[None]
     return task.tools.visible | jnp.any(moved & task.tools.visible[:, None], axis=0)
 
 
 def reveals_code(task: Task) -> Bool[Array, "N"]:
     """Rows whose results hold a code, since some tool asks for it."""
     relation, source = task.tools.relation, task.tools.code_from
-    asked = (relation[:, None] == relation[source]) & (source >= 0)
+    asked = (relation[:, None] == relation[source][None]) & (source >= 0)[None]
     return jnp.any(asked, axis=1)
 
 
@@ -187,7 +189,7 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     useful = (
         (wanted >= 0)
         & (tools.relation[wanted] == tools.relation[tool])
-        & jnp.all(state.args == args, axis=1)
+        & jnp.all(state.args == args[None], axis=1)
     )
     result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
     return result, useful

@@ -107,7 +107,7 @@ def find(
     symbol = lexicon.hash_symbol[index]
     length = end - begin
     hit = (lexicon.hashes[index] == value) & (lexicon.texts.length[symbol] == length)
-    offset = jnp.arange(MAX_TEXT)
+    offset = jnp.arange(MAX_TEXT)[None]
     here = text[jnp.minimum(begin[:, None] + offset, size - 1)]
     there = lexicon.texts.flat[lexicon.texts.start[symbol][:, None] + offset]
     same = jnp.all((here == there) | (offset >= length[:, None]), axis=1)

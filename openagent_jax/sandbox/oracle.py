@@ -90,7 +90,7 @@ def expert(task: Task, state: State) -> Action:
 def _full_plan(task: Task) -> Plan:
     tools, faults = task.tools, task.faults
     row = jnp.arange(tools.relation.shape[0])
-    pointed = (faults.moved_to[:, None] == row) & (faults.guided & tools.visible)[
+    pointed = (faults.moved_to[:, None] == row[None]) & (faults.guided & tools.visible)[
         :, None
     ]
     there = tools.visible | jnp.any(pointed, axis=0)
@@ -119,7 +119,7 @@ def _plan(
     no_args = jnp.all(tools.arg_high <= tools.arg_low, axis=1)
     before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
-    met = (before < 0) | jnp.any(provides & succeeded, axis=2)
+    met = (before < 0) | jnp.any(provides & succeeded[None, None], axis=2)
     num_constants, num_fields = task.constants.shape[0], tools.result_low.shape[1]
     source_step = (goal.source - num_constants) // num_fields
     given = goal.source < num_constants

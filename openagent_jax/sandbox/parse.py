@@ -1,10 +1,11 @@
 """From sampled tokens to an `Action`, through bytes: any segmentation counts.
 
 A call is a JSON object `{"name": ..., "arguments": {...}}`, with any white space and
-the two keys in either order. Its bytes are cut into JSON tokens by parallel
-operations (quotes by a running parity, the rest by neighbours); a short scan over
-those tokens then checks the grammar. Whatever is not understood becomes MALFORMED,
-or an argument that no tool accepts: an error observation, never a crash.
+the two keys in either order; values are strings or whole numbers. Its bytes are cut
+into JSON tokens by parallel operations (quotes by a running parity, the rest by
+neighbours); a short scan over those tokens then checks the grammar. Whatever is not
+understood becomes MALFORMED, or an argument that no tool accepts: an error
+observation, never a crash.
 """
 
 from typing import NamedTuple
@@ -123,7 +124,7 @@ def _bind(lexicon, task, name, named, valued, given):
     slots = jnp.concatenate([has_arg, jnp.array([True])])
     # [slot, pair]: which of the written pairs fills which slot.
     fills = lexicons.same_text(lexicon, slot_names[:, None], named[None, :])
-    fills &= slots[:, None] & given
+    fills &= slots[:, None] & given[None]
     fits = jnp.all(jnp.any(fills, axis=0) | ~given)
     fits &= jnp.all(jnp.sum(fills, axis=1) <= 1)
     filled = jnp.any(fills, axis=1)
@@ -176,7 +177,7 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     table = np.full(256, BAD, np.int32)
     for char, kind in MARKS.items():
         table[ord(char)] = kind
-    for char in "0123456789.-+":
+    for char in "0123456789":
         table[ord(char)] = NUMBER
     kind = jnp.asarray(table)[text]
     number = (kind == NUMBER) & ~inside & ~closing
@@ -185,6 +186,8 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     starts = (quote & inside) | begins_number | (outside & ~number)
     kind = jnp.where(quote & inside, STRING, kind)
     kind = jnp.where(control, BAD, kind)
+    goes_on = jnp.concatenate([number[1:], jnp.array([False])])
+    kind = jnp.where(begins_number & (text == ord("0")) & goes_on, BAD, kind)
 
     count = jnp.cumsum(starts)
     where = jnp.searchsorted(count, jnp.arange(1, max_tokens + 1), side="left")

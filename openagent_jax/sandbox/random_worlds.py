@@ -128,9 +128,9 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
 
     # Any tool: arguments, fields, values; the first rows are the wanted ones.
     arity = jnp.searchsorted(jnp.array([0.1, 0.6, 0.9]), lot(num_tools))
-    has_arg = jnp.arange(num_args) < jnp.minimum(arity, num_args)[:, None]
+    has_arg = jnp.arange(num_args)[None] < jnp.minimum(arity, num_args)[:, None]
     two = chance(0.2, num_tools)
-    has_field = jnp.arange(num_fields) < (1 + two)[:, None]
+    has_field = jnp.arange(num_fields)[None] < (1 + two)[:, None]
     result_low, result_high = _ranges(worlds, lot(num_tools, num_fields))
     arg_low, arg_high = _ranges(worlds, lot(num_tools, num_args))
     arg_name = draw(worlds.words, num_tools, num_args)
@@ -217,7 +217,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     description = jnp.pad(description, ((0, 0), (0, limits.num_pieces - 4)))
 
     # The constants, and the request: for each step its key words and constants.
-    slot = jnp.arange(num_constants)
+    slot = jnp.arange(num_constants)[None, None]
     owner = (wired[:num_steps, :, None] == slot) & (wired[:num_steps, :, None] >= 0)
     low = jnp.sum(jnp.where(owner, tools.arg_low[:num_steps, :, None], 0), (0, 1))
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))

@@ -1,0 +1,183 @@
+"""Worlds and their compiled functions, built once for all tests that use them.
+
+To compile is what takes long: batches have one size, and domains, lexicons and pools
+are arguments, so that one program serves all of them.
+"""
+
+import collections
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tokenizers import Tokenizer
+
+import openagent_jax
+from openagent_jax import perturb, types, worlds
+from openagent_jax.sandbox import demonstrate as demonstrations
+from openagent_jax.sandbox import domain, domain_file, environment, oracle, render
+
+TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
+LIMITS = types.Limits()
+OTHER = {"poi": "medical", "medical": "poi"}
+DOMAINS = tuple(OTHER)
+NUM_VISIBLE, MAX_TURNS, NUM_TOKENS = 5, 12, 640
+BATCH = 256
+CLEAN = "clean"
+EDITS = (CLEAN, *perturb.CATALOGUE)
+TRACES = collections.Counter()  # how often each function below was traced
+
+
+def traced(function):
+    """Count how often JAX runs the Python of a function."""
+
+    @functools.wraps(function)
+    def wrapper(*args):
+        TRACES[function.__name__] += 1
+        return function(*args)
+
+    return wrapper
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(TOKENIZER))
+
+
+@functools.cache
+def world(name: str) -> worlds.Worlds:
+    """Worlds of a builtin domain, or `random`; each transfers to the other one."""
+    other = OTHER.get(name, "poi")
+    return worlds.build(name, tokenizer(), LIMITS, NUM_VISIBLE, transfer=other)
+
+
+@functools.cache
+def spec(name: str) -> domain_file.DomainSpec:
+    return domain_file.load(name, LIMITS)
+
+
+def arrays(name: str) -> domain.Domain:
+    return world(name).sample.args[0]  # a partial
+
+
+def keys(seed: int = 0, start: int = 0, num: int = BATCH) -> jax.Array:
+    fold = jax.vmap(jax.random.fold_in, (None, 0))
+    return fold(jax.random.key(seed), jnp.arange(start, start + num))
+
+
+def tasks(name: str, split: str = "train", start: int = 0) -> types.Task:
+    """A batch of tasks; another `start` gives others."""
+    return sample(arrays(name), keys(0, start), jnp.int32(domain.SPLITS[split]))
+
+
+def edited(name, split, entry, strength=1.0, start=0) -> types.Task:
+    """The same batch under an entry of the catalogue (or `CLEAN`), as evaluated."""
+    pools = world(name).pools[split]
+    return edit(
+        jnp.int32(EDITS.index(entry)),
+        pools._replace(transfer=None),
+        pools.transfer.args[0],
+        jnp.int32(domain.SPLITS[split]),
+        keys(1, start),
+        tasks(name, split, start),
+        jnp.float32(strength),
+    )
+
+
+def edit_one(index, pools, other, split, key, task, strength):
+    """One of `EDITS`, by a traced index and with traced pools."""
+    pools = pools._replace(
+        transfer=lambda key: domain.sample_task(other, key, split, NUM_VISIBLE)
+    )
+    edits = [perturb.identity, *(perturb.make(name, pools) for name in EDITS[1:])]
+    return jax.lax.switch(index, edits, key, task, strength)
+
+
+@jax.jit
+@traced
+def sample(source, keys, split):
+    draw = jax.vmap(domain.sample_task, (None, 0, None, None))
+    return draw(source, keys, split, NUM_VISIBLE)
+
+
+@jax.jit
+@traced
+def edit(index, pools, other, split, keys, tasks, strength):
+    in_axes = (None, None, None, None, 0, 0, None)
+    return jax.vmap(edit_one, in_axes)(
+        index, pools, other, split, keys, tasks, strength
+    )
+
+
+@jax.jit
+@traced
+def demonstrate(lexicon, tasks):
+    """`(trajectories, fewest calls)` of the expert."""
+    play = jax.vmap(demonstrations.demonstrate, (None, 0, None))
+    return play(lexicon, tasks, MAX_TURNS), jax.vmap(oracle.fewest_calls)(tasks)
+
+
+@jax.jit
+@traced
+def write(lexicon, trajectories):
+    """`(tokens, valid, loss mask, length)` of trajectories."""
+    one = jax.vmap(render.trajectory, (None, 0, None))
+    return one(lexicon, trajectories, NUM_TOKENS)
+
+
+@jax.jit
+@traced
+def reset(lexicon, task):
+    return environment.reset(lexicon, task)
+
+
+@jax.jit
+@traced
+def step(lexicon, task, state, action, max_turns):
+    return environment.step(lexicon, task, state, action, max_turns)
+
+
+# Host side.
+
+
+def host(tree):
+    """The same tree in NumPy."""
+    return jax.tree.map(np.asarray, tree)
+
+
+def row(tree, i: int):
+    """Element i of a batch."""
+    return jax.tree.map(lambda x: x[i], tree)
+
+
+def rows(tree) -> list:
+    """The elements of a batch, in NumPy."""
+    tree = host(tree)
+    return [row(tree, i) for i in range(len(jax.tree.leaves(tree)[0]))]
+
+
+def ragged(table) -> list[np.ndarray]:
+    """The rows of a `Ragged`."""
+    flat, start, length = map(np.asarray, (table.flat, table.start, table.length))
+    return [flat[a : a + n] for a, n in zip(start, length, strict=True)]
+
+
+@functools.cache
+def texts(name: str) -> list[str]:
+    """The text of every symbol."""
+    return [bytes(t).decode() for t in ragged(world(name).lexicon.texts)]
+
+
+def spell(tokens) -> str:
+    """What tokens read, special ones too."""
+    return tokenizer().decode([int(t) for t in tokens], skip_special_tokens=False)
+
+
+def family(name: str, goal: str) -> int:
+    return [g.name for g in spec(name).goals].index(goal)
+
+
+def rows_of(name: str) -> dict[str, int]:
+    """Row of each tool of a domain."""
+    return {tool.name: n for n, tool in enumerate(spec(name).tools)}

@@ -1,0 +1,62 @@
+"""The primed start: heads that attend to the previous token, in a plain Llama."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from openagent_jax.models import look_back, transformer
+
+
+def _config(**changes):
+    sizes = dict(
+        vocab_size=97,
+        width=64,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=2,
+        head_size=32,
+        mlp_width=64,
+    )
+    return transformer.ModelConfig(**sizes | changes)
+
+
+def _influence(params, config):
+    """How much hidden states change, by distance from a changed token."""
+    tokens = jax.random.randint(jax.random.key(5), (16, 12), 0, config.vocab_size)
+    other = tokens.at[:, 4].set((tokens[:, 4] + 1) % config.vocab_size)
+    positions = jnp.broadcast_to(jnp.arange(12), tokens.shape)
+    valid = jnp.ones(tokens.shape, bool)
+    hidden = transformer.make_policy(config).hidden
+    change = hidden(params, other, positions, valid) - hidden(
+        params, tokens, positions, valid
+    )
+    return jnp.mean(jnp.linalg.norm(change, axis=-1), axis=0)[4:]
+
+
+def test_heads_look_at_the_previous_token():
+    config = _config()
+    plain = transformer.make_policy(config).init(jax.random.key(0))
+    primed = look_back.look_back(config, plain, jax.random.key(1), 2)
+    assert jax.tree.map(jnp.shape, plain) == jax.tree.map(jnp.shape, primed)
+    by_distance = _influence(primed, config)
+    assert by_distance[1] > 8 * jnp.max(by_distance[2:])
+    by_distance = _influence(plain, config)
+    assert by_distance[1] < 4 * jnp.max(by_distance[2:])
+
+
+def test_no_heads_change_nothing():
+    config = _config()
+    plain = transformer.make_policy(config).init(jax.random.key(0))
+    same = look_back.look_back(config, plain, jax.random.key(1), 0)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, plain, same))
+
+
+@pytest.mark.parametrize(
+    ("heads", "changes", "names"),
+    [(3, {}, "model.look_back_heads=3"), (1, dict(num_kv_heads=1), "num_kv_heads")],
+)
+def test_what_cannot_be_is_named(heads, changes, names):
+    config = _config(**changes)
+    plain = transformer.make_policy(config).init(jax.random.key(0))
+    with pytest.raises(ValueError, match=names):
+        look_back.look_back(config, plain, jax.random.key(1), heads)

@@ -1,0 +1,213 @@
+"""The lexicon against plain Python: writing, finding, texts that are equal."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.sandbox import symbols
+from tokenizers import Tokenizer, models
+
+from tests import helpers
+
+ROOM = 96  # bytes of the buffers searched
+write = jax.jit(jax.vmap(lexicons.write, (None, 0, None)), static_argnums=2)
+
+
+@jax.jit
+def find(lexicon, text, begin, end):
+    one = jax.vmap(lexicons.find, (None, 0, 0, 0))
+    return one(lexicon, text, begin[:, None], end[:, None])[:, 0]
+
+
+@pytest.fixture(scope="module")
+def lexicon():
+    return helpers.world("poi").lexicon
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return helpers.texts("poi")
+
+
+def search(lexicon, texts, seed=0, size=8192):
+    """Symbols found for texts (bytes), each amid random bytes at a random place."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for start in range(0, len(texts), size):
+        part = texts[start : start + size]
+        part += [b"-"] * (size - len(part))  # one shape, one program
+        length = np.array([len(text) for text in part])
+        buffer = rng.integers(0, 256, (size, ROOM), dtype=np.uint8)
+        begin = rng.integers(0, ROOM - length + 1)
+        for row, b, text in zip(buffer, begin, part, strict=True):
+            row[b : b + len(text)] = list(text)
+        found += np.asarray(find(lexicon, buffer, begin, begin + length)).tolist()
+    return found[: len(texts)]
+
+
+class TestWrite:
+    def test_is_concatenation(self, lexicon, texts):
+        rng = np.random.default_rng(0)
+        pieces = rng.integers(0, len(texts), (64, 24)).astype(np.int32)
+        pieces[rng.random(pieces.shape) < 0.3] = 0  # the empty text
+        pieces[0], pieces[1, 1:] = 0, 0
+        tokens, index, length = map(np.asarray, write(lexicon, pieces, 96))
+        spans = [e.ids for e in helpers.tokenizer().encode_batch(texts)]
+        lengths = []
+        for b, row in enumerate(pieces):
+            wanted = [(t, i) for i, symbol in enumerate(row) for t in spans[symbol]]
+            lengths.append(len(wanted))
+            assert length[b] == len(wanted)  # the true one, also if it does not fit
+            fits = wanted[:96]
+            assert tokens[b, : len(fits)].tolist() == [t for t, _ in fits]
+            assert index[b, : len(fits)].tolist() == [i for _, i in fits]
+            assert not tokens[b, len(fits) :].any()
+        assert min(lengths) == 0
+        assert max(lengths) > 96 > np.median(lengths)
+
+    def test_every_text_is_spelled(self, lexicon, texts):
+        spans = helpers.ragged(lexicon.spans)
+        assert all(
+            helpers.spell(span) == text
+            for span, text in zip(spans, texts, strict=True)
+        )
+
+
+class TestFind:
+    def test_every_surface_form(self, lexicon, texts):
+        raw = [text.encode() for text in texts]
+        short = [t for t in raw if len(t) <= lexicons.MAX_TEXT]
+        assert len(short) > 0.9 * len(raw)
+        first = {}
+        for symbol, text in enumerate(raw):
+            first.setdefault(text, symbol)
+        found = search(lexicon, list(short))
+        assert found == [first[text] for text in short]
+
+    def test_near_misses(self, lexicon, texts):
+        raw = [t.encode() for t in texts]
+        first = {t: symbol for symbol, t in reversed(list(enumerate(raw)))}
+        rng = np.random.default_rng(1)
+        near = []
+        for i in rng.integers(1, len(raw), 8192):
+            text = bytearray(raw[i][: lexicons.MAX_TEXT])
+            at, byte = rng.integers(len(text)), int(rng.integers(256))
+            match rng.integers(5):
+                case 0:
+                    text[at] = byte
+                case 1:
+                    del text[at]
+                case 2:
+                    text.insert(at, byte)
+                case 3:
+                    text = bytearray(text.swapcase())
+                case 4:  # same bytes in another order
+                    text.reverse()
+            near.append(bytes(text[: lexicons.MAX_TEXT]))
+        found = search(lexicon, near)
+        assert found == [first.get(text, -1) for text in near]
+        assert 0 < np.mean(np.array(found) < 0) < 1
+
+    def test_a_hash_is_not_believed(self, lexicon, texts):
+        """All hashes hit, but no text is equal: nothing may be found."""
+        flat = lexicon.texts.flat.at[:-64].add(1)
+        table = dataclasses.replace(lexicon.texts, flat=flat)
+        liar = dataclasses.replace(lexicon, texts=table)
+        some = [t.encode() for t in texts[1:3000] if len(t) <= lexicons.MAX_TEXT]
+        assert min(search(lexicon, list(some))) >= 0
+        assert set(search(liar, list(some))) == {-1}
+
+    def test_empty_and_reversed_runs(self, lexicon):
+        text = np.full((8192, ROOM), ord("7"), np.uint8)
+        begin, end = np.full(8192, 9), np.full(8192, 9)
+        end[1] = 8  # ends before it begins
+        begin[2], end[2] = 0, ROOM  # longer than any form
+        found = find(lexicon, text, begin, end)
+        assert found[:3].tolist() == [0, -1, -1]
+
+
+@pytest.fixture(scope="module")
+def ranges():
+    table = symbols.Symbols()
+    one = table.add(["red", "green", "blue"])
+    two = table.add(["blue", "grey", "red"])
+    three = table.add(["red"])
+    return lexicons.build(table, helpers.tokenizer()), one, two, three
+
+
+class TestTwins:
+    """Equal texts with symbols of their own, as values of several types have."""
+
+    def test_resolve(self, ranges):
+        lexicon, one, two, three = ranges
+        resolve = jax.jit(lexicons.resolve)
+        red = jnp.int32(one.low)
+        assert lexicon.max_twins == 3
+        assert [int(resolve(lexicon, red, r.low, r.high)) for r in ranges[1:]] == [
+            one.low,
+            two.low + 2,
+            three.low,
+        ]
+        assert resolve(lexicon, jnp.int32(two.low + 1), one.low, one.high) == -1
+        assert resolve(lexicon, jnp.int32(-1), 0, 1 << 20) == -1
+        assert resolve(lexicon, red, one.low, one.low) == -1  # an empty range
+
+    def test_same_text(self, ranges):
+        lexicon, one, two, _ = ranges
+        a = jnp.array([one.low, one.low, one.low + 2, -1, 0])
+        b = jnp.array([two.low + 2, one.low + 1, two.low, -1, 0])
+        same = lexicons.same_text(lexicon, a, b)
+        assert same.tolist() == [True, False, True, False, True]
+
+    def test_a_range_added_after_single_texts(self):
+        table = symbols.Symbols()
+        done = table.one("done")
+        pool = table.add(["done", "undone"])
+        assert table.one("done") == done != pool.low
+        lexicon = lexicons.build(table, helpers.tokenizer())
+        assert lexicons.resolve(lexicon, jnp.int32(done), *vars(pool).values()) == (
+            pool.low
+        )
+
+
+class TestTokenizer:
+    def test_bytes_of_tokens(self, lexicon):
+        """Against the decoder of the library; specials read as NUL."""
+        tokenizer = helpers.tokenizer()
+        special = {
+            i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special
+        }
+        assert lexicon.end_token in special
+        rows = helpers.ragged(lexicon.token_bytes)
+        assert len(rows) == tokenizer.get_vocab_size() == lexicon.vocab_size
+        for token, data in enumerate(rows):
+            if token in special:
+                assert data.tolist() == [0]
+            else:
+                text = bytes(data).decode(errors="replace")
+                assert text == tokenizer.decode([token]), token
+
+    def test_transformers_gives_the_same_ids(self, texts):
+        transformers = pytest.importorskip("transformers")
+        other = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=str(helpers.TOKENIZER)
+        )
+        some = texts[1 :: len(texts) // 500]
+        joined = ["".join(some[i : i + 7]) for i in range(0, len(some), 7)]
+        for text in some + joined:
+            ids = helpers.tokenizer().encode(text, add_special_tokens=False).ids
+            assert other.encode(text, add_special_tokens=False) == ids
+            assert other.decode(ids) == text
+
+    def test_needs_the_end_token(self):
+        with pytest.raises(ValueError, match="no token '<|end|>'"):
+            lexicons.build(symbols.Symbols(), Tokenizer(models.BPE()))
+
+    def test_tells_of_a_text_too_long(self):
+        table = symbols.Symbols()
+        table.one("a" * 300)
+        with pytest.raises(ValueError, match="300 bytes"):
+            lexicons.build(table, helpers.tokenizer())

@@ -1,0 +1,124 @@
+"""Random worlds: strange words, nothing that an evaluation tests, all solvable."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from openagent_jax import types
+from openagent_jax.sandbox import demonstrate, domain, oracle, random_worlds, symbols
+
+from tests import helpers
+
+NUM = 512
+
+
+@pytest.fixture(scope="module")
+def played():
+    """`(tasks, trajectories, fewest calls)` of many worlds."""
+    source = helpers.world("random")
+
+    @jax.jit
+    def play(lexicon, keys):
+        tasks = jax.vmap(lambda key: source.sample(key, "train"))(keys)
+        perform = jax.vmap(demonstrate.demonstrate, (None, 0, None))
+        episodes = perform(lexicon, tasks, helpers.MAX_TURNS)
+        return tasks, episodes, jax.vmap(oracle.fewest_calls)(tasks)
+
+    return helpers.host(play(source.lexicon, helpers.keys(num=NUM)))
+
+
+@pytest.fixture(scope="module")
+def domain_words():
+    names = [path.stem for path in domain.domain_file.DOMAINS.glob("*.json")]
+    assert set(names) >= set(helpers.DOMAINS)
+    return set().union(*(domain.words(helpers.spec(name)) for name in names))
+
+
+class TestWords:
+    def test_no_word_of_a_domain(self, played, domain_words):
+        """In the documents, and in the requests but for their glue."""
+        tasks, texts = played[0], helpers.texts("random")
+        tools = tasks.tools
+        glue = (random_worlds._GLUE, random_worlds._OF, random_worlds._TELL)
+        glue = {text for pool in glue for text in pool} | {" "}
+        said = set()
+        for field in ("name", "description", "arg_name", "result_name"):
+            said |= {texts[s] for s in np.unique(getattr(tools, field))}
+        said |= {texts[s] for s in np.unique(tasks.phrase) if s >= 0} - glue
+        assert len(said) > 3000
+        found = set(re.findall("[a-z]+", " ".join(said).lower()))
+        assert not found & domain_words
+
+    def test_no_word_of_the_syntax(self, played):
+        """An argument named `code` could not be told from the code."""
+        tools, texts = played[0].tools, helpers.texts("random")
+        said = {texts[s] for s in np.unique(tools.arg_name)}
+        said |= {texts[s] for s in np.unique(tools.result_name)}
+        assert not said & set(symbols.SYNTAX.values()) - {""}
+
+    def test_words_avoid_what_they_are_told_to(self):
+        some = random_worlds.random_words(helpers.tokenizer(), set())
+        assert len(set(some)) == random_worlds.NUM_WORDS
+        avoid = {word.lower() for word in some[::2]}
+        other = random_worlds.random_words(helpers.tokenizer(), avoid)
+        assert not {word.lower() for word in other} & avoid
+
+
+class TestTasks:
+    def test_all_are_solved(self, played):
+        tasks, episodes, fewest = played
+        assert np.all(episodes.state.solvable)
+        assert np.all(episodes.state.success)
+        assert not np.any(episodes.state.num_errors)
+        assert np.array_equal(episodes.state.num_calls, fewest)
+        assert set(np.unique(np.sum(tasks.goal.tool >= 0, axis=1))) == {1, 2, 3, 4, 5}
+
+    def test_nothing_that_an_evaluation_tests(self, played):
+        tasks, episodes, _ = played
+        faults = tasks.faults
+        assert not np.any(faults.failures)
+        assert not np.any(faults.style)
+        assert np.all(faults.moved_to == -1)
+        assert np.all(tasks.shown)
+        assert not np.any(tasks.tools.effect)
+        kinds = np.unique(episodes.action.kind[episodes.valid])
+        assert set(kinds) == {types.CALL, types.ANSWER}
+
+    def test_prerequisites(self, played):
+        """At most one, of an earlier step or a tool of its own: none is inverted."""
+        tools, steps = played[0].tools, np.sum(played[0].goal.tool >= 0, axis=1)
+        for pointer in (tools.code_from, tools.call_after):
+            later, before = np.nonzero(pointer >= 0)[1], pointer[pointer >= 0]
+            world = np.nonzero(pointer >= 0)[0]
+            assert len(later) > 0.02 * NUM
+            assert np.all(later < steps[world])
+            assert np.all((before < later) | (before >= steps[world]))
+        both = (tools.code_from >= 0) | (tools.call_after >= 0)
+        assert both.sum(axis=1).max() == 1
+
+    def test_documents(self, played):
+        tools = played[0].tools
+        shown = tools.visible
+        assert set(shown.sum(axis=1)) <= set(range(1, helpers.LIMITS.num_tools + 1))
+        assert len(set(shown.sum(axis=1))) > 1
+        for names, on in zip(tools.name, shown, strict=True):
+            assert len(set(names[on])) == on.sum()
+        has_arg = (tools.arg_high > tools.arg_low) & shown[..., None]
+        for names, has in zip(tools.arg_name.reshape(-1, 3), has_arg.reshape(-1, 3)):
+            assert len(set(names[has])) == has.sum()
+
+    def test_requests_name_every_constant(self, played):
+        """As often as the steps use it, in the order of the steps."""
+        tasks = played[0]
+        used = tasks.goal.source.reshape(NUM, -1)
+        num_constants = tasks.constants.shape[1]
+        for phrase, sources in zip(tasks.phrase, used, strict=True):
+            wanted = [s for s in sources if 0 <= s < num_constants]
+            assert [-1 - piece for piece in phrase if piece < 0] == wanted
+
+    def test_worlds_differ(self, played):
+        tasks = played[0]
+        assert len(np.unique(tasks.world)) == NUM
+        assert len(np.unique(tasks.tools.name[:, 0])) > 0.9 * NUM
+        assert len(np.unique(tasks.tools.code, axis=0)) == NUM
