@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -108,7 +108,7 @@ def check(c: ConfigDict) -> None:
         _optimizer(c)
 
 
-def mesh(c: ConfigDict, devices: Collection[jax.Device] | None = None) -> Mesh:
+def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
     size, parts = c.train.batch_size, c.train.num_micro_batches
     if size % parts:
@@ -213,13 +213,13 @@ def trainer(
     c: ConfigDict,
     model: Backbone,
     source: worlds.Worlds,
-    devices: Collection[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ):
     """`(step, state)`: one update, compiled, and the sharded start."""
     laid_out = mesh(c, devices)
     tx = _optimizer(c)
     step = train.make_step(
-        partial(source.sample, split="train"),
+        lambda key: source.sample(key, "train"),
         algorithm(c, model.policy, source),
         tx,
         c.train.batch_size,

@@ -43,7 +43,7 @@ def main() -> None:
         model, step = build.backbone(c), 0
         params = model.init(jax.random.fold_in(jax.random.key(c.seed), 1))
     else:
-        workdir = Path(WORKDIR.value)
+        workdir = Path(str(WORKDIR.value))
         c = build.stored_config(workdir)
         build.check(c)
         model, params, step = build.restore(workdir, STEP.value, c)

@@ -18,8 +18,8 @@ def main() -> None:
     from launch import build
     from openagent_jax.models import hf
 
-    model, params, step = build.restore(Path(WORKDIR.value), STEP.value)
-    folder = Path(OUT.value)
+    model, params, step = build.restore(Path(str(WORKDIR.value)), STEP.value)
+    folder = Path(str(OUT.value))
     hf.save(folder, model.config, params)
     model.tokenizer.save(str(folder / "tokenizer.json"))
     print(f"{folder}: step {step}")

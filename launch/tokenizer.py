@@ -17,7 +17,7 @@ VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 1280, "Tokens in all.")
 def main() -> None:
     from openagent_jax.sandbox import symbols, tokenizer
 
-    folder = Path(OUT.value)
+    folder = Path(OUT.value or "")
     folder.mkdir(parents=True, exist_ok=True)
     made = tokenizer.train(symbols.syntax_tokens(), VOCAB_SIZE.value)
     made.save(str(folder / "tokenizer.json"))

@@ -121,7 +121,8 @@ class Checkpoints:
     def restore_params(self, abstract: Any, which: int | str = "latest") -> Restored:
         """The same for `params` alone; `which`: "latest", "best" or one step."""
         last, best = self.steps()[::-1], self._best_first(self.steps())
-        steps = {"latest": last, "best": best}.get(which, list({which} & {*last}))
+        choice: dict[int | str, list[int]] = {"latest": last, "best": best}
+        steps = choice.get(which, [s for s in last if s == which])
         found, step, meta = self._first_good(steps, {"params": abstract}, partial=True)
         return found["params"], step, meta
 
@@ -141,7 +142,9 @@ class Checkpoints:
         return [info.step in keep for info in checkpoints]
 
     def _best_first(self, steps: list[int]) -> list[int]:
-        values = {s: self._metrics.get(s, {}).get(self.best_metric) for s in steps}
+        values = {
+            s: self._metrics.get(s, {}).get(self.best_metric or "") for s in steps
+        }
         scores = {s: v * self._sign for s, v in values.items() if v is not None}
         ranked = [(score, s) for s, score in scores.items() if not math.isnan(score)]
         return [step for _, step in sorted(ranked, reverse=True)]
@@ -153,7 +156,8 @@ class Checkpoints:
                 found, problem = self._load(step, abstract, partial), None
             except Damaged as damage:
                 found, problem = None, damage
-            if multihost_utils.process_allgather(np.array(problem is None)).all():
+            good = np.array(found is not None)
+            if multihost_utils.process_allgather(good).all() and found:
                 return found
             problems.append(f"{self.folder}/{step}: {problem or 'bad on another host'}")
             _log.warning("checkpoint passed over, %s", problems[-1])
@@ -230,7 +234,7 @@ def _digest(leaf: jax.Array) -> str | None:
         leaf = jax.random.key_data(leaf)
     if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         return None
-    digest.update(np.ascontiguousarray(leaf).view(np.uint8))
+    digest.update(np.ascontiguousarray(leaf).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -216,8 +216,10 @@ def rollout(
     carry = lax.while_loop(
         lambda c: (c.turn < sizes.max_turns) & ~jnp.all(c.state.finished), turn, carry
     )
-    by_row = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (carry.action, carry.result))
-    trajectory = Trajectory(tasks, *by_row, carry.valid.T, carry.state)
+    action, result = jax.tree.map(
+        lambda x: jnp.swapaxes(x, 0, 1), (carry.action, carry.result)
+    )
+    trajectory = Trajectory(tasks, action, result, carry.valid.T, carry.state)
 
     # Close the holes: valid slots first, in order.
     order = jnp.argsort(~carry.cache.valid, axis=1, stable=True)

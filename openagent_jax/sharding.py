@@ -119,18 +119,18 @@ def partition_spec(
 def init_sharded(
     mesh: Mesh,
     logical_axes: Params,
-    init: Callable[[jax.Array], Any],
-    key: jax.Array,
+    init: Callable[[Any], Any],
+    start: Any,
     rules: Rules | None = None,
 ) -> tuple[Any, Any]:
-    """`init(key)` made in place on the devices that will hold it.
+    """`init(start)` made in place on the devices that will hold it.
 
     Returns:
       The state and its shardings.
     """
-    abstract_state = jax.eval_shape(init, key)
+    abstract_state = jax.eval_shape(init, start)
     shardings = state_shardings(mesh, logical_axes, abstract_state, rules)
-    return jax.jit(init, out_shardings=shardings)(key), shardings
+    return jax.jit(init, out_shardings=shardings)(start), shardings
 
 
 def _names(path) -> tuple[str, ...]:

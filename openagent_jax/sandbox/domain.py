@@ -8,6 +8,9 @@ Splits are apart by construction: entities and phrases come from pools of their 
 and worlds of `TRAIN` have even seeds, those of other splits odd ones.
 """
 
+# Arrays are built in NumPy, and become JAX arrays at the end.
+# pyright: reportArgumentType=false
+
 import itertools
 import re
 from dataclasses import dataclass

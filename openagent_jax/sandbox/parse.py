@@ -223,11 +223,11 @@ def _read(json: _Tokens):
         opens, closes = kind == OPEN, kind == CLOSE
         colon, comma = kind == COLON, kind == COMMA
 
-        def goes(condition, to, other=_FAIL):
+        def goes(condition, to, other: int | jax.Array = _FAIL):
             return jnp.where(condition, to, other)
 
         both = jnp.all(keys >= 0)
-        table = [_FAIL] * (_FAIL + 1)
+        table: list[int | jax.Array] = [_FAIL] * (_FAIL + 1)
         table[_START] = goes(opens, _KEY)
         table[_KEY] = goes(string, _KEY_COLON)
         table[_KEY_COLON] = goes(colon, _KEY_VALUE)

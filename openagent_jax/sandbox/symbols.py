@@ -207,7 +207,7 @@ def syntax_tokens() -> list[str]:
 
 def _shuffled(texts: Sequence[str], num: int, seed: int) -> list[str]:
     order = np.random.default_rng(seed).permutation(len(texts))[:num]
-    return [texts[i] for i in order]
+    return [texts[int(i)] for i in order]
 
 
 def _codes() -> list[str]:
