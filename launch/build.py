@@ -138,7 +138,7 @@ def backbone(c: ConfigDict) -> Backbone:
                 plain_key, key = jax.random.split(key)
                 return look_back.look_back(config, plain(plain_key), key, heads)
 
-            jax.eval_shape(init, jax.random.key(0))
+            jax.eval_shape(lambda: init(jax.random.key(0)))  # it checks its sizes
         return Backbone(config, tokenizer, init)
     folder = _folder(c.init_from, "init_from")
     if (folder / "checkpoints").is_dir():
@@ -147,6 +147,12 @@ def backbone(c: ConfigDict) -> Backbone:
     if not (folder / hf.WEIGHTS_FILE).is_file():
         raise BadUse(f'init_from="{c.init_from}": {folder} has no {hf.WEIGHTS_FILE}')
     return _model(folder, c)
+
+
+def first_params(c: ConfigDict, model: Backbone) -> Params:
+    """What training starts from."""
+    # No step has this number, so its data have another key.
+    return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1))
 
 
 def restore(
@@ -160,7 +166,7 @@ def restore(
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
     model = _model(workdir / "model", c)
-    abstract = jax.eval_shape(model.policy.init, jax.random.key(0))
+    abstract = jax.eval_shape(lambda: model.policy.init(jax.random.key(0)))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
             params, step, _ = checkpoints.restore_params(
@@ -229,14 +235,13 @@ def trainer(
             shardings=sharding.batch_sharding(laid_out),
         ),
     )
-    key = jax.random.key(c.seed)
     # Through the host: what a checkpoint gave lies on one device of its own.
-    params = jax.device_get(model.init(jax.random.fold_in(key, 1)))
+    params = jax.device_get(first_params(c, model))
     state, shardings = sharding.init_sharded(
         laid_out,
         transformer.logical_axes(model.config),
         lambda start: train.init_state(start[0], tx, start[1]),
-        (params, key),
+        (params, jax.random.key(c.seed)),
     )
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)

@@ -32,8 +32,6 @@ def main() -> None:
         return
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.BadUse("give --workdir, --config or --compare")
-    import jax
-
     from launch import build, programs, scoring
 
     if CONFIG.value is not None:
@@ -41,7 +39,7 @@ def main() -> None:
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
         build.check(c)
         model, step = build.backbone(c), 0
-        params = model.init(jax.random.fold_in(jax.random.key(c.seed), 1))
+        params = build.first_params(c, model)
     else:
         workdir = Path(str(WORKDIR.value))
         c = build.stored_config(workdir)

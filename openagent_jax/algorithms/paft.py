@@ -10,6 +10,10 @@ import jax.numpy as jnp
 
 from openagent_jax.types import Algorithm, Batch, Params, Task
 
+# Folded into the key. The inner algorithm has the key itself, so that it does the same
+# on clean tasks; it may split it, but not that often.
+PERTURB = 0x50414654
+
 
 def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algorithm:
     """The same algorithm on a mix of clean and perturbed tasks.
@@ -28,13 +32,13 @@ def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algor
 
     def make_batch(params: Params, key: jax.Array, tasks: Task) -> Batch:
         num = num_perturbed(alpha, tasks.world.shape[0])
-        perturb_key, inner_key = jax.random.split(key)
+        perturb_key = jax.random.fold_in(key, PERTURB)
         index = jnp.arange(num)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(perturb_key, index)
         some = jax.tree.map(lambda x: x[:num], tasks)
         some = jax.vmap(perturbation, (0, 0, None))(keys, some, jnp.float32(strength))
         mixed = jax.tree.map(lambda new, x: x.at[:num].set(new), some, tasks)
-        return inner.make_batch(params, inner_key, mixed)
+        return inner.make_batch(params, key, mixed)
 
     return Algorithm(make_batch, inner.loss_fn)
 
