@@ -14,7 +14,7 @@ from configs import base
 
 def get_config(arg: str = ""):
     smoke = arg == "smoke"
-    c = base.get_config("smoke" if smoke else "")
+    c = base.get_config("" if arg == "short" else arg)
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
     c.sandbox.domain = "random"

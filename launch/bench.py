@@ -38,9 +38,8 @@ def main() -> None:
     model = build.backbone(c)
     source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
     device = jax.devices()[0].device_kind
-    print(
-        f"{jax.device_count()} x {device}, {os.cpu_count()} cores, jax {jax.__version__}"
-    )
+    where = f"{jax.device_count()} x {device}, {os.cpu_count()} cores"
+    print(f"{where}, jax {jax.__version__}")
     figures = {
         "sandbox": sandbox(source, c.sandbox.max_turns),
         "rollout": rollouts(c, model, source),

@@ -45,7 +45,10 @@ def main() -> None:
     from openagent_jax.checkpoint import Checkpoints
 
     if DISTRIBUTED.value:
-        jax.distributed.initialize()
+        try:
+            jax.distributed.initialize()
+        except ValueError as error:
+            raise cli.BadUse(f"--distributed: {error}") from None
     c = CONFIG.value
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     build.check(c)

@@ -91,7 +91,7 @@ def make_step(
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         metrics = {f"train/{name}": value for name, value in metrics.items()} | {
-            "train/grad_norm": optax.global_norm(grads),
+            "train/grad_norm": optax.tree.norm(grads),
             "train/num_loss_tokens": num_loss_tokens,
             "train/num_tokens": jnp.sum(batch.valid),
         }

@@ -46,8 +46,10 @@ def build(
     table = symbols.Symbols()
     if domain == RANDOM:
         builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
-        avoid = set().union(*(domains.words(domain_file.load(d)) for d in builtin))
-        source = random_worlds.compile(table, tokenizer, avoid, min_visible, num_visible)
+        code = {symbols.SYNTAX["code"]}  # no argument may have its name
+        avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
+        sizes = min_visible, num_visible
+        source = random_worlds.compile(table, tokenizer, avoid, *sizes)
         return Worlds(
             lexicon=lexicon.build(table, tokenizer),
             sample=lambda key, split: random_worlds.sample_task(source, key, limits),

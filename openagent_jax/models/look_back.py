@@ -67,8 +67,9 @@ def look_back(
     outs = orthogonal(out_key, (*shape, size, width)).at[..., 0].set(0)
     end = num_heads * size
     layers = dict(params["layers"])
-    layers["q"] = layers["q"].at[..., :end].multiply(0.1).at[..., :end].add(heads(query))
-    layers["k"] = layers["k"].at[..., :end].multiply(0.1).at[..., :end].add(heads(look))
+    for name, vector in (("q", query), ("k", look)):
+        quiet = layers[name].at[..., :end].multiply(0.1)
+        layers[name] = quiet.at[..., :end].add(heads(vector))
     values = values.swapaxes(1, 2).reshape(config.num_layers, width, end)
     outs = WRITE_SCALE * outs.reshape(config.num_layers, end, width)
     layers["v"] = layers["v"].at[..., :end].set(values)

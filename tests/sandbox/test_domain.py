@@ -6,8 +6,8 @@ import chex
 import jax
 import numpy as np
 import pytest
-from openagent_jax.sandbox import domain as domains
 
+from openagent_jax.sandbox import domain as domains
 from tests import helpers
 
 ROUNDS = 8  # batches of tasks looked at
@@ -74,20 +74,19 @@ class TestSplits:
             assert not seen["train", kind] & seen["test", kind]
 
     def test_entities_of_results(self, samples, name):
-        kinds, texts = {k.name: k for k in helpers.spec(name).types}, helpers.texts(name)
+        kinds, texts = (
+            {k.name: k for k in helpers.spec(name).types},
+            helpers.texts(name),
+        )
         entities = 0
         for n, tool in enumerate(helpers.spec(name).tools):
             for f, (_, kind) in enumerate(tool.returns):
                 pools = {}
                 for split in domains.SPLITS:
                     tools = samples[name, split].tools
-                    ends = {
-                        (low, high)
-                        for low, high in zip(
-                            tools.result_low[:, n, f], tools.result_high[:, n, f]
-                        )
-                    }
-                    ((low, high),) = ends
+                    ends = np.stack([tools.result_low, tools.result_high])[:, :, n, f]
+                    low, high = ends[:, 0]
+                    assert np.all(ends == [[low], [high]])
                     pools[split] = set(texts[low:high])
                 if kinds[kind].kind == "entity":
                     entities += 1
@@ -135,7 +134,8 @@ class TestTasks:
         twice = 0
         for family, _, values in requests(name, tasks):
             by_type = collections.defaultdict(list)
-            for (_, kind), value in zip(spec.goals[family].constants, values):
+            constants = spec.goals[family].constants
+            for (_, kind), value in zip(constants, values, strict=True):
                 by_type[kind].append(value)
             for same in by_type.values():
                 twice += len(same) > 1

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from openagent_jax.sandbox import lexicon as lexicons
-from openagent_jax.sandbox import symbols
 from tokenizers import Tokenizer, models
 
+from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.sandbox import symbols
 from tests import helpers
 
 ROOM = 96  # bytes of the buffers searched
@@ -71,8 +71,7 @@ class TestWrite:
     def test_every_text_is_spelled(self, lexicon, texts):
         spans = helpers.ragged(lexicon.spans)
         assert all(
-            helpers.spell(span) == text
-            for span, text in zip(spans, texts, strict=True)
+            helpers.spell(span) == text for span, text in zip(spans, texts, strict=True)
         )
 
 

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from openagent_jax import types
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.sandbox import parse, render
-
 from tests import helpers
 
 WORLDS = ("poi", "medical", "random")
@@ -85,7 +85,9 @@ class Reference:
             return None
         tools = task.tools
         shown = tools.visible.tolist()
-        rows = [n for n, on in enumerate(shown) if on and self.texts[tools.name[n]] == name]
+        rows = [
+            n for n, on in enumerate(shown) if on and self.texts[tools.name[n]] == name
+        ]
         if not rows:
             return -1, None, None
         n = rows[0]
@@ -103,7 +105,9 @@ class Reference:
         args = [-1] * len(slots)
         for a, slot in enumerate(slots):
             low, high = tools.arg_low[n, a], tools.arg_high[n, a]
-            fits = [s for s in self.symbols.get(values.get(slot), ()) if low <= s < high]
+            fits = [
+                s for s in self.symbols.get(values.get(slot), ()) if low <= s < high
+            ]
             if slot in values and fits:
                 args[a] = fits[0]
         code = max(self.canonical(values[b"code"]), 0) if b"code" in values else -1
@@ -236,7 +240,8 @@ def random_actions(name, seed=0):
             [types.CALL, types.ANSWER, types.REFUSE, types.ASK], p=[0.7, 0.1, 0.1, 0.1]
         )
         called = kind == types.CALL
-        answer = tools.result_low[n, 0] + (tools.result_high - tools.result_low)[n, 0] // 2
+        told = rng.choice(np.flatnonzero(tools.visible & (tools.result_low[:, 0] > 0)))
+        answer = rng.integers(tools.result_low[told, 0], tools.result_high[told, 0])
         actions.append(
             types.Action(
                 kind=np.int32(kind),
@@ -257,7 +262,7 @@ def said(name):
     actions = random_actions(name)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *actions)
     tokens, length = speak(helpers.world(name).lexicon, sampled(name), batch)
-    lines = [row[:n].tolist() for row, n in zip(*map(np.asarray, (tokens, length)))]
+    lines = [row[:n].tolist() for row, n in helpers.rows((tokens, length))]
     return actions, [segments().join(line) for line in lines], lines
 
 
@@ -363,7 +368,9 @@ def mutated(text, rng):
                 word = rng.choice([b"name", b"arguments", b"code", b"Answer: "])
                 data = data.replace(word, rng.choice([word.title(), b"x", word[:-1]]))
             case 10:  # another argument
-                pair = rng.choice([b'"x":"1",', b'"code":"bab2",', b'"a":-1,', b'"":[],'])
+                pair = rng.choice(
+                    [b'"x":"1",', b'"code":"bab2",', b'"a":-1,', b'"":[],']
+                )
                 data = data.replace(b'"arguments":{', b'"arguments":{' + pair)
             case 11:
                 bad = [b"{}", b"null", b"1", b'"', b"\\u0041", b" ", b"}", b"Refuse"]
@@ -487,6 +494,9 @@ def test_cases():
         elif want == "unknown":
             assert (got.kind, got.call.tool) == (types.CALL, -1), text
         else:
-            args = [place if want[0] == 0 else -1, zero + want[1] if want[1] >= 0 else -1]
+            args = [
+                place if want[0] == 0 else -1,
+                zero + want[1] if want[1] >= 0 else -1,
+            ]
             assert (got.kind, got.call.tool) == (types.CALL, n), text
             assert got.call.args[:2].tolist() == args, text

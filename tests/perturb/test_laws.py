@@ -1,0 +1,353 @@
+"""One contract for every entry of the catalogue, and the algebra of perturbations."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from openagent_jax import perturb
+from openagent_jax.perturb import base
+from openagent_jax.sandbox import demonstrate, domain
+from tests import helpers
+
+ENTRIES = tuple(perturb.CATALOGUE)
+SPLITS = tuple(domain.SPLITS)
+MIN_CHANGED = 0.3  # of the tasks, at strength 1
+every_entry = pytest.mark.parametrize("entry", ENTRIES)
+every_split = pytest.mark.parametrize("split", SPLITS)
+
+
+@functools.cache
+def tasks(split="train"):
+    return helpers.host(helpers.tasks("poi", split))
+
+
+@functools.cache
+def edited(entry, split="train", strength=1.0, start=0):
+    return helpers.host(helpers.edited("poi", split, entry, strength, start))
+
+
+def leaves(task):
+    """`{path: array}` of a task, paths such as `tools.name`."""
+    return {
+        ".".join(key.name for key in path): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(task)
+    }
+
+
+def changed(old, new):
+    """`{path: which tasks of the batch differ there}`."""
+    old, new = leaves(old), leaves(new)
+    differs = {path: new[path] != leaf for path, leaf in old.items()}
+    return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
+
+
+def anywhere(old, new):
+    return np.any([*changed(old, new).values()], axis=0)
+
+
+def moved(split="train"):
+    """Arguments of `helpers.edit` after the index, all but the strength."""
+    pools = helpers.world("poi").pools[split]
+    return (
+        pools._replace(transfer=None),
+        pools.transfer.args[0],
+        jnp.int32(domain.SPLITS[split]),
+        helpers.keys(1),
+        helpers.tasks("poi", split),
+    )
+
+
+class TestEveryEntry:
+    @every_entry
+    def test_same_tree_shapes_and_dtypes(self, entry):
+        chex.assert_trees_all_equal_structs(tasks(), edited(entry))
+        chex.assert_trees_all_equal_shapes_and_dtypes(tasks(), edited(entry))
+
+    @every_split
+    @every_entry
+    def test_strength_0_is_the_identity(self, entry, split):
+        chex.assert_trees_all_equal(edited(entry, split, 0.0), tasks(split))
+
+    @every_split
+    @every_entry
+    def test_strength_1_changes_most_tasks(self, entry, split):
+        share = np.mean(anywhere(tasks(split), edited(entry, split)))
+        assert share >= MIN_CHANGED
+
+    @every_entry
+    def test_strength_is_how_much(self, entry):
+        """More of it changes more tasks, or more of each."""
+        strengths = (0.1, 0.4, 1.0)
+        news = [leaves(edited(entry, strength=s)) for s in strengths]
+        old = leaves(tasks())
+        counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
+        assert 0 < counts[0] < counts[1] < counts[2]
+
+    @every_entry
+    def test_a_function_of_the_key(self, entry):
+        *given, keys, old = moved()
+        run = functools.partial(helpers.edit, jnp.int32(helpers.EDITS.index(entry)))
+        one = jnp.float32(1)
+        chex.assert_trees_all_equal(run(*given, keys, old, one), edited(entry))
+        # At full strength some entries leave nothing to chance.
+        half = jnp.float32(0.5)
+        other = run(*given, helpers.keys(2), old, half)
+        assert anywhere(run(*given, keys, old, half), other).any()
+
+    @every_split
+    @every_entry
+    def test_touches_what_it_declares(self, entry, split):
+        declared = perturb.CATALOGUE[entry].touches
+        touched = {
+            path
+            for path, tasks_ in changed(tasks(split), edited(entry, split)).items()
+            if tasks_.any()
+        }
+        for path in touched:
+            assert any(path == d or path.startswith(d + ".") or not d for d in declared)
+        for d in declared:  # and declares no more than it touches
+            assert any(p == d or p.startswith(d + ".") or not d for p in touched), d
+
+    @every_split
+    @every_entry
+    def test_solvability(self, entry, split):
+        lexicon = helpers.world("poi").lexicon
+        episodes, _ = helpers.demonstrate(lexicon, edited(entry, split))
+        claim = perturb.CATALOGUE[entry].solvable
+        hit = anywhere(tasks(split), edited(entry, split))
+        assert np.all(np.asarray(episodes.state.solvable)[hit] == claim)
+        if entry == "unsolvable":
+            assert hit.all()
+
+    @every_entry
+    def test_names_tell_tools_apart(self, entry):
+        """Else a call would not say which of two tools it means."""
+        new = edited(entry)
+        texts = np.asarray(helpers.world("poi").lexicon.canonical)
+        shown = new.tools.visible.copy()
+        for i, row in np.argwhere((new.faults.moved_to >= 0) & shown):
+            shown[i, new.faults.moved_to[i, row]] = True
+        for names, on in zip(new.tools.name, shown, strict=True):
+            names = texts[names[on]]
+            assert len(set(names)) == len(names)
+            assert names.min() > 0
+
+    def test_one_trace_for_all(self):
+        """Entries, strengths, splits and domains are arguments."""
+        for name in helpers.DOMAINS:
+            for strength in (0.0, 0.5):
+                helpers.edited(name, "test", "tool_order", strength)
+        assert helpers.TRACES["edit"] == 1
+
+
+def test_layouts_agree():
+    """`vmap`, `pmap`, a sharded `jit` and `shard_map` over 8 devices, bit for bit."""
+    devices = jax.devices()
+    assert len(devices) == 8
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows, all_ = PartitionSpec("data"), PartitionSpec()
+    in_axes = (None, None, None, None, 0, 0, None)
+    batch = jax.vmap(helpers.edit_one, in_axes)
+
+    def split(tree):
+        return jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), tree)
+
+    pmapped = jax.pmap(batch, in_axes=in_axes)
+    specs = (all_, all_, all_, all_, rows, rows, all_)
+    sharded = jax.jit(
+        batch,
+        in_shardings=tuple(NamedSharding(mesh, spec) for spec in specs),
+        out_shardings=NamedSharding(mesh, rows),
+    )
+    mapped = jax.jit(
+        jax.shard_map(batch, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
+    )
+    *given, keys, old = moved()
+    half = jnp.float32(0.5)
+    for entry in ENTRIES:
+        index = jnp.int32(helpers.EDITS.index(entry))
+        want = helpers.host(helpers.edit(index, *given, keys, old, half))
+        assert anywhere(tasks(), want).any()
+        by_device = pmapped(index, *given, split(keys), split(old), half)
+        assert len(by_device.world.sharding.device_set) == 8
+        by_device = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), by_device)
+        chex.assert_trees_all_equal(helpers.host(by_device), want)
+        for layout in (sharded, mapped):
+            new = layout(index, *given, keys, old, half)
+            assert new.world.sharding.spec == rows
+            chex.assert_trees_all_equal(helpers.host(new), want)
+
+
+class TestPools:
+    """What perturbs in training never appears in an evaluation."""
+
+    @pytest.mark.parametrize("name", helpers.DOMAINS)
+    @pytest.mark.parametrize(
+        "field", ["names", "descriptions", "arg_names", "opaque", "gates", "phrases"]
+    )
+    def test_share_no_surface_form(self, name, field):
+        texts = helpers.texts(name)
+
+        def said(split):
+            pool = np.asarray(getattr(helpers.world(name).pools[split], field))
+            if field == "opaque":
+                pool = np.arange(*pool)
+            return {texts[s] for s in np.unique(pool) if s > 0}
+
+        train, test = said("train"), said("test")
+        if field == "phrases":  # pieces such as a full stop are in all: whole ones
+            train, test = (templates(name, split) for split in SPLITS)
+        assert min(len(train), len(test)) >= 4
+        assert not train & test
+
+    @pytest.mark.parametrize("name", helpers.DOMAINS)
+    def test_rewritten_requests_are_new(self, name):
+        plain = set()
+        for goal in helpers.spec(name).goals:
+            plain |= {*goal.phrases["train"], *goal.phrases["test"]}
+        for split in SPLITS:
+            assert not templates(name, split) & plain
+
+    def test_styles(self):
+        ranges = [helpers.world("poi").pools[split].styles for split in SPLITS]
+        train, test = (set(range(*map(int, r))) for r in ranges)
+        assert train and test and not train & test
+        assert 0 not in train | test  # the normal one
+
+
+def templates(name, split):
+    """Rewritten requests of a split, with `{slot}` for constants."""
+    pools, texts = helpers.world(name).pools[split], helpers.texts(name)
+    phrases = helpers.host(pools.phrases)
+    found = set()
+    for g, goal in enumerate(helpers.spec(name).goals):
+        slots = [slot for slot, _ in goal.constants]
+        for row in phrases[g, : int(pools.num_phrases[g])]:
+            pieces = (texts[s] if s >= 0 else "{" + slots[-1 - s] + "}" for s in row)
+            found.add("".join(pieces))
+    return found
+
+
+class TestAlgebra:
+    """On cheap perturbations that tell how they were called."""
+
+    @staticmethod
+    def mark(field):
+        """Writes a random number into a field of the faults."""
+
+        def apply(key, task, strength):
+            old = getattr(task.faults, field)
+            value = jax.random.randint(key, old.shape, 1, 1 << 20)
+            hit = base.chance(jax.random.fold_in(key, 7), strength)
+            return base.edit_faults(task, **{field: jnp.where(hit, value, old)})
+
+        return apply
+
+    def run(self, perturbation, strength=1.0, seed=5, num=64):
+        one = jax.tree.map(
+            lambda x: jnp.broadcast_to(x[0], (num, *x.shape[1:])), tasks()
+        )
+        keys = helpers.keys(seed, num=num)
+        new = jax.jit(base.batched(perturbation))(keys, one, jnp.float32(strength))
+        return helpers.host(one), helpers.host(new), keys
+
+    def test_chain(self):
+        """Member i gets `fold_in(key, i)`, and what the one before it made."""
+        a, b = self.mark("failures"), self.mark("style")
+
+        def double(key, task, strength):
+            del key, strength
+            return base.edit_faults(task, failures=2 * task.faults.failures)
+
+        _, new, keys = self.run(perturb.chain(a, double, b))
+        for i in (0, 63):
+            task = helpers.row(tasks(), 0)
+            by_hand = a(jax.random.fold_in(keys[i], 0), task, jnp.float32(1))
+            by_hand = double(None, by_hand, None)
+            by_hand = b(jax.random.fold_in(keys[i], 2), by_hand, jnp.float32(1))
+            chex.assert_trees_all_equal(helpers.row(new, i), helpers.host(by_hand))
+
+    def test_chain_of_none_is_the_identity(self):
+        old, new, _ = self.run(perturb.chain())
+        chex.assert_trees_all_equal(old, new)
+
+    def test_sometimes(self):
+        """With probability `rate`: never, always, and in between."""
+        share = {}
+        for rate in (0.0, 0.25, 1.0):
+            perturbation = perturb.sometimes(self.mark("failures"), rate)
+            old, new, _ = self.run(perturbation, num=256)
+            share[rate] = np.mean(anywhere(old, new))
+        assert (share[0.0], share[1.0]) == (0, 1)
+        assert 0.15 < share[0.25] < 0.35
+
+    def test_strength_goes_through(self):
+        a = self.mark("failures")
+        for both in (
+            perturb.chain(a, a),
+            perturb.one_of(a, a),
+            perturb.sometimes(a, 1.0),
+        ):
+            old, new, _ = self.run(both, strength=0.0)
+            chex.assert_trees_all_equal(old, new)
+
+    def test_one_of(self):
+        """Exactly one at a time, each as likely, with a key of its own."""
+        fields = ("failures", "style", "moved_to")
+        old, new, _ = self.run(perturb.one_of(*map(self.mark, fields)), num=300)
+        hit = changed(old, new)
+        hits = np.stack([hit[f"faults.{field}"] for field in fields])
+        assert np.all(hits.sum(axis=0) == 1)
+        assert np.all(np.abs(hits.mean(axis=1) - 1 / 3) < 0.1)
+        for field, rows in zip(fields, hits, strict=True):
+            values = getattr(new.faults, field)[rows]
+            assert len(np.unique(values, axis=0)) == len(values)
+
+    def test_identity(self):
+        old, new, _ = self.run(perturb.identity)
+        chex.assert_trees_all_equal(old, new)
+
+    def test_batched_is_each_alone(self):
+        a = self.mark("failures")
+        _, new, keys = self.run(a)
+        alone = a(keys[3], helpers.row(tasks(), 0), jnp.float32(1))
+        chex.assert_trees_all_equal(helpers.row(new, 3), helpers.host(alone))
+
+    def test_equal(self):
+        task = helpers.row(tasks(), 0)
+        other = dataclasses.replace(task, world=task.world + np.uint32(2))
+        assert base.equal(task, task)
+        assert not base.equal(task, other)
+
+    def test_unknown_name(self):
+        pools = helpers.world("poi").pools["train"]
+        with pytest.raises(ValueError, match='unknown perturbation "tipos"'):
+            perturb.make("tipos", pools)
+
+
+def test_on_trajectory_demonstrates_again():
+    """An episode whose task is edited is played anew; others are kept as they are."""
+    lexicon = helpers.world("poi").lexicon
+    withhold = perturb.make("tool_withheld", helpers.world("poi").pools["train"])
+    some = perturb.sometimes(withhold, 0.5)
+    act = functools.partial(demonstrate.demonstrate, lexicon)
+    lift = perturb.on_trajectory(some, lambda task: act(task, helpers.MAX_TURNS))
+    batch = jax.jit(jax.vmap(lift, (0, 0, None)))
+    old, _ = helpers.demonstrate(lexicon, helpers.tasks("poi"))
+    # A recorded episode need not be the expert's: this one says so.
+    old = dataclasses.replace(old, valid=old.valid.at[:, -1].set(True))
+    new = helpers.host(batch(helpers.keys(3), old, jnp.float32(1)))
+    old = helpers.host(old)
+    hit = anywhere(old.task, new.task)
+    assert 0.3 < hit.mean() < 0.7
+    kept = jax.tree.map(lambda x: x[~hit], (old, new))
+    chex.assert_trees_all_equal(*kept)
+    assert not np.any(new.state.solvable[hit])
+    assert np.all(new.state.success[hit])
+    assert not np.any(new.valid[hit, -1])

@@ -1,0 +1,234 @@
+"""What is written, against plain Python: documents, requests, turns, loss masks."""
+
+import collections
+import functools
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openagent_jax import types
+from openagent_jax.sandbox import symbols
+from tests import helpers
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "episodes.txt"
+UPDATE = "OPENAGENT_UPDATE_GOLDEN"
+# Together they hold every kind of action and of result that the expert meets.
+SHOWN = (
+    helpers.CLEAN,
+    "identity_erasure",
+    "query_underspecified",
+    "runtime_error",
+    "tool_redirection",
+    "nonstandard_feedback",
+    "dependency_extension",
+    "rule_shift",
+    "unsolvable",
+)
+END = symbols.SYNTAX["end"]
+
+
+class Writer:
+    """The text of an episode, turn by turn."""
+
+    def __init__(self, name, episode):
+        self.texts = helpers.texts(name)
+        self.episode, self.task = episode, episode.task
+        self.tools = episode.task.tools
+
+    def name(self, n):
+        return self.texts[self.tools.name[n]]
+
+    def document(self, n):
+        tools = self.tools
+        has = tools.arg_high[n] > tools.arg_low[n]
+        document = {
+            "description": "".join(self.texts[s] for s in tools.description[n]),
+            "name": self.name(n),
+            "parameters": [self.texts[s] for s in tools.arg_name[n][has]],
+        }
+        for key in ("code_from", "call_after"):
+            if getattr(tools, key)[n] >= 0:
+                document[key] = self.name(getattr(tools, key)[n])
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    def prompt(self):
+        task = self.task
+        order = np.argsort(self.tools.place, kind="stable")
+        documents = [self.document(n) for n in order if self.tools.visible[n]]
+        constants = [
+            self.texts[value] if shown else "something"
+            for value, shown in zip(task.constants, task.shown, strict=True)
+        ]
+        request = (self.texts[s] if s >= 0 else constants[-1 - s] for s in task.phrase)
+        documents, request = "".join(documents), "".join(request)
+        return f"<|system|>{documents}<|user|>{request}<|assistant|>"
+
+    def said(self, t):
+        action = helpers.row(self.episode.action, t)
+        if action.kind == types.CALL:
+            n, call = action.call.tool, action.call
+            pairs = {
+                self.texts[name]: self.texts[value]
+                for name, value in zip(self.tools.arg_name[n], call.args, strict=True)
+                if value >= 0
+            }
+            if call.code >= 0:
+                pairs["code"] = self.texts[call.code]
+            said = {"name": self.name(n), "arguments": pairs}
+            return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
+        if action.kind == types.ANSWER:
+            return f"Answer: {self.texts[action.value]}{END}"
+        return {types.REFUSE: "Refuse", types.ASK: "Ask"}[int(action.kind)] + END
+
+    def seen(self, t):
+        result = helpers.row(self.episode.result, t)
+        if result.status == types.NO_RESULT:
+            return ""
+        if result.status == types.USER_REPLY:
+            told = zip(self.task.constants, self.task.shown, strict=True)
+            told = ", ".join(self.texts[value] for value, shown in told if not shown)
+            return f"<|user|>{told or 'I said all'}<|assistant|>"
+        if result.status == types.OK:
+            names = self.tools.result_name[result.tool]
+            pairs = {
+                self.texts[name]: self.texts[value]
+                for name, value in zip(names, result.values, strict=True)
+                if value >= 0
+            }
+            if result.code >= 0:
+                pairs["code"] = self.texts[result.code]
+            pairs = pairs or {"result": "done"}
+            style = symbols.RESULT_STYLES[self.task.faults.style[result.tool]]
+            begin, equals, comma, end = style
+            body = begin + comma.join(k + equals + v for k, v in pairs.items()) + end
+        else:
+            message = symbols.ERRORS[int(result.status)]
+            if result.status == types.MOVED and result.target >= 0:
+                message = symbols.MOVED_GUIDED
+            message += self.name(result.target) if result.target >= 0 else ""
+            body = json.dumps({"error": message}, separators=(",", ":"))
+        return f"<|tool|>{body}<|assistant|>"
+
+    def turns(self):
+        return [
+            (self.said(t), self.seen(t)) for t in np.flatnonzero(self.episode.valid)
+        ]
+
+
+@functools.cache
+def written(name):
+    """`(writer, tokens, valid, loss mask, length)` of many episodes."""
+    found = []
+    split = {"poi": "train", "medical": "test"}[name]
+    lexicon = helpers.world(name).lexicon
+    for entry in SHOWN:
+        tasks = helpers.edited(name, split, entry)
+        episodes, _ = helpers.demonstrate(lexicon, tasks)
+        for row in helpers.rows((episodes, *helpers.write(lexicon, episodes))):
+            found.append((Writer(name, row[0]), *row[1:]))
+    return found
+
+
+@pytest.mark.parametrize("name", helpers.DOMAINS)
+class TestTrajectory:
+    def test_text(self, name):
+        cut = 0
+        for writer, tokens, valid, _, length in written(name):
+            text = writer.prompt() + "".join(map("".join, writer.turns()))
+            assert valid.sum() == min(length, helpers.NUM_TOKENS)
+            assert valid[:length].all()
+            if length <= helpers.NUM_TOKENS:
+                assert helpers.spell(tokens[:length]) == text
+            else:  # cut, and the length tells so
+                cut += 1
+                spelled = helpers.spell(tokens)
+                assert text.startswith(spelled)
+                assert len(spelled) < len(text)
+        assert 0 < cut < 0.2 * len(written(name))
+
+    def test_loss_mask_is_what_the_agent_says(self, name):
+        for writer, tokens, valid, mask, length in written(name):
+            said = [said for said, _ in writer.turns()]
+            if length <= helpers.NUM_TOKENS:
+                assert helpers.spell(tokens[mask]) == "".join(said)
+            else:
+                assert "".join(said).startswith(helpers.spell(tokens[mask]))
+            assert not np.any(mask & ~valid)
+            # One run of tokens for each turn, right after the agent's mark.
+            starts = np.flatnonzero(mask & ~np.roll(mask, 1))
+            assert len(starts) == len(said) or length > helpers.NUM_TOKENS
+            assert {helpers.spell([t]) for t in tokens[starts - 1]} == {"<|assistant|>"}
+
+    def test_every_kind_of_turn_was_seen(self, name):
+        arguments, kinds, statuses = set(), set(), collections.Counter()
+        after = set()
+        for writer, *_ in written(name):
+            episode = writer.episode
+            turns = np.flatnonzero(episode.valid)
+            for t in turns:
+                action = helpers.row(episode.action, t)
+                kinds.add(int(action.kind))
+                if action.kind == types.CALL:
+                    num = int(np.sum(action.call.args >= 0))
+                    arguments.add((num, bool(action.call.code >= 0)))
+                statuses[int(episode.result.status[t])] += 1
+                if t:
+                    after.add((int(episode.result.status[t - 1]), int(action.kind)))
+        assert kinds == {types.CALL, types.ANSWER, types.REFUSE, types.ASK}
+        wanted = {(0, False), (1, False), (2, False), (1, True), (2, True)}
+        assert arguments >= wanted | ({(3, True)} if name == "medical" else set())
+        expected = {types.OK, types.TRANSIENT, types.PERMANENT, types.MOVED}
+        assert set(statuses) == expected | {types.USER_REPLY, types.NO_RESULT}
+        assert after >= {
+            (types.TRANSIENT, types.CALL),
+            (types.PERMANENT, types.REFUSE),
+            (types.MOVED, types.CALL),
+            (types.USER_REPLY, types.CALL),
+        }
+
+    def test_only_visible_tools_are_documented(self, name):
+        count = collections.Counter()
+        for writer, *_ in written(name):
+            prompt = writer.prompt()  # equal to the tokens, see above
+            for n, visible in enumerate(writer.tools.visible):
+                if writer.tools.name[n]:
+                    document = writer.document(n).partition(',"parameters"')[0]
+                    assert prompt.count(document + ",") == visible
+                    count[bool(visible)] += 1
+        assert min(count.values()) > 1000
+
+
+EPISODES = (
+    ("poi", "train", helpers.CLEAN, "table_booking"),
+    ("medical", "test", "tool_redirection", "patient_nurse"),
+    ("poi", "test", "contradiction", "city_tour"),
+)
+
+
+def transcripts():
+    for name, split, entry, goal in EPISODES:
+        lexicon, family = helpers.world(name).lexicon, helpers.family(name, goal)
+        tasks = helpers.edited(name, split, entry)
+        i = int(np.argmax(tasks.goal.family == family))
+        episodes, _ = helpers.demonstrate(lexicon, tasks)
+        tokens, valid, _, _ = helpers.rows(helpers.write(lexicon, episodes))[i]
+        text = helpers.spell(tokens[valid])
+        for mark in ("system", "user", "assistant", "tool"):
+            text = text.replace(f"<|{mark}|>", f"\n{mark}: ")
+        text = text.replace('}{"', '}\n        {"').replace(END, "")
+        yield f"# {name} ({split}), {entry}, {goal}\n{text.strip()}\n"
+
+
+def test_golden():
+    """Three episodes as they read; a change here is a change of the benchmark."""
+    text = "\n".join(transcripts())
+    if os.environ.get(UPDATE):
+        GOLDEN.write_text(text)
+    assert GOLDEN.exists() and text == GOLDEN.read_text(), (
+        f"episodes read otherwise than {GOLDEN.name}; if that is meant, run\n"
+        f"  {UPDATE}=1 pytest tests/sandbox/test_render.py -k golden\n"
+        "look at the difference, and raise evaluate.GRADING_VERSION"
+    )

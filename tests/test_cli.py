@@ -1,0 +1,245 @@
+"""Commands as users meet them: exit codes, one clear line, and what is left behind."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from openagent_jax.sandbox import domain_file
+
+# Imports once what loads slowly, then forks for each command: a process of its own,
+# with its own exit code and files, in a tenth of a second.
+SERVER = """
+import json, os, runpy, sys, warnings
+warnings.simplefilter("ignore")
+import jaxlib, tensorboardX
+from launch import build, scoring
+from openagent_jax import metrics
+for line in sys.stdin:
+    command, args, env, files = json.loads(line)
+    if pid := os.fork():
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        continue
+    os.environ.update(env)
+    for fd, name in enumerate(files, 1):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), fd)
+    sys.argv = [command, *args]
+    runpy.run_module(command, run_name="__main__", alter_sys=True)
+    break
+"""
+
+
+@dataclasses.dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """`start` a command, then `wait` for it; one at a time."""
+
+    def __init__(self, folder: Path):
+        self._files = [str(folder / name) for name in ("stdout", "stderr")]
+        env = os.environ | {"JAX_PLATFORMS": "cpu"}
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+
+    def start(self, command: str, *args: str, **env: str) -> int:
+        for name in self._files:
+            Path(name).unlink(missing_ok=True)
+        self._say(json.dumps([f"launch.{command}", args, env, self._files]))
+        return int(self._hear())
+
+    def wait(self) -> Done:
+        return Done(int(self._hear()), *(Path(x).read_text() for x in self._files))
+
+    def __call__(self, command: str, *args: str, **env: str) -> Done:
+        self.start(command, *args, **env)
+        return self.wait()
+
+    def close(self):
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+    def _say(self, line):
+        self._server.stdin.write(line + "\n")
+        self._server.stdin.flush()
+
+    def _hear(self):
+        return self._server.stdout.readline()
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    made = Commands(tmp_path_factory.mktemp("commands"))
+    yield made
+    made.close()
+
+
+# Bad use.
+
+PAFT = "--config=configs/paft.py"
+MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+# Arguments, and what the one line must name: the key, and what would be right.
+BAD_USE = [
+    ([], ["--config is missing"]),
+    (["--config"], ["Missing value", "config"]),
+    (["--config="], ["--config", "empty"]),
+    (["--config=configs/nope.py"], ["--config", "No such file", "configs/nope.py"]),
+    (
+        ["--config=configs/nope.py", "--config.seed=1"],
+        ["--config", "No such file", "configs/nope.py"],
+    ),
+    (["--config=configs"], ["--config", "directory"]),
+    (["--config=configs/paft.py:nonsense"], ['":nonsense"', '":smoke"']),
+    (["--config=WRONG/syntax.py"], ["--config", "SyntaxError", "syntax.py, line 2"]),
+    (["--config=WRONG/imports.py"], ["--config", "nothing_of_that_name"]),
+    (["--config=WRONG/lacks.py"], ["--config", "get_config"]),
+    (["--cofnig=configs/paft.py"], ["cofnig", "Did you mean: config"]),
+    ([PAFT, "--workdri=x"], ["workdri", "Did you mean: workdir"]),
+    ([PAFT, "workdir=x"], ['"workdir=x" is not a flag', '"--workdir=x"']),
+    ([PAFT, "--workdir"], ["Missing value", "workdir"]),
+    (["--config.seed=1", PAFT], ["config.seed", "before", "--config"]),
+    ([PAFT, "--config.trian.num_steps=3"], ["--config.trian.num_steps", '"train"']),
+    ([PAFT, "--config.train.num_stepz=3"], ["train.num_stepz", '"num_steps"']),
+    ([PAFT, "--config.train.qqq=3"], ["--config.train.qqq", "--dry_run"]),
+    ([PAFT, "--config.seed.x=3"], ["seed.x", "does not exist"]),
+    ([PAFT, "--config.train.num_steps=3.5"], ["config.train.num_steps=3.5", "int"]),
+    ([PAFT, "--config.train.num_steps="], ["config.train.num_steps=", "int"]),
+    ([PAFT, "--config.optim.learning_rate=fast"], ["learning_rate=fast", "float"]),
+    ([PAFT, "--config.model.tied=maybe"], ["config.model.tied=maybe", "boolean"]),
+    ([PAFT, "--config.train=3"], ["config.train=3"]),
+    ([PAFT, "--config.paft.alpha=1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
+    ([PAFT, "--config.paft.alpha=-0.1"], ["paft.alpha=-0.1", "from 0 to 1"]),
+    ([PAFT, "--config.paft.alpha=nan"], ["paft.alpha=nan", "from 0 to 1"]),
+    ([PAFT, "--config.paft.alpha=0.01"], ["paft.alpha=0.01", "train.batch_size=32"]),
+    ([PAFT, "--config.paft.strength=2"], ["paft.strength=2", "from 0 to 1"]),
+    ([PAFT, "--config.eval.strength=2"], ["eval.strength=2", "from 0 to 1"]),
+    ([PAFT, "--config.optim.learning_rate=-1"], ["optim.learning_rate=-1", "from 0"]),
+    ([PAFT, "--config.train.num_steps=0"], ["train.num_steps=0", "from 1"]),
+    ([PAFT, "--config.checkpoint.every=0"], ["checkpoint.every=0", "from 1"]),
+    ([PAFT, "--config.seed=-1"], ["seed=-1", "from 0"]),
+    ([PAFT, f"--config.seed={2**40}"], [f"seed={2**40}", "to 2147483647"]),
+    ([PAFT, "--config.optim.name=adam"], ['optim.name="adam"', "adamw"]),
+    ([PAFT, "--config.optim.schedule=cos"], ['optim.schedule="cos"', "cosine"]),
+    (
+        [PAFT, "--config.optim.warmup_steps=201"],
+        ["optim.warmup_steps=201", "num_steps=200"],
+    ),
+    ([PAFT, "--config.algorithm.name=sftt"], ["algorithm.name", '"sft"']),
+    ([PAFT, "--config.eval.split=tset"], ["eval.split", '"test"']),
+    (
+        [PAFT, "--config.eval.scenarios=('identity_erasur',)"],
+        ["eval.scenarios", '"identity_erasur"', '"identity_erasure"'],
+    ),
+    ([PAFT, "--config.eval.scenarios=xyz"], ['"xyz"', "distractor_tools, ", "unsolv"]),
+    ([PAFT, "--config.eval.scenarios=(1,)"], ["eval.scenarios", '"1"']),
+    ([PAFT, "--config.paft.perturbations=unsolvabel"], ["paft.pert", '"unsolvable"']),
+    (
+        [PAFT, "--config.paft.perturbations=('unsolvable','tool_order')"],
+        ["paft.perturbations", '"tool_order"', "held out", "remove"],
+    ),
+    ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
+    ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),
+    ([PAFT, "--config.sandbox.transfer=nope"], ["sandbox.transfer", "nope"]),
+    ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
+    ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
+    (
+        ["--config=configs/sft.py", "--config.sandbox.domain=random"],
+        ["eval.scenarios", "()", "random"],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=WRONG/d.json"],
+        ["sandbox.domain", "d.json", "tools"],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=WRONG/j.json"],
+        ["sandbox.domain", "j.json", "JSON"],
+    ),
+    (
+        [PAFT, "--config.sandbox.num_steps=1"],
+        ["sandbox.domain", "poi.json", "num_steps"],
+    ),
+    ([PAFT, "--config.sandbox.min_visible=9"], ["min_visible=9", "num_visible=5"]),
+    ([PAFT, "--config.init_from=nope"], ['init_from="nope"', "nano", "random"]),
+    ([PAFT, "--config.init_from=configs"], ['init_from="configs"', "safetensors"]),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.tokenizer=configs"],
+        ["tokenizer.json", "no such file"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.num_kv_heads=3"],
+        ["model", "num_heads=4", "num_kv_heads=3"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.dtype=float64"],
+        ["model", "float64", "bfloat16"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.look_back_heads=9"],
+        ["model.look_back_heads=9", "model.num_heads=4"],
+    ),
+    ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size=32"]),
+    ([PAFT, "--config.mesh.data=3"], ["mesh.data=3", "1 devices"]),
+    ([PAFT, "--config.mesh.data=0"], ["mesh.data=0", "positive"]),
+    ([PAFT, "--config.mesh.fsdp=-1"], ["mesh.fsdp=-1", "one may be -1"]),
+    ([PAFT, "--distributed"], ["--distributed", "coordinator"]),
+]
+BAD_USE_OF_MANY = [
+    (["--config.mesh.tensor=3"], ["mesh.tensor=3", "8 devices"]),
+    (["--config.train.batch_size=12"], ["train.batch_size=12", "mesh.data"]),
+    (
+        ["--config.train.num_micro_batches=8"],
+        ["train.num_micro_batches", "mesh.data"],
+    ),
+]
+
+
+def assert_one_line(done: Done, code: int, words) -> None:
+    assert (done.code, done.out) == (code, ""), done
+    assert done.err.startswith("train.py: ") or done.err.startswith("launch.")
+    assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
+    for word in words:
+        assert word in done.err, (word, done.err)
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory):
+    """A folder of wrong files."""
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "syntax.py").write_text("def get_config():\n  return (\n")
+    (folder / "imports.py").write_text("import nothing_of_that_name\n")
+    (folder / "lacks.py").write_text("x = 1\n")
+    (folder / "j.json").write_text('{"name": ')
+    domain = json.loads((domain_file.DOMAINS / "poi.json").read_text())
+    del domain["tools"]
+    (folder / "d.json").write_text(json.dumps(domain))
+    return str(folder)
+
+
+@pytest.mark.parametrize(("args", "words"), BAD_USE)
+def test_bad_use(commands, wrong, tmp_path, args, words):
+    args = [arg.replace("WRONG", wrong) for arg in args]
+    extra = [] if "--workdir" in args else [f"--workdir={tmp_path}/w"]
+    assert_one_line(commands("train", *args, *extra), 2, words)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(("args", "words"), BAD_USE_OF_MANY)
+def test_bad_use_of_many_devices(commands, tmp_path, args, words):
+    random = "--config.init_from=random"
+    done = commands("train", PAFT, random, f"--workdir={tmp_path}/w", *args, **MESH)
+    assert_one_line(done, 2, words)
+    assert not (tmp_path / "w").exists()

@@ -1,0 +1,78 @@
+"""Every config is sound, makes the same whole of keys, and trains one step."""
+
+import importlib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from launch import build
+from tests import tiny
+
+NAMES = sorted(path.stem for path in Path("configs").glob("*.py"))
+CASES = [(name, arg) for name in NAMES for arg in ("", "smoke")]
+CASES += [("pretrain", "short")]
+COMPILED = []  # an entry for each program that XLA has made
+
+
+@jax.monitoring.register_event_duration_secs_listener
+def _listen(event, seconds, **_):
+    if event == "/jax/core/compile/backend_compile_duration":
+        COMPILED.append(seconds)
+
+
+def get_config(name, arg=""):
+    return importlib.import_module(f"configs.{name}").get_config(arg)
+
+
+@pytest.mark.parametrize(("name", "arg"), CASES)
+def test_is_sound(name, arg):
+    c, base = get_config(name, arg), get_config("base")
+    build.check(c)
+    build.mesh(c)
+    assert build.flat(c.to_dict()).keys() == build.flat(base.to_dict()).keys()
+    assert c.name == (f"{name}_{arg}" if arg else name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_arguments_are_refused(name):
+    with pytest.raises(ValueError, match=':nonsense" is not'):
+        get_config(name, "nonsense")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstring_tells_the_command(name):
+    doc = importlib.import_module(f"configs.{name}").__doc__
+    assert f"python -m launch.train --config=configs/{name}.py" in doc
+
+
+@pytest.mark.parametrize("arg", ["", "smoke"])
+def test_paft_differs_from_sft_by_alpha_alone(arg):
+    sft, paft = (build.flat(get_config(x, arg).to_dict()) for x in ("sft", "paft"))
+    assert {key for key in sft if sft[key] != paft[key]} == {"name", "paft.alpha"}
+
+
+def test_checks_compile_nothing():
+    """So `--dry_run` is fast, whatever the model."""
+    c = get_config("paft")
+    c.init_from = "random"
+    before = len(COMPILED)
+    build.check(c)
+    build.mesh(c)
+    model = build.backbone(c)
+    assert len(COMPILED) == before
+    build.first_params(c, model)
+    assert len(COMPILED) > before
+
+
+@pytest.mark.parametrize(("name", "arg"), CASES)
+def test_trains_one_step(name, arg):
+    """The small form of each: most share a program, so this compiles little."""
+    c = tiny.config(name, arg)
+    step, state = tiny.trainer(c)
+    new, metrics = step(state)
+    vocab_size = build.backbone(c).config.vocab_size
+    assert metrics["train/loss"] == pytest.approx(np.log(vocab_size), rel=0.1)
+    assert metrics["train/num_loss_tokens"] > 0 and metrics["train/grad_norm"] > 0
+    assert new.step == 1

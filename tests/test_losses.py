@@ -1,0 +1,128 @@
+"""Cross-entropy against values worked out by hand; what no loss token looks at."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from openagent_jax import losses
+from openagent_jax.models import transformer
+from openagent_jax.types import Batch, Policy
+
+# Its parameters are the logits themselves, so gradients show who was looked at.
+TABLE = Policy(
+    init=None,
+    hidden=lambda params, tokens, positions, valid: params,
+    init_cache=None,
+    extend=None,
+    head=lambda params, hidden: hidden,
+)
+# Row b, place t gives the next token the probabilities 1/8, 2/8 and 5/8, rolled.
+WEIGHTS = np.array([[[1, 2, 5], [5, 1, 2], [2, 5, 1], [1, 2, 5]]] * 2)
+LOGITS = jnp.log(jnp.asarray(WEIGHTS, jnp.float32)) + jnp.array([[[3.0]], [[-100.0]]])
+TOKENS = jnp.array([[0, 2, 1, 1], [2, 0, 0, 2]])
+MASK = jnp.array([[False, True, False, True], [False, False, True, False]])
+
+
+def make_batch(tokens=TOKENS, mask=MASK, valid=None):
+    valid = jnp.ones(tokens.shape, bool) if valid is None else valid
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
+    return Batch(tokens, positions, valid, mask)
+
+
+def cross_entropy(logits=LOGITS, batch=None, num_loss_tokens=3.0):
+    batch = batch or make_batch()
+    return losses.cross_entropy(TABLE, logits, batch, jnp.float32(num_loss_tokens))
+
+
+def test_by_hand():
+    log_prob, best = losses.token_log_probs(TABLE, LOGITS, make_batch())
+    expected = np.log([[1, 5 / 8, 1 / 8, 5 / 8], [1, 1 / 8, 5 / 8, 1 / 8]])
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+    np.testing.assert_array_equal(best, [[0, 1, 0, 1], [0, 0, 1, 0]])
+    loss, metrics = cross_entropy()
+    np.testing.assert_allclose(loss, -np.log(5 / 8), rtol=1e-5)
+    assert metrics["loss"] == loss
+    assert metrics["token_accuracy"] == 1
+    everything = jnp.ones_like(MASK).at[:, 0].set(False)
+    loss, metrics = cross_entropy(batch=make_batch(mask=everything), num_loss_tokens=6)
+    np.testing.assert_allclose(loss, -(3 * np.log(5) - 6 * np.log(8)) / 6, rtol=1e-5)
+    np.testing.assert_allclose(metrics["token_accuracy"], 3 / 6)
+
+
+def test_only_loss_tokens_have_a_gradient():
+    grads = jax.grad(lambda logits: cross_entropy(logits)[0])(LOGITS)
+    # Token t is predicted at t - 1.
+    looked_at = np.roll(MASK, -1, axis=1)
+    np.testing.assert_array_equal(np.any(np.asarray(grads) != 0, axis=-1), looked_at)
+    # Of the one in row 0 at place 0, by hand: softmax less one-hot, by 3.
+    expected = (np.array([1, 2, 5]) / 8 - np.array([0, 0, 1])) / 3
+    np.testing.assert_allclose(grads[0, 0], expected, rtol=1e-4)
+
+
+def test_observations_may_be_predicted_in_any_way(getkey):
+    looked_at = jnp.roll(MASK, -1, axis=1)[..., None]
+    noise = 100 * jax.random.normal(getkey(), LOGITS.shape)
+    same, other = (
+        cross_entropy(jnp.where(there, LOGITS + noise, LOGITS))
+        for there in (~looked_at, looked_at)
+    )
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, same, cross_entropy()))
+    assert other[0] != same[0]
+
+
+def test_parts_add_up():
+    whole, metrics = cross_entropy()
+    parts = [
+        cross_entropy(LOGITS[i : i + 1], make_batch(TOKENS[i : i + 1], MASK[i : i + 1]))
+        for i in range(2)
+    ]
+    np.testing.assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-6)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(sum(m[name] for _, m in parts), value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e4, -1e4])
+def test_large_logits(scale):
+    loss, _ = cross_entropy(scale * LOGITS)
+    assert jnp.isfinite(loss)
+
+
+def test_padding_changes_nothing(getkey):
+    config = transformer.ModelConfig(
+        vocab_size=11,
+        width=8,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=1,
+        head_size=4,
+        mlp_width=8,
+    )
+    policy = transformer.make_policy(config)
+    params = jax.tree.map(lambda x: 5 * x, policy.init(getkey()))
+    tokens = jax.random.randint(getkey(), (3, 9), 0, 11)
+    valid = jnp.arange(9)[None] < jnp.array([[9], [5], [2]])
+    mask = valid & jax.random.bernoulli(getkey(), 0.5, (3, 9)).at[:, 0].set(False)
+
+    @jax.jit
+    def loss_and_grads(params, batch):
+        def loss(params):
+            return losses.cross_entropy(policy, params, batch, jnp.float32(7))[0]
+
+        return jax.value_and_grad(loss)(params)
+
+    clean = loss_and_grads(params, make_batch(tokens, mask, valid))
+    other = loss_and_grads(
+        params, make_batch(jnp.where(valid, tokens, 10 - tokens), mask, valid)
+    )
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, clean, other))
+
+    def pad(x):
+        return jnp.pad(x, ((0, 0), (0, 4)))
+
+    longer = loss_and_grads(params, make_batch(pad(tokens), pad(mask), pad(valid)))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        clean,
+        longer,
+    )

@@ -1,0 +1,398 @@
+"""The loop: exact resume, what is saved when, and what stops it."""
+
+import contextlib
+import json
+import os
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from openagent_jax import train
+from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.metrics import Writer
+from openagent_jax.types import Algorithm, Batch
+from tests import tiny
+
+SHAPE = (4, 3)  # of a toy task: places and features
+
+
+def sample(key):
+    return jax.random.normal(key, SHAPE)
+
+
+def make_batch(params, key, tasks):
+    """The task is the tokens; more of them count in some rows than in others."""
+    mask = jax.random.bernoulli(key, 0.4, tasks.shape[:2])
+    return Batch(tasks, jnp.zeros(mask.shape, jnp.int32), jnp.ones_like(mask), mask)
+
+
+def loss_fn(params, batch, num_loss_tokens):
+    error = (batch.tokens @ params["w"] - 1) ** 2
+    loss = jnp.sum(error * batch.loss_mask) / num_loss_tokens
+    return loss, {"loss": loss}
+
+
+ALGORITHM = Algorithm(make_batch, loss_fn)
+OPTIMIZER = optax.adamw(0.05)
+
+
+def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1):
+    made = train.make_step(sample, algorithm, OPTIMIZER, batch_size, num_micro_batches)
+    return jax.jit(made)
+
+
+def toy_state(seed=0):
+    params = {"w": jnp.arange(3.0), "clock": jnp.zeros(())}
+    return train.init_state(params, OPTIMIZER, jax.random.key(seed))
+
+
+def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
+    """As `launch.train` does: goes on from the last checkpoint, if there is one."""
+    checkpoints = Checkpoints(folder / "checkpoints", best_metric="score")
+    if resumed := checkpoints.latest_step():
+        state, _, meta = checkpoints.restore(state)
+        assert meta == {"name": "test"}
+    writer = Writer(folder, resume_step=resumed or 0)
+    with contextlib.closing(checkpoints), writer:
+        return train.run(
+            step,
+            state,
+            num_steps=num_steps,
+            writer=writer,
+            checkpoints=checkpoints,
+            checkpoint_every=checkpoint_every,
+            meta={"name": "test"},
+            **kwargs,
+        )
+
+
+def saved(folder) -> list[int]:
+    with contextlib.closing(Checkpoints(folder / "checkpoints", read_only=True)) as x:
+        return x.steps()
+
+
+def logged(folder, name="train/loss") -> dict[int, float]:
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert len({line["step"] for line in lines}) == len(lines)
+    return {line["step"]: line[name] for line in lines}
+
+
+def host(tree):
+    data = jax.random.key_data
+    is_key = jax.dtypes.prng_key
+    return jax.tree.map(
+        lambda x: np.asarray(data(x) if jnp.issubdtype(x.dtype, is_key) else x), tree
+    )
+
+
+def assert_same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, host(a), host(b))
+
+
+def stop_at(step, at: int, action):
+    """The step, and the action after it has been made so often."""
+
+    def wrapper(state):
+        done = int(state.step) + 1
+        out = step(state)
+        if done == at:
+            action()
+        return out
+
+    return wrapper
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def step():
+    return toy_step()
+
+
+# One update.
+
+
+def test_a_step_by_hand(step):
+    state, metrics = step(toy_state())
+    key, batch_key = jax.random.split(jax.random.fold_in(jax.random.key(0), 0))
+    tasks = jnp.stack([sample(jax.random.fold_in(key, i)) for i in range(8)])
+    mask = np.asarray(jax.random.bernoulli(batch_key, 0.4, tasks.shape[:2]))
+    error = np.asarray(tasks) @ np.arange(3.0) - 1
+    np.testing.assert_allclose(metrics["train/loss"], np.mean(error[mask] ** 2), 1e-5)
+    grads = np.mean(2 * error[mask, None] * np.asarray(tasks)[mask], axis=0)
+    np.testing.assert_allclose(metrics["train/grad_norm"], np.linalg.norm(grads), 1e-5)
+    assert metrics["train/num_loss_tokens"] == mask.sum() and np.ptp(mask.sum(1)) > 0
+    assert metrics["train/num_tokens"] == mask.size
+    assert state.step == 1
+    # Adam's first step is one learning rate against the gradient.
+    moved = np.arange(3.0) - 0.05 * np.sign(grads) - 0.05 * 1e-4 * np.arange(3.0)
+    np.testing.assert_allclose(state.params["w"], moved, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_micro_batches", [2, 4, 8])
+def test_micro_batches_change_nothing(step, num_micro_batches):
+    state, metrics = step(toy_state())
+    parts = toy_step(num_micro_batches=num_micro_batches)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        host((state, metrics)),
+        host(parts(toy_state())),
+    )
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 2])
+def test_nothing_to_learn_from(num_micro_batches):
+    def empty(*args):
+        batch = make_batch(*args)
+        nothing = jnp.zeros_like(batch.loss_mask)
+        return Batch(batch.tokens, batch.positions, batch.valid, nothing)
+
+    algorithm = Algorithm(empty, loss_fn)
+    state, metrics = toy_step(algorithm, num_micro_batches=num_micro_batches)(
+        toy_state()
+    )
+    assert metrics["train/loss"] == metrics["train/grad_norm"] == 0
+    assert np.isfinite(state.params["w"]).all()
+
+
+# A run.
+
+
+def test_stopped_and_resumed_is_the_same_bit_for_bit(step, tmp_path):
+    whole, _ = run(tmp_path / "whole", step, toy_state(), num_steps=8)
+    with pytest.raises(train.Preempted, match="step 3"):
+        run(tmp_path / "cut", stop_at(step, 3, terminate), toy_state(), num_steps=8)
+    assert saved(tmp_path / "cut") == [2, 3]
+    resumed, _ = run(tmp_path / "cut", step, toy_state(seed=1), num_steps=8)
+    assert_same(resumed, whole)
+    losses = logged(tmp_path / "cut")
+    assert losses == logged(tmp_path / "whole")
+    assert list(losses) == list(range(1, 9))
+
+
+def test_a_run_killed_between_its_checkpoints(step, tmp_path):
+    """What was written after the last checkpoint is written again, once."""
+
+    class Killed(Exception):
+        pass
+
+    def kill():
+        raise Killed
+
+    whole, _ = run(tmp_path / "whole", step, toy_state())
+    with pytest.raises(Killed):
+        run(tmp_path / "cut", stop_at(step, 6, kill), toy_state(), checkpoint_every=4)
+    assert saved(tmp_path / "cut") == [4] and 5 in logged(tmp_path / "cut")
+    resumed, _ = run(tmp_path / "cut", step, toy_state(), checkpoint_every=4)
+    assert_same(resumed, whole)
+    assert logged(tmp_path / "cut") == logged(tmp_path / "whole")
+
+
+def test_when_what_is_done(step, tmp_path):
+    """The last step is logged and saved whatever its number is."""
+    evaluated = []
+
+    def evaluate(state, at):
+        assert state.step == at
+        evaluated.append(at)
+        return {"score": -at}
+
+    _, scores = run(
+        tmp_path,
+        step,
+        toy_state(),
+        num_steps=11,
+        checkpoint_every=4,
+        evaluate=evaluate,
+        evaluate_every=4,
+        log_every=3,
+    )
+    assert evaluated == [4, 8] and not scores
+    assert list(logged(tmp_path)) == [3, 6, 9, 11]
+    assert saved(tmp_path) == [4, 8, 11]  # the last two, and the best
+    assert all(value > 0 for value in logged(tmp_path, "perf/tokens_per_s").values())
+
+
+def test_scores_of_the_last_step(step, tmp_path):
+    def evaluate(state, at):
+        return {"score": at}
+
+    def go_on():
+        return run(tmp_path, step, toy_state(), evaluate=evaluate, evaluate_every=3)
+
+    assert go_on()[1] == {"score": 6}
+    assert go_on()[1] == {}  # it has ended: nothing is done
+
+
+def test_without_a_writer(step, tmp_path, capsys):
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        train.run(
+            step,
+            toy_state(),
+            num_steps=2,
+            writer=None,
+            checkpoints=checkpoints,
+            checkpoint_every=1,
+            meta={},
+        )
+        assert checkpoints.latest_step() == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_progress(step, tmp_path, capsys):
+    run(tmp_path, step, toy_state())
+    last = capsys.readouterr().out.splitlines()[-1]
+    for word in ("step 6/6", "loss ", "tokens/s ", "00:00 left"):
+        assert word in last
+
+
+# What stops it.
+
+
+@pytest.mark.parametrize("log_every", [1, 100])
+def test_divergence_is_not_saved(tmp_path, log_every):
+    def fatal(params, batch, num_loss_tokens):
+        loss, _ = loss_fn(params, batch, num_loss_tokens)
+        loss -= params["clock"]  # it grows by the learning rate
+        loss = jnp.where(params["clock"] > 0.12, jnp.nan, loss)
+        return loss, {"loss": loss}
+
+    step = toy_step(Algorithm(make_batch, fatal))
+    state = toy_state()
+    for _ in range(3):
+        state, metrics = step(state)
+        assert np.isfinite(metrics["train/loss"])
+    with pytest.raises(train.Diverged) as error:
+        run(tmp_path, step, toy_state(), checkpoint_every=1, log_every=log_every)
+    message = str(error.value)
+    assert "train/loss is nan at step 4" in message and "\n" not in message
+    assert "optim.learning_rate" in message and "last checkpoint: step 3" in message
+    assert saved(tmp_path) == [2, 3]
+    with contextlib.closing(Checkpoints(tmp_path / "checkpoints")) as checkpoints:
+        assert_same(checkpoints.restore(toy_state())[0], state)
+
+
+def test_sigterm_is_ours_only_while_we_run(step, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    run(tmp_path / "whole", step, toy_state(), num_steps=2)
+    assert signal.getsignal(signal.SIGTERM) == before
+    with pytest.raises(train.Preempted):
+        run(tmp_path / "cut", stop_at(step, 1, terminate), toy_state())
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_sigterm_cuts_an_evaluation(step, tmp_path):
+    """Its scores can be made again, and who asks to stop does not wait long."""
+    reached = []
+
+    def evaluate(state, at):
+        reached.append(at)
+        terminate()
+        reached.append("the end")
+        return {"score": 1}
+
+    with pytest.raises(train.Preempted, match="step 5"):
+        run(
+            tmp_path,
+            step,
+            toy_state(),
+            checkpoint_every=100,
+            evaluate=evaluate,
+            evaluate_every=5,
+        )
+    assert reached == [5] and saved(tmp_path) == [5]
+
+
+@pytest.mark.parametrize("at", [4, 6])
+def test_disk_full(step, tmp_path, monkeypatch, at):
+    save = Checkpoints.save
+
+    def full(self, number, *args):
+        if number == at:
+            raise OSError(f"{number} not saved: No space left on device")
+        save(self, number, *args)
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    with pytest.raises(OSError) as error:
+        run(tmp_path, step, toy_state())
+    message = str(error.value)
+    assert "No space left" in message and "make room and start again" in message
+    assert f"last checkpoint: step {at - 2}" in message and "\n" not in message
+    monkeypatch.undo()
+    whole, _ = run(tmp_path / "whole", step, toy_state())
+    assert_same(run(tmp_path, step, toy_state())[0], whole)
+
+
+# The real step, on one device and on eight.
+
+
+@pytest.fixture(scope="module")
+def real():
+    """PAFT on one device; on eight as 2 x 2 x 2, each batch in two parts."""
+    one = tiny.config("paft")
+    eight = tiny.config(
+        "paft", mesh__data=2, mesh__fsdp=2, mesh__tensor=2, train__num_micro_batches=2
+    )
+    return {1: tiny.trainer(one), 8: tiny.trainer(eight, 8)}
+
+
+def play(step, state, num_steps):
+    state, lines = tiny.copy(state), []
+    for _ in range(num_steps):
+        state, metrics = step(state)
+        lines.append({name: float(value) for name, value in metrics.items()})
+    return state, lines
+
+
+def assert_close(a, b):
+    for x, y in zip(a, b, strict=True):
+        assert x == pytest.approx(y, rel=1e-5, abs=1e-5)
+
+
+def test_devices_and_micro_batches_change_nothing(real):
+    one, lines = play(*real[1], 4)
+    eight, others = play(*real[8], 4)
+    assert len(eight.params["embed"].sharding.device_set) == 8
+    assert not eight.params["embed"].sharding.is_fully_replicated
+    assert len({line["train/loss"] for line in lines}) == 4
+    assert_close(lines, others)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-3),  # Adam's signs
+        host(one.params),
+        host(eight.params),
+    )
+
+
+def test_one_axis_of_data_changes_nothing():
+    one = play(*tiny.trainer(tiny.config("sft")), 2)[1]
+    assert_close(one, play(*tiny.trainer(tiny.config("sft"), 8), 2)[1])
+
+
+def test_real_run_resumes_bit_for_bit(real, tmp_path):
+    step, state = real[1]
+    whole, lines = play(step, state, 6)
+    with pytest.raises(train.Preempted):
+        run(tmp_path, stop_at(step, 3, terminate), tiny.copy(state))
+    resumed, _ = run(tmp_path, step, tiny.copy(state))
+    assert_same(resumed, whole)
+    expected = {i + 1: line["train/loss"] for i, line in enumerate(lines)}
+    assert logged(tmp_path) == expected
+
+
+def test_goes_on_with_more_devices(real, tmp_path):
+    step, state = real[1]
+    _, lines = play(step, state, 4)
+    run(tmp_path, step, tiny.copy(state), num_steps=2)
+    step, state = real[8]
+    resumed, _ = run(tmp_path, step, tiny.copy(state), num_steps=4)
+    assert len(resumed.params["embed"].sharding.device_set) == 8
+    losses = logged(tmp_path)
+    assert list(losses) == [1, 2, 3, 4]
+    expected = [line["train/loss"] for line in lines]
+    np.testing.assert_allclose(list(losses.values()), expected, rtol=1e-5)

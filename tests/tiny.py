@@ -1,0 +1,68 @@
+"""Runs small enough for a test, and their compiled steps, shared by all tests."""
+
+import importlib
+import json
+
+import jax
+from ml_collections import ConfigDict
+
+from launch import build
+from openagent_jax.types import TrainState
+
+CHANGES = {
+    "init_from": "random",
+    "compile_cache": "",
+    "sandbox.num_visible": 4,
+    "sandbox.min_visible": 2,
+    "sandbox.max_turns": 6,
+    "model.width": 16,
+    "model.num_layers": 1,
+    "model.num_heads": 2,
+    "model.num_kv_heads": 2,
+    "model.head_size": 8,
+    "model.mlp_width": 16,
+    "model.look_back_heads": 1,
+    "algorithm.num_tokens": 256,
+    # The number of steps is no part of the program then.
+    "optim.schedule": "constant",
+    "optim.warmup_steps": 2,
+    "train.batch_size": 8,
+    "train.num_steps": 4,
+    "train.log_every": 1,
+    "eval.num_tasks": 8,
+    "eval.batch_size": 8,
+    "eval.scenarios": ("unsolvable",),
+    "checkpoint.every": 2,
+}
+# What is no part of the compiled step.
+OUTSIDE = ("name", "eval.", "checkpoint.", "train.num_steps", "train.log_every")
+_trainers = {}
+
+
+def config(name: str, arg: str = "", **changes) -> ConfigDict:
+    """One of `configs/`, made small; `a__b=1` changes the key `a.b`."""
+    c = importlib.import_module(f"configs.{name}").get_config(arg)
+    c.lock()
+    given = {key.replace("__", "."): value for key, value in changes.items()}
+    c.update_from_flattened_dict(CHANGES | given)
+    return c
+
+
+def trainer(c: ConfigDict, num_devices: int = 1):
+    """`(step, state)` of `build.trainer`, compiled once for all that need the same."""
+    inside = {k: v for k, v in build.flat(c.to_dict()).items()}
+    inside = {k: v for k, v in inside.items() if not k.startswith(OUTSIDE)}
+    key = json.dumps([inside, num_devices], sort_keys=True)
+    if key not in _trainers:
+        build.check(c)
+        model = build.backbone(c)
+        source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+        devices = jax.devices()[:num_devices]
+        _trainers[key] = build.trainer(c, model, source, devices)
+    step, state = _trainers[key]
+    return step, copy(state)
+
+
+def copy(state: TrainState) -> TrainState:
+    """A step may be given this one: it eats its argument."""
+    return jax.tree.map(lambda x: x.copy(), state)
