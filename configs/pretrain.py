@@ -39,7 +39,7 @@ def get_config(arg: str = ""):
         c.algorithm.num_tokens = 416
         c.optim.schedule = "wsd"
         c.optim.warmup_steps = 20
-        c.train.batch_size = 12
+        c.train.batch_size = 16
         c.train.num_steps = 1600
         c.eval.scenarios = ("identity_erasure", "semantic_trap", "domain_transfer")
     return c

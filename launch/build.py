@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import optax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
@@ -288,7 +287,7 @@ def config_hash(c: ConfigDict) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _optimizer(c: ConfigDict) -> optax.GradientTransformation:
+def _optimizer(c: ConfigDict):
     return optim.make_optimizer(**c.optim, num_steps=c.train.num_steps)
 
 

@@ -14,11 +14,15 @@ from openagent_jax.sandbox import domain_file
 # Imports once what loads slowly, then forks for each command: a process of its own,
 # with its own exit code and files, in a tenth of a second.
 SERVER = """
-import json, os, runpy, sys, warnings
+import gc, json, os, runpy, sys, warnings
 warnings.simplefilter("ignore")
 import jaxlib, tensorboardX
 from launch import build, scoring
 from openagent_jax import metrics
+
+# Real processes and many compilations: run by hand.
+pytestmark = pytest.mark.slow
+gc.freeze()
 for line in sys.stdin:
     command, args, env, files = json.loads(line)
     if pid := os.fork():
@@ -29,7 +33,13 @@ for line in sys.stdin:
     for fd, name in enumerate(files, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), fd)
     sys.argv = [command, *args]
-    runpy.run_module(command, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(command, run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        if error.code != 2:  # else tidying up would take longer than all the rest
+            raise
+        sys.stderr.flush()
+        os._exit(2)
     break
 """
 
@@ -233,13 +243,13 @@ def wrong(tmp_path_factory):
 def test_bad_use(commands, wrong, tmp_path, args, words):
     args = [arg.replace("WRONG", wrong) for arg in args]
     extra = [] if "--workdir" in args else [f"--workdir={tmp_path}/w"]
-    assert_one_line(commands("train", *args, *extra), 2, words)
+    assert_one_line(commands("train", *extra, *args), 2, words)
     assert not (tmp_path / "w").exists()
 
 
 @pytest.mark.parametrize(("args", "words"), BAD_USE_OF_MANY)
 def test_bad_use_of_many_devices(commands, tmp_path, args, words):
     random = "--config.init_from=random"
-    done = commands("train", PAFT, random, f"--workdir={tmp_path}/w", *args, **MESH)
+    done = commands("train", f"--workdir={tmp_path}/w", PAFT, random, *args, **MESH)
     assert_one_line(done, 2, words)
     assert not (tmp_path / "w").exists()
