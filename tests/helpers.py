@@ -6,6 +6,7 @@ are arguments, so that one program serves all of them.
 
 import collections
 import functools
+import json
 from pathlib import Path
 
 import jax
@@ -17,14 +18,16 @@ import openagent_jax
 from openagent_jax import perturb, types, worlds
 from openagent_jax.sandbox import demonstrate as demonstrations
 from openagent_jax.sandbox import domain, domain_file, environment, oracle, render
+from openagent_jax.sandbox import symbols as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
 LIMITS = types.Limits()
 OTHER = {"poi": "medical", "medical": "poi"}
 DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
-NUM_TOKENS = 400  # few episodes are longer: they are cut
+NUM_TOKENS = 448  # few episodes are longer: they are cut
 CLEAN = "clean"
+END = forms.SYNTAX["end"]
 EDITS = (CLEAN, *perturb.CATALOGUE)
 TRACES = collections.Counter()  # how often each function below was traced
 
@@ -181,3 +184,91 @@ def family(name: str, goal: str) -> int:
 def rows_of(name: str) -> dict[str, int]:
     """Row of each tool of a domain."""
     return {tool.name: n for n, tool in enumerate(spec(name).tools)}
+
+
+class Writer:
+    """The text of an episode in plain Python, turn by turn."""
+
+    def __init__(self, name, episode):
+        self.texts = texts(name)
+        self.episode, self.task = episode, episode.task
+        self.tools = episode.task.tools
+
+    def name(self, n):
+        return self.texts[self.tools.name[n]]
+
+    def document(self, n):
+        tools = self.tools
+        has = tools.arg_high[n] > tools.arg_low[n]
+        document = {
+            "description": "".join(self.texts[s] for s in tools.description[n]),
+            "name": self.name(n),
+            "parameters": [self.texts[s] for s in tools.arg_name[n][has]],
+        }
+        for key in ("code_from", "call_after"):
+            if getattr(tools, key)[n] >= 0:
+                document[key] = self.name(getattr(tools, key)[n])
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    def prompt(self):
+        task = self.task
+        order = np.argsort(self.tools.place, kind="stable")
+        documents = [self.document(n) for n in order if self.tools.visible[n]]
+        constants = [
+            self.texts[value] if shown else "something"
+            for value, shown in zip(task.constants, task.shown, strict=True)
+        ]
+        request = (self.texts[s] if s >= 0 else constants[-1 - s] for s in task.phrase)
+        documents, request = "".join(documents), "".join(request)
+        return f"<|system|>{documents}<|user|>{request}<|assistant|>"
+
+    def said(self, t):
+        action = row(self.episode.action, t)
+        if action.kind == types.CALL:
+            n, call = action.call.tool, action.call
+            pairs = {
+                self.texts[name]: self.texts[value]
+                for name, value in zip(self.tools.arg_name[n], call.args, strict=True)
+                if value >= 0
+            }
+            if call.code >= 0:
+                pairs["code"] = self.texts[call.code]
+            said = {"name": self.name(n), "arguments": pairs}
+            return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
+        if action.kind == types.ANSWER:
+            return f"Answer: {self.texts[action.value]}{END}"
+        return {types.REFUSE: "Refuse", types.ASK: "Ask"}[int(action.kind)] + END
+
+    def seen(self, t):
+        result = row(self.episode.result, t)
+        if result.status == types.NO_RESULT:
+            return ""
+        if result.status == types.USER_REPLY:
+            told = zip(self.task.constants, self.task.shown, strict=True)
+            told = ", ".join(self.texts[value] for value, shown in told if not shown)
+            return f"<|user|>{told or 'I said all'}<|assistant|>"
+        if result.status == types.OK:
+            names = self.tools.result_name[result.tool]
+            pairs = {
+                self.texts[name]: self.texts[value]
+                for name, value in zip(names, result.values, strict=True)
+                if value >= 0
+            }
+            if result.code >= 0:
+                pairs["code"] = self.texts[result.code]
+            pairs = pairs or {"result": "done"}
+            style = forms.RESULT_STYLES[self.task.faults.style[result.tool]]
+            begin, equals, comma, end = style
+            body = begin + comma.join(k + equals + v for k, v in pairs.items()) + end
+        else:
+            message = forms.ERRORS[int(result.status)]
+            if result.status == types.MOVED and result.target >= 0:
+                message = forms.MOVED_GUIDED
+            message += self.name(result.target) if result.target >= 0 else ""
+            body = json.dumps({"error": message}, separators=(",", ":"))
+        return f"<|tool|>{body}<|assistant|>"
+
+    def turns(self):
+        return [
+            (self.said(t), self.seen(t)) for t in np.flatnonzero(self.episode.valid)
+        ]

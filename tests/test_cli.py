@@ -19,9 +19,6 @@ warnings.simplefilter("ignore")
 import jaxlib, tensorboardX
 from launch import build, scoring
 from openagent_jax import metrics
-
-# Real processes and many compilations: run by hand.
-pytestmark = pytest.mark.slow
 gc.freeze()
 for line in sys.stdin:
     command, args, env, files = json.loads(line)

@@ -17,9 +17,6 @@ from openagent_jax.metrics import Writer
 from openagent_jax.types import Algorithm, Batch
 from tests import tiny
 
-# Real processes and many compilations: run by hand.
-pytestmark = pytest.mark.slow
-
 SHAPE = (4, 3)  # of a toy task: places and features
 
 

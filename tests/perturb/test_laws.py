@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from openagent_jax import perturb
 from openagent_jax.perturb import base
-from openagent_jax.sandbox import demonstrate, domain
+from openagent_jax.sandbox import domain
 from tests import helpers
 
 ENTRIES = tuple(perturb.CATALOGUE)
@@ -333,21 +333,24 @@ class TestAlgebra:
 
 def test_on_trajectory_demonstrates_again():
     """An episode whose task is edited is played anew; others are kept as they are."""
-    lexicon = helpers.world("poi").lexicon
+    episodes, _ = helpers.demonstrate(
+        helpers.world("poi").lexicon, helpers.tasks("poi")
+    )
     withhold = perturb.make("tool_withheld", helpers.world("poi").pools["train"])
-    some = perturb.sometimes(withhold, 0.5)
-    act = functools.partial(demonstrate.demonstrate, lexicon)
-    lift = perturb.on_trajectory(some, lambda task: act(task, helpers.MAX_TURNS))
+
+    def mark(task):  # a demonstration that tells whose it is
+        one = helpers.row(episodes, 0)
+        state = dataclasses.replace(one.state, turn=jnp.sum(task.tools.visible))
+        return dataclasses.replace(one, task=task, state=state)
+
+    lift = perturb.on_trajectory(perturb.sometimes(withhold, 0.5), mark)
     batch = jax.jit(jax.vmap(lift, (0, 0, None)))
-    old, _ = helpers.demonstrate(lexicon, helpers.tasks("poi"))
-    # A recorded episode need not be the expert's: this one says so.
-    old = dataclasses.replace(old, valid=old.valid.at[:, -1].set(True))
-    new = helpers.host(batch(helpers.keys(3), old, jnp.float32(1)))
-    old = helpers.host(old)
+    new = helpers.host(batch(helpers.keys(3), episodes, jnp.float32(1)))
+    old = helpers.host(episodes)
     hit = anywhere(old.task, new.task)
     assert 0.3 < hit.mean() < 0.7
-    kept = jax.tree.map(lambda x: x[~hit], (old, new))
+    kept = (jax.tree.map(lambda x: x[~hit], tree) for tree in (old, new))
     chex.assert_trees_all_equal(*kept)
-    assert not np.any(new.state.solvable[hit])
-    assert np.all(new.state.success[hit])
-    assert not np.any(new.valid[hit, -1])
+    for i in np.flatnonzero(hit):
+        assert new.state.turn[i] == new.task.tools.visible[i].sum()
+        assert np.array_equal(new.action.kind[i], old.action.kind[0])

@@ -1,0 +1,228 @@
+"""Token in, token out: a rollout is what was said, and what the trainer will see."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from openagent_jax import rollout, types
+from openagent_jax.models import transformer
+from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.sandbox import render
+from tests import helpers
+
+NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
+# Likely tokens: else a random policy would never end, refuse or ask.
+LIKELY = {"<|end|>": 7.0, "Refuse": 6.5, "Ask": 6.5, "Answer: ": 5.0}
+
+
+@pytest.fixture(scope="module")
+def lexicon():
+    return helpers.world("poi").lexicon
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return jax.tree.map(lambda x: x[:NUM], helpers.tasks("poi"))
+
+
+@pytest.fixture(scope="module")
+def lengths(lexicon, tasks):
+    """Tokens of each prompt."""
+
+    @jax.jit
+    @jax.vmap
+    def length(task):
+        return lexicons.write(lexicon, render.prompt(lexicon.style, task), 1)[2]
+
+    return np.asarray(length(tasks))
+
+
+@pytest.fixture(scope="module")
+def room(lengths):
+    """Tokens that there is room for: enough for all prompts but the longest."""
+    return int(np.sort(lengths)[-2])
+
+
+@pytest.fixture(scope="module")
+def play(lexicon, tasks, room):
+    """`keys -> (sampled, greedy, log-probabilities, best tokens)`, one program.
+
+    The last two are those of the trainer's forward pass on the sampled tokens, and
+    on the greedy ones.
+    """
+    config = transformer.ModelConfig(
+        vocab_size=lexicon.vocab_size,
+        width=32,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=2,
+        head_size=16,
+        mlp_width=32,
+        remat=False,
+    )
+    plain = transformer.make_policy(config)
+    # Sharper than at the start, so that what was said before makes a difference.
+    params = jax.tree.map(lambda x: 3 * x, plain.init(jax.random.key(0)))
+    bias = np.zeros(lexicon.vocab_size, np.float32)
+    for text, value in LIKELY.items():
+        bias[helpers.tokenizer().token_to_id(text)] = value
+
+    def head(params, hidden):
+        logits = plain.head(params, hidden)
+        return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))
+
+    policy = plain._replace(head=head)
+    sizes = rollout.Sizes(TURNS, room, ACTION, RESULT)
+
+    def trained_on(played):
+        """Logits of the next token at each place, as a trainer computes them."""
+        positions = jnp.broadcast_to(
+            jnp.arange(played.tokens.shape[1])[None], played.tokens.shape
+        )
+        hidden = policy.hidden(params, played.tokens, positions, played.valid)
+        return jax.nn.log_softmax(policy.head(params, hidden))
+
+    @jax.jit
+    def run(keys):
+        runner = functools.partial(rollout.rollout, policy, lexicon, params, keys)
+        warm = runner(tasks, sizes, rollout.Sampling(temperature=1.0))
+        greedy = runner(tasks, sizes)
+        following = warm.tokens[:, 1:, None]
+        log_probs = jnp.take_along_axis(trained_on(warm)[:, :-1], following, axis=-1)
+        best = jnp.argmax(trained_on(greedy)[:, :-1], axis=-1)
+        return warm, greedy, log_probs[..., 0], best
+
+    return lambda seed: helpers.host(run(helpers.keys(seed, num=NUM)))
+
+
+@pytest.fixture(scope="module")
+def played(play):
+    return play(0)
+
+
+def spoken(played, i):
+    """The policy's tokens of row i, a list for each turn."""
+    tokens, sampled = played.tokens[i], played.sampled[i]
+    starts = np.flatnonzero(sampled & ~np.roll(sampled, 1))
+    ends = np.flatnonzero(sampled & ~np.roll(sampled, -1)) + 1
+    return [tokens[a:b].tolist() for a, b in zip(starts, ends, strict=True)]
+
+
+class TestTokens:
+    def test_log_probs_are_those_of_the_trainer(self, played):
+        sampled, _, log_probs, _ = played
+        own = sampled.sampled[:, 1:]
+        assert own.sum() > 100
+        difference = np.abs(sampled.log_prob[:, 1:] - log_probs)[own]
+        assert difference.max() < 1e-4
+        assert np.ptp(log_probs[own]) > 3  # they do differ from one another
+        assert not np.any(sampled.log_prob[~sampled.sampled])
+
+    def test_greedy_tokens_are_the_best_of_the_trainer(self, played):
+        _, greedy, _, best = played
+        own = greedy.sampled[:, 1:]
+        assert own.any()
+        assert np.array_equal(greedy.tokens[:, 1:][own], best[own])
+
+    def test_rows_are_dense_prefixes(self, played):
+        for rolled in played[:2]:
+            length = rolled.valid.sum(axis=1)
+            slots = np.arange(rolled.valid.shape[1])
+            assert np.array_equal(rolled.valid, slots < length[:, None])
+            assert not np.any(rolled.sampled & ~rolled.valid)
+        assert len(set(length)) > NUM // 2
+        assert played[0].valid.sum(axis=1).max() > length.min()
+
+    def test_sampled_is_exactly_what_the_policy_said(self, played):
+        """The rest reads as the prompt and the observations of plain Python."""
+        sampled = played[0]
+        closed, fitting = 0, 0
+        for i, episode in enumerate(helpers.rows(sampled.trajectory)):
+            if sampled.overflow[i]:
+                continue
+            fitting += 1
+            writer = helpers.Writer("poi", episode)
+            turns, runs = np.flatnonzero(episode.valid), spoken(sampled, i)
+            assert len(turns) == len(runs)
+            expected = writer.prompt()
+            for t, run in zip(turns, runs, strict=True):
+                ended = helpers.spell(run[-1:]) == helpers.END
+                assert ended or len(run) == ACTION
+                if t + 1 < len(turns):
+                    expected += ("" if ended else helpers.END) + writer.seen(t)
+                    closed += not ended
+            rest = sampled.valid[i] & ~sampled.sampled[i]
+            assert helpers.spell(sampled.tokens[i][rest]) == expected
+        assert closed > 0
+        assert fitting > NUM // 2
+
+    # Unfinished: its random policy does not meet every kind of action.
+    @pytest.mark.slow
+    def test_actions_are_what_the_tokens_say(self, played):
+        said = {"Refuse<|end|>": types.REFUSE, "Ask<|end|>": types.ASK}
+        kinds = set()
+        for i, episode in enumerate(helpers.rows(played[0].trajectory)):
+            for t, run in enumerate(spoken(played[0], i)):
+                text, kind = helpers.spell(run), episode.action.kind[t]
+                answers = text.startswith("Answer:") and text.endswith(helpers.END)
+                other = types.ANSWER if answers else types.MALFORMED
+                assert kind == said.get(text, other), text
+                kinds.add(int(kind))
+        assert kinds >= {types.REFUSE, types.ASK, types.MALFORMED}
+
+    def test_overflow_is_told(self, played, lengths, room):
+        for rolled in played[:2]:
+            assert np.array_equal(rolled.overflow, lengths > room)
+        assert played[0].overflow.any()
+
+
+class TestEpisodes:
+    def test_finished_rows_idle(self, played):
+        """After a refusal nothing is said, shown or counted any more."""
+        early = 0
+        for i, episode in enumerate(helpers.rows(played[0].trajectory)):
+            turns = int(episode.valid.sum())
+            assert episode.valid[:turns].all()
+            assert episode.state.turn == turns
+            assert episode.state.finished
+            ends = np.isin(episode.action.kind, (types.REFUSE, types.ANSWER))
+            assert not np.any(ends[: turns - 1])
+            assert turns == TURNS or ends[turns - 1]
+            if turns < TURNS:
+                early += 1
+                last = np.flatnonzero(played[0].valid[i])[-1]
+                assert helpers.spell([played[0].tokens[i, last]]) == helpers.END
+                assert played[0].sampled[i, last]
+        assert 0 < early < NUM
+
+    def test_state_is_the_environments(self, played):
+        """Played again by hand, with the recorded actions."""
+        lexicon = helpers.world("poi").lexicon
+        for episode in helpers.rows(played[0].trajectory)[:4]:
+            state = helpers.reset(lexicon, episode.task)
+            for t in np.flatnonzero(episode.valid):
+                action = helpers.row(episode.action, t)
+                state, timestep = helpers.step(
+                    lexicon, episode.task, state, action, TURNS
+                )
+                seen = helpers.row(episode.result, t)
+                jax.tree.map(np.testing.assert_array_equal, timestep.observation, seen)
+            jax.tree.map(np.testing.assert_array_equal, state, episode.state)
+
+    def test_keys(self, play, played):
+        """Greedy play needs none; sampled play is a function of them."""
+        again, other = play(0), play(1)
+        jax.tree.map(np.testing.assert_array_equal, again, played)
+        jax.tree.map(np.testing.assert_array_equal, other[1], played[1])
+        assert np.any(other[0].tokens != played[0].tokens)
+
+    def test_decode_steps_are_those_of_the_longest_row(self, played):
+        for rolled in played[:2]:
+            longest = np.zeros(TURNS, int)
+            for i in range(NUM):
+                for t, run in enumerate(spoken(rolled, i)):
+                    longest[t] = max(longest[t], len(run))
+            assert rolled.decode_steps.tolist() == longest.tolist()
