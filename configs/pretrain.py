@@ -26,20 +26,20 @@ def get_config(arg: str = ""):
     if arg == "short":
         c.sandbox.min_visible = 1
         c.sandbox.num_visible = 2
-        c.algorithm.num_tokens = 144
+        c.algorithm.num_tokens = 176
         c.optim.schedule = "constant"
         c.optim.warmup_steps = 20
         c.train.batch_size = 16
-        c.train.num_steps = 800
+        c.train.num_steps = 700
         c.eval.scenarios = ()
     elif not smoke:
         c.init_from = "runs/pretrain_short"
-        c.sandbox.min_visible = 3
-        c.sandbox.num_visible = 7
-        c.algorithm.num_tokens = 416
+        c.sandbox.min_visible = 2
+        c.sandbox.num_visible = 6
+        c.algorithm.num_tokens = 352
         c.optim.schedule = "wsd"
         c.optim.warmup_steps = 20
         c.train.batch_size = 16
-        c.train.num_steps = 1600
+        c.train.num_steps = 1200
         c.eval.scenarios = ("identity_erasure", "semantic_trap", "domain_transfer")
     return c

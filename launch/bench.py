@@ -118,12 +118,10 @@ def rollouts(c, model, source) -> dict[str, float]:
         """The same chunks through the same model, and nothing else."""
 
         def chunk(carry, size):
-            cache, logits, position = carry
+            cache, logits = carry
             tokens = jnp.broadcast_to(jnp.argmax(logits, -1)[:, None], (rows, size))
-            positions = position + jnp.broadcast_to(jnp.arange(size), (rows, size))
-            valid = jnp.ones((rows, size), bool)
-            hidden, cache = policy.extend(params, cache, tokens, positions, valid)
-            return cache, policy.head(params, hidden[:, -1]), position + size
+            hidden, cache = policy.extend(params, cache, tokens, jnp.full(rows, size))
+            return cache, policy.head(params, hidden[:, -1])
 
         def turn(carry):
             t, carry = carry
@@ -135,8 +133,8 @@ def rollouts(c, model, source) -> dict[str, float]:
             )
             return t + 1, carry
 
-        cache = policy.init_cache(rows, sizes.slots)
-        start = cache, jnp.zeros((rows, lexicon.vocab_size)), jnp.int32(0)
+        cache = policy.init_cache(rows, sizes.context_tokens)
+        start = cache, jnp.zeros((rows, lexicon.vocab_size))
         start = chunk(start, sizes.prompt_tokens)
         num_turns = jnp.sum(decode_steps > 0)
         return jax.lax.while_loop(

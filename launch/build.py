@@ -93,6 +93,12 @@ def check(c: ConfigDict) -> None:
             f"sandbox.min_visible={c.sandbox.min_visible} is more than "
             f"sandbox.num_visible={c.sandbox.num_visible}"
         )
+    least = c.sandbox.prompt_tokens + c.sandbox.action_tokens + c.sandbox.result_tokens
+    if c.sandbox.context_tokens < least:
+        raise BadUse(
+            f"sandbox.context_tokens={c.sandbox.context_tokens} has no room for a "
+            f"prompt, an action and a result: {least} tokens"
+        )
     if c.eval.scenarios and eval_domain(c) == worlds.RANDOM:
         raise BadUse('eval.scenarios must be () where the domain is "random"')
     for key, name in (
@@ -202,8 +208,7 @@ def eval_domain(c: ConfigDict) -> str:
 
 
 def sizes(c: ConfigDict) -> rollout.Sizes:
-    s = c.sandbox
-    return rollout.Sizes(s.max_turns, s.prompt_tokens, s.action_tokens, s.result_tokens)
+    return rollout.Sizes(**{name: c.sandbox[name] for name in rollout.Sizes._fields})
 
 
 def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:

@@ -4,6 +4,9 @@
     python -m launch.evaluate --config=configs/base.py      a backbone as it is
     python -m launch.evaluate --compare=runs/sft,runs/paft  reports, side by side
 
+Runs joined by + stand for their median; a name may be given:
+--compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft
+
 A run under other settings: --config=configs/base.py --config.init_from=runs/paft
 """
 
@@ -24,6 +27,7 @@ WORKDIR = flags.DEFINE_string(
 )
 STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run.")
 COMPARE = flags.DEFINE_list("compare", None, "Workdirs or reports to set side by side.")
+MARKDOWN = flags.DEFINE_bool("markdown", False, "Compare in Markdown.")
 
 
 def main() -> None:
@@ -50,14 +54,18 @@ def main() -> None:
     scoring.show(workdir, step)
 
 
-def _compare(names: list[str]) -> None:
+def _compare(columns: list[str]) -> None:
     from openagent_jax import report
 
+    reports = {}
     try:
-        reports = {name: report.load(name) for name in names}
+        for column in columns:
+            *name, runs = column.split("=", 1)
+            found = [report.load(run) for run in runs.split("+")]
+            reports[name[0] if name else runs] = report.median(found)
     except ValueError as error:
         raise cli.BadUse(f"--compare: {error}") from None
-    print(report.side_by_side(reports))
+    print(report.side_by_side(reports, markdown=MARKDOWN.value))
 
 
 if __name__ == "__main__":

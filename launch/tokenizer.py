@@ -11,7 +11,7 @@ from absl import flags
 from launch import cli
 
 OUT = flags.DEFINE_string("out", None, "Folder for tokenizer.json.")
-VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 1280, "Tokens in all.")
+VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 6144, "Tokens in all.")
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ def make_optimizer(
     b2: float = 0.95,
     muon_learning_rate: float | None = None,
     muon_momentum: float = 0.95,
+    train_embedding: bool = True,
 ) -> optax.GradientTransformation:
     """The whole optimizer of a run.
 
@@ -40,6 +41,9 @@ def make_optimizer(
       clip_norm: largest global norm of the gradient; 0 does not clip.
       muon_learning_rate: peak for the matrices of the layers. Updates are scaled
         to the size of AdamW's, so None (the same as `learning_rate`) is sane.
+      train_embedding: False leaves the embedding as it is. The vectors of rare tokens
+        then stay like those of common ones, and what is learned of some (to copy
+        them, say) holds for all.
     """
     if name not in OPTIMIZERS:
         raise ValueError(f'optim.name="{name}" is not one of {", ".join(OPTIMIZERS)}')
@@ -66,7 +70,10 @@ def make_optimizer(
     if clip_norm < 0:
         raise ValueError(f"optim.clip_norm={clip_norm} must not be negative")
     clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
-    return optax.chain(clip, update)
+    optimizer = optax.chain(clip, update)
+    if train_embedding:
+        return optimizer
+    return optax.partition({True: optax.set_to_zero(), False: optimizer}, _is_embedding)
 
 
 def make_schedule(
@@ -99,6 +106,13 @@ def make_schedule(
     # The first step already learns: (step + 1) / warmup_steps.
     warmup = optax.linear_schedule(1 / warmup_steps, 1.0, max(warmup_steps - 1, 1))
     return optax.join_schedules([warmup, after], [warmup_steps])
+
+
+def _is_embedding(params: Any) -> Any:
+    """True for the embedding; a tied head is the same array."""
+    return jax.tree.map_with_path(
+        lambda path, _: getattr(path[0], "key", None) == "embed", params
+    )
 
 
 def _is_matrix(params: Any) -> Any:

@@ -191,6 +191,26 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     return warning + _grid(lines, 1, markdown)
 
 
+def median(reports: Sequence[Json]) -> Json:
+    """One report of several runs of the same tasks: of each scenario the row that has
+    the median success (of an even number the lower one), with its own interval.
+
+    Raises:
+      ValueError: the runs are not of the same tasks or scenarios.
+    """
+    first, *others = reports
+    labels = [_label(r) for r in first["rows"]]
+    for report in others:
+        same = [report.get(key) == first.get(key) for key in _SETUP]
+        if not all(same) or [_label(r) for r in report["rows"]] != labels:
+            raise ValueError("a median is of runs that were evaluated alike")
+    rows = []
+    for runs in zip(*(report["rows"] for report in reports), strict=True):
+        ranked = sorted(runs, key=lambda r: (r["success"]["mean"] or 0.0))
+        rows.append(ranked[(len(ranked) - 1) // 2])
+    return {**first, "rows": rows}
+
+
 def _wilson(success: np.ndarray) -> Json:
     n, count = len(success), int(success.sum())
     if n == 0:

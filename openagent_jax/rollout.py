@@ -1,12 +1,12 @@
 """Sandbox and policy in one program: `rollout` plays whole episodes.
 
-All rows share the slots of one cache: a turn takes as many slots as its longest
-action, and rows that have ended their action, or their episode, leave theirs empty
-(not `valid`). Positions count a row's own tokens only, so holes mean nothing.
+Each row has its own place in the cache, so a row's tokens are dense from slot 0 on.
 The loop over tokens stops when every row has ended its action, and the loop over
-turns when every episode is over.
+turns when every episode is over. An episode without room for another turn is over
+too, and has failed.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import types
+from openagent_jax.models import layers
 from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
@@ -27,12 +28,7 @@ class Sizes(NamedTuple):
     prompt_tokens: int
     action_tokens: int
     result_tokens: int
-
-    @property
-    def slots(self) -> int:
-        return self.prompt_tokens + self.max_turns * (
-            self.action_tokens + self.result_tokens
-        )
+    context_tokens: int  # the whole episode
 
 
 class Sampling(NamedTuple):
@@ -43,7 +39,7 @@ class Sampling(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Episodes as they were played, token for token, rows without holes."""
+    """Episodes as they were played, token for token."""
 
     trajectory: Trajectory  # structured, leading axis B
     tokens: Int[Array, "B M"]
@@ -51,6 +47,7 @@ class Rollout(NamedTuple):
     sampled: Bool[Array, "B M"]  # the policy's own tokens
     log_prob: Float[Array, "B M"]  # of the sampled tokens, as they were sampled
     overflow: Bool[Array, "B"]  # a prompt or a result did not fit
+    cut: Bool[Array, "B"]  # there was no room for another turn
     decode_steps: Int[Array, "T"]  # tokens of the longest action of each turn
 
 
@@ -58,11 +55,11 @@ class _Carry(NamedTuple):
     turn: Array
     cache: types.Cache
     logits: Array  # [B, V] for the next token
-    position: Array  # [B] tokens so far
     tokens: Array  # [B, M]
     sampled: Array
     log_prob: Array
     overflow: Array
+    cut: Array
     state: types.State
     action: Action  # [T, B]
     result: ToolResult  # [T, B]
@@ -90,17 +87,16 @@ def rollout(
         """Append tokens of the environment, right-padded rows of `length`."""
         overflow = carry.overflow | (length > size)
         length = jnp.minimum(length, size)
-        valid = jnp.arange(size)[None] < length[:, None]
-        positions = carry.position[:, None] + jnp.arange(size)[None]
-        at = (0, carry.cache.cursor)
-        hidden, cache = policy.extend(params, carry.cache, tokens, positions, valid)
+        at = carry.cache.length
+        hidden, cache = policy.extend(params, carry.cache, tokens, length)
         last = hidden[rows, jnp.maximum(length - 1, 0)]
         logits = policy.head(params, last)
+        # Rows that are over have nothing to write, and perhaps no room.
+        new = layers.put(carry.tokens, tokens, at, axis=0)
         return carry._replace(
             cache=cache,
             logits=jnp.where((length > 0)[:, None], logits, carry.logits),
-            position=carry.position + length,
-            tokens=lax.dynamic_update_slice(carry.tokens, tokens, at),
+            tokens=jnp.where((length > 0)[:, None], new, carry.tokens),
             overflow=overflow,
         )
 
@@ -109,23 +105,20 @@ def rollout(
 
         def token(loop):
             i, carry, said, active = loop
-            cursor = carry.cache.cursor
-            chosen, log_prob = _choose(carry.logits, keys, cursor, sampling)
+            at = carry.cache.length
+            chosen, log_prob = _choose(carry.logits, keys, at, sampling)
             chosen = jnp.where(active, chosen, 0)
-            at = (0, cursor)
             hidden, cache = policy.extend(
-                params, carry.cache, chosen[:, None], carry.position[:, None],
-                active[:, None],
-            )  # fmt: skip
+                params, carry.cache, chosen[:, None], active.astype(jnp.int32)
+            )
+            # An index out of range is dropped: nothing is written for rows at rest.
+            here = rows, jnp.where(active, at, sizes.context_tokens)
             carry = carry._replace(
                 cache=cache,
                 logits=policy.head(params, hidden[:, 0]),
-                position=carry.position + active,
-                tokens=lax.dynamic_update_slice(carry.tokens, chosen[:, None], at),
-                sampled=lax.dynamic_update_slice(carry.sampled, active[:, None], at),
-                log_prob=lax.dynamic_update_slice(
-                    carry.log_prob, jnp.where(active, log_prob, 0)[:, None], at
-                ),
+                tokens=carry.tokens.at[here].set(chosen, mode="drop"),
+                sampled=carry.sampled.at[here].set(True, mode="drop"),
+                log_prob=carry.log_prob.at[here].set(log_prob, mode="drop"),
             )
             said = lax.dynamic_update_slice(said, chosen[:, None], (0, i))
             return i + 1, carry, said, active & (chosen != lexicon.end_token)
@@ -136,14 +129,14 @@ def rollout(
 
         said = jnp.zeros((num_rows, sizes.action_tokens), jnp.int32)
         active = ~carry.state.finished
-        start = carry.position
+        start = carry.cache.length
         steps, carry, said, active = lax.while_loop(
             goes_on, token, (jnp.int32(0), carry, said, active)
         )
         carry = carry._replace(
             decode_steps=carry.decode_steps.at[carry.turn].set(steps)
         )
-        return carry, said, carry.position - start, ~active
+        return carry, said, carry.cache.length - start, ~active
 
     def turn(carry: _Carry) -> _Carry:
         live = ~carry.state.finished
@@ -173,6 +166,11 @@ def rollout(
         state, result, pieces = jax.vmap(act)(tasks, carry.state, action, ended)
         pieces = jnp.where((live & ~state.finished)[:, None], pieces, 0)
         tokens, _, length = write(pieces, sizes.result_tokens)
+        # No room for what comes next: the episode ends here, without success.
+        needed = carry.cache.length + length + sizes.action_tokens + sizes.result_tokens
+        cut = live & ~state.finished & (needed > sizes.context_tokens)
+        state = dataclasses.replace(state, finished=state.finished | cut)
+        length = jnp.where(cut, 0, length)
         put = lambda all_, new: all_.at[carry.turn].set(new)  # noqa: E731
         carry = carry._replace(
             turn=carry.turn + 1,
@@ -180,6 +178,7 @@ def rollout(
             action=jax.tree.map(put, carry.action, action),
             result=jax.tree.map(put, carry.result, result),
             valid=carry.valid.at[carry.turn].set(live),
+            cut=carry.cut | cut,
         )
         return lax.cond(
             jnp.all(state.finished),
@@ -188,7 +187,7 @@ def rollout(
             carry,
         )
 
-    shape = (num_rows, sizes.slots)
+    shape = (num_rows, sizes.context_tokens)
     state = jax.vmap(lambda task: environment.reset(lexicon, task))(tasks)
     num_args, num_fields = tasks.tools.arg_name.shape[-1], state.values.shape[-1]
     empty = (demonstrate.no_action(num_args), demonstrate.no_result(num_fields))
@@ -199,11 +198,11 @@ def rollout(
         turn=jnp.int32(0),
         cache=policy.init_cache(*shape),
         logits=jnp.zeros((num_rows, lexicon.vocab_size)),
-        position=jnp.zeros(num_rows, jnp.int32),
         tokens=jnp.zeros(shape, jnp.int32),
         sampled=jnp.zeros(shape, bool),
         log_prob=jnp.zeros(shape),
         overflow=jnp.zeros(num_rows, bool),
+        cut=jnp.zeros(num_rows, bool),
         state=state,
         action=action,
         result=result,
@@ -221,24 +220,20 @@ def rollout(
     )
     trajectory = Trajectory(tasks, action, result, carry.valid.T, carry.state)
 
-    # Close the holes: valid slots first, in order.
-    order = jnp.argsort(~carry.cache.valid, axis=1, stable=True)
-    tokens, valid, sampled, log_prob = (
-        jnp.take_along_axis(x, order, axis=1)
-        for x in (carry.tokens, carry.cache.valid, carry.sampled, carry.log_prob)
-    )
+    valid = jnp.arange(sizes.context_tokens)[None] < carry.cache.length[:, None]
     return Rollout(
         trajectory,
-        tokens,
+        jnp.where(valid, carry.tokens, 0),
         valid,
-        sampled,
-        log_prob,
+        carry.sampled,
+        carry.log_prob,
         carry.overflow,
+        carry.cut,
         carry.decode_steps,
     )
 
 
-def _choose(logits, keys, step, sampling: Sampling):
+def _choose(logits, keys, positions, sampling: Sampling):
     """Next tokens and their log-probabilities, each row with its own key."""
     if sampling.temperature == 0:
         log_probs = jax.nn.log_softmax(logits)
@@ -253,6 +248,6 @@ def _choose(logits, keys, step, sampling: Sampling):
             logits = jnp.where(logits >= least, logits, -jnp.inf)
         log_probs = jax.nn.log_softmax(logits)
         draw = jax.vmap(lambda k, row: jax.random.categorical(k, row))
-        chosen = draw(jax.vmap(lambda k: jax.random.fold_in(k, step))(keys), logits)
+        chosen = draw(jax.vmap(jax.random.fold_in)(keys, positions), logits)
     chosen = chosen.astype(jnp.int32)
     return chosen, jnp.take_along_axis(log_probs, chosen[:, None], axis=-1)[:, 0]

@@ -208,14 +208,13 @@ class Batch:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of the tokens so far. Rows share the slots: a slot that a
-    row does not use is not `valid` for it. One array per layer: a loop that carries
-    the cache then updates it in place. H counts the heads of keys and values."""
+    """Keys and values of the tokens so far, those of each row from slot 0 on. One array
+    per layer: a loop that carries the cache then updates it in place. H counts the
+    heads of keys and values."""
 
     keys: tuple[Float[Array, "B H K M"], ...]
     values: tuple[Float[Array, "B H M K"], ...]
-    valid: Bool[Array, "B M"]
-    cursor: Int[Array, ""]  # first free slot
+    length: Int[Array, "B"]  # tokens of each row
 
 
 class Policy(NamedTuple):
@@ -224,7 +223,8 @@ class Policy(NamedTuple):
     init: Callable[..., Params]  # (key) -> params
     hidden: Callable[..., jax.Array]  # (params, tokens, positions, valid) -> [B S D]
     init_cache: Callable[..., Cache]  # (num_rows, num_slots) -> cache
-    # (params, cache, tokens, positions, valid) -> (hidden [B S D], cache)
+    # (params, cache, tokens, num_new [B]) -> (hidden [B S D], cache); of each row the
+    # first num_new tokens count
     extend: Callable[..., tuple[jax.Array, Cache]]
     head: Callable[..., jax.Array]  # (params, hidden [... D]) -> logits [... V]
 

@@ -197,11 +197,14 @@ class Writer:
     def name(self, n):
         return self.texts[self.tools.name[n]]
 
+    def description(self, n):
+        return "".join(self.texts[s] for s in self.tools.description[n])
+
     def document(self, n):
         tools = self.tools
         has = tools.arg_high[n] > tools.arg_low[n]
         document = {
-            "description": "".join(self.texts[s] for s in tools.description[n]),
+            "description": self.description(n),
             "name": self.name(n),
             "parameters": [self.texts[s] for s in tools.arg_name[n][has]],
         }
@@ -233,7 +236,8 @@ class Writer:
             }
             if call.code >= 0:
                 pairs["code"] = self.texts[call.code]
-            said = {"name": self.name(n), "arguments": pairs}
+            purpose = self.description(n) if self.tools.visible[n] else ""
+            said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
         if action.kind == types.ANSWER:
             return f"Answer: {self.texts[action.value]}{END}"

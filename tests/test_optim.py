@@ -134,3 +134,23 @@ def test_learns(getkey, name):
 def test_bad_settings(change, message):
     with pytest.raises(ValueError, match=message):
         first_update(PARAMS, **change)
+
+
+@pytest.mark.parametrize("name", optim.OPTIMIZERS)
+def test_embedding_can_be_left_alone(getkey, name):
+    grads = random_grads(getkey())
+    # No part of the norm either: the rest is clipped as if it were alone.
+    large = {**grads, "embed": 1e6 * grads["embed"]}
+    kwargs = dict(name=name, clip_norm=1.0, weight_decay=0.1, train_embedding=False)
+    updates, _ = first_update(large, **kwargs)
+    assert not jnp.any(updates["embed"])
+    alone = {key: value for key, value in PARAMS.items() if key != "embed"}
+    optimizer = optim.make_optimizer(
+        **{"num_steps": 10, "learning_rate": 0.1, **kwargs, "train_embedding": True}
+    )
+    grads.pop("embed")
+    expected, _ = jax.jit(optimizer.update)(grads, optimizer.init(alone), alone)
+    updates.pop("embed")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), updates, expected
+    )

@@ -444,3 +444,22 @@ def test_side_by_side_warns_where_one_does_not_say():
     del silent["seed"]
     text = report.side_by_side({"a": make_report(), "b": silent})
     assert text.startswith("Warning: not comparable: seed is 0, unknown.\n")
+
+
+def test_median_is_by_scenario():
+    runs = [make_report(name) for name in "abc"]
+    for run, clean, other in zip(runs, (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), strict=True):
+        for r in run["rows"]:
+            r["success"]["mean"] = clean if r["tier"] == "clean" else other
+    middle = report.median(runs)
+    for i, r in enumerate(middle["rows"]):
+        assert r == runs[2 if r["tier"] == "clean" else 1]["rows"][i]
+    assert report.median(runs[:1]) == runs[0]
+    even = report.median(runs[:2])["rows"]
+    assert {r["success"]["mean"] for r in even} == {0.2, 0.1}
+
+
+@pytest.mark.parametrize("changes", [{"seed": 1}, {"rows": make_report()["rows"][1:]}])
+def test_median_is_of_runs_that_compare(changes):
+    with pytest.raises(ValueError, match="evaluated alike"):
+        report.median([make_report(), make_report(**changes)])

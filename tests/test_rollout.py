@@ -1,5 +1,6 @@
 """Token in, token out: a rollout is what was said, and what the trainer will see."""
 
+import dataclasses
 import functools
 
 import jax
@@ -14,6 +15,7 @@ from openagent_jax.sandbox import render
 from tests import helpers
 
 NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
+CONTEXT = 2 * (ACTION + RESULT)  # besides the prompt: not always four turns
 # Likely tokens: else a random policy would never end, refuse or ask.
 LIKELY = {"<|end|>": 7.0, "Refuse": 6.5, "Ask": 6.5, "Answer: ": 5.0}
 
@@ -75,7 +77,7 @@ def play(lexicon, tasks, room):
         return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))
 
     policy = plain._replace(head=head)
-    sizes = rollout.Sizes(TURNS, room, ACTION, RESULT)
+    sizes = rollout.Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
 
     def trained_on(played):
         """Logits of the next token at each place, as a trainer computes them."""
@@ -190,13 +192,22 @@ class TestEpisodes:
             assert episode.state.finished
             ends = np.isin(episode.action.kind, (types.REFUSE, types.ANSWER))
             assert not np.any(ends[: turns - 1])
-            assert turns == TURNS or ends[turns - 1]
-            if turns < TURNS:
+            cut = played[0].cut[i]
+            assert bool(turns == TURNS or ends[turns - 1]) is not bool(cut)
+            if turns < TURNS and not cut:
                 early += 1
                 last = np.flatnonzero(played[0].valid[i])[-1]
                 assert helpers.spell([played[0].tokens[i, last]]) == helpers.END
                 assert played[0].sampled[i, last]
         assert 0 < early < NUM
+
+    def test_episodes_without_room_are_over(self, played, room):
+        sampled = played[0]
+        length, cut = sampled.valid.sum(axis=1), sampled.cut
+        assert cut.any() and not cut.all()
+        assert (length[cut] + RESULT + ACTION + RESULT > room + CONTEXT).all()
+        assert length.max() <= room + CONTEXT
+        assert not sampled.trajectory.state.success[cut].any()
 
     def test_state_is_the_environments(self, played):
         """Played again by hand, with the recorded actions."""
@@ -210,6 +221,8 @@ class TestEpisodes:
                 )
                 seen = helpers.row(episode.result, t)
                 jax.tree.map(np.testing.assert_array_equal, timestep.observation, seen)
+            assert episode.state.finished
+            state = dataclasses.replace(state, finished=episode.state.finished)
             jax.tree.map(np.testing.assert_array_equal, state, episode.state)
 
     def test_keys(self, play, played):

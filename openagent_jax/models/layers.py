@@ -46,6 +46,16 @@ def as_values(x: Float[Array, "B S J K"]) -> Float[Array, "B J S K"]:
     return x.transpose(0, 2, 1, 3)
 
 
+def put(
+    whole: Float[Array, "B ..."], part: Float[Array, "B ..."], at: Int[Array, "B"], axis
+) -> Float[Array, "B ..."]:
+    """Row b of `part` written into row b of `whole` from `at[b]` on, along an axis that
+    counts from 0 after the rows."""
+    return jax.vmap(
+        lambda x, y, start: lax.dynamic_update_slice_in_dim(x, y, start, axis)
+    )(whole, part, at)
+
+
 def attention(
     q: Float[Array, "B S H K"],
     k: Float[Array, "B J K M"],

@@ -105,33 +105,29 @@ def make_policy(config: ModelConfig) -> Policy:
         return Cache(
             keys=tuple(jnp.zeros(keys, dtype) for _ in every),
             values=tuple(jnp.zeros(values, dtype) for _ in every),
-            valid=jnp.zeros((num_rows, num_slots), bool),
-            cursor=jnp.zeros((), jnp.int32),
+            length=jnp.zeros(num_rows, jnp.int32),
         )
 
     def extend(
         params: Params,
         cache: Cache,
         tokens: Int[Array, "B S"],
-        positions: Int[Array, "B S"],
-        valid: Bool[Array, "B S"],
+        num_new: Int[Array, "B"],
     ) -> tuple[Float[Array, "B S D"], Cache]:
-        # A chunk that does not fit would be moved back silently: callers size the
-        # cache for the whole episode.
-        num_new, num_slots = tokens.shape[1], cache.valid.shape[1]
-        slots_valid = lax.dynamic_update_slice(cache.valid, valid, (0, cache.cursor))
-        newest = cache.cursor + jnp.arange(num_new)
-        not_later = jnp.arange(num_slots)[None, :] <= newest[:, None]
-        mask = slots_valid[:, None, :] & not_later[None]
+        # All S tokens are written, those that do not count behind those that do, where
+        # no query looks and the next chunk is written. Rows that reach the end of the
+        # cache would be moved back silently: callers size it for the whole episode.
+        num_slots = cache.keys[0].shape[-1]
+        positions = cache.length[:, None] + jnp.arange(tokens.shape[1])[None]
+        mask = jnp.arange(num_slots)[None, None] <= positions[..., None]
         rotation = _rotation(config, positions)
         x = params["embed"].astype(dtype)[tokens]
         keys, values = [], []
         for i in range(config.num_layers):
 
             def attend(q, k, v, i=i):
-                k, v, at = layers.as_keys(k), layers.as_values(v), cache.cursor
-                k = lax.dynamic_update_slice(cache.keys[i], k, (0, 0, 0, at))
-                v = lax.dynamic_update_slice(cache.values[i], v, (0, 0, at, 0))
+                k = layers.put(cache.keys[i], layers.as_keys(k), cache.length, axis=2)
+                v = layers.put(cache.values[i], layers.as_values(v), cache.length, 1)
                 return layers.attention(q, k, v, mask), (k, v)
 
             weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
@@ -139,8 +135,7 @@ def make_policy(config: ModelConfig) -> Policy:
             keys.append(k)
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
-        cursor = cache.cursor + num_new
-        return x, Cache(tuple(keys), tuple(values), slots_valid, cursor)
+        return x, Cache(tuple(keys), tuple(values), cache.length + num_new)
 
     def head(
         params: Params, hidden: Float[Array, "*batch D"]

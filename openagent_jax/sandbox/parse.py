@@ -1,7 +1,8 @@
 """From sampled tokens to an `Action`, through bytes: any segmentation counts.
 
-A call is a JSON object `{"name": ..., "arguments": {...}}`, with any white space and
-the two keys in either order; values are strings or whole numbers. Its bytes are cut
+A call is a JSON object `{"purpose": ..., "name": ..., "arguments": {...}}`, with any
+white space and the keys in any order; the purpose is for the reader, and may be left
+out. Values of arguments are strings or whole numbers. The bytes are cut
 into JSON tokens by parallel operations (quotes by a running parity, the rest by
 neighbours); a short scan over those tokens then checks the grammar. Whatever is not
 understood becomes MALFORMED, or an argument that no tool accepts: an error
@@ -23,7 +24,7 @@ from openagent_jax.types import Action, Task, ToolCall
 # Classes of JSON tokens.
 STRING, NUMBER, OPEN, CLOSE, COLON, COMMA, NOTHING, BAD = range(8)
 MARKS = {"{": OPEN, "}": CLOSE, ":": COLON, ",": COMMA}
-BYTES_PER_TOKEN = 6  # an action of S tokens may be 6 S bytes long
+BYTES_PER_TOKEN = 8  # an action of S tokens may be 8 S bytes long
 
 # States of the grammar: what may come next.
 _START, _KEY, _KEY_COLON, _KEY_VALUE, _MORE = range(5)
@@ -74,19 +75,25 @@ def parse_bytes(
     refuses &= after_refuse == end
     asks &= after_ask == end
 
-    json = _tokenize(text, max_tokens=11 + 4 * (num_args + 1))
-    well_formed, keys, name, arg_names, arg_values = _read(json)
-    spans = jnp.concatenate([keys, name[None], arg_names, arg_values])
+    json = _tokenize(text, max_tokens=15 + 4 * (num_args + 1))
+    well_formed, keys, texts, arg_names, arg_values = _read(json)
+    spans = jnp.concatenate([keys, texts, arg_names, arg_values])
     begins = jnp.concatenate([json.begin[spans], value_begin[None]])
     ends = jnp.concatenate([json.end[spans], end[None]])
     symbols = lexicons.find(lexicon, text, begins, ends)
     symbols = symbols.at[:-1].set(jnp.where(spans >= 0, symbols[:-1], -1))
     num = arg_names.shape[0]
-    named, valued = symbols[3 : 3 + num], symbols[3 + num : -1]
-    call, fits = _bind(lexicon, task, symbols[2], named, valued, arg_names >= 0)
+    named, valued = symbols[5 : 5 + num], symbols[5 + num : -1]
 
-    wanted = jnp.array([style.key_name, style.key_arguments], jnp.int32)
-    right_keys = jnp.all(lexicons.same_text(lexicon, symbols[:2], wanted))
+    def reads(symbol, text: int):
+        return lexicons.same_text(lexicon, symbol, jnp.int32(text))
+
+    is_name = reads(symbols[:2], style.key_name)
+    is_purpose = reads(symbols[:2], style.key_purpose) | (keys[:2] < 0)
+    right_keys = (is_name & is_purpose[::-1]).any()
+    right_keys &= reads(symbols[2], style.key_arguments)
+    name = symbols[3 + jnp.argmax(is_name)]
+    call, fits = _bind(lexicon, task, name, named, valued, arg_names >= 0)
     called = well_formed & json.fits & right_keys
     kind = jnp.int32(types.MALFORMED)
     kind = jnp.where(asks, types.ASK, kind)
@@ -208,16 +215,16 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
 def _read(json: _Tokens):
     """Check the grammar over the JSON tokens.
 
-    Returns `(well formed, keys, name, argument names, argument values)`, all but the
-    first as indices of tokens, -1 where there is none. `keys` are those of the
-    string and of the object; that they read "name" and "arguments" is for the
-    caller to check.
+    Returns `(well formed, keys, texts, argument names, argument values)`, all but the
+    first as indices of tokens, -1 where there is none. `keys` are those of one or two
+    texts and of the object; that they read "name", "purpose" and "arguments" is for
+    the caller to check.
     """
-    max_pairs = (json.kind.shape[0] - 11) // 4
+    max_pairs = (json.kind.shape[0] - 15) // 4
     pair = jnp.arange(max_pairs)
 
     def read(carry, item):
-        state, key, keys, name, num, names, values = carry
+        state, key, keys, texts, num, names, values = carry
         kind, index = item
         string, number = kind == STRING, kind == NUMBER
         opens, closes = kind == OPEN, kind == CLOSE
@@ -226,15 +233,15 @@ def _read(json: _Tokens):
         def goes(condition, to, other: int | jax.Array = _FAIL):
             return jnp.where(condition, to, other)
 
-        both = jnp.all(keys >= 0)
+        some, all_ = (keys[0] >= 0) & (keys[2] >= 0), jnp.all(keys >= 0)
         table: list[int | jax.Array] = [_FAIL] * (_FAIL + 1)
         table[_START] = goes(opens, _KEY)
         table[_KEY] = goes(string, _KEY_COLON)
         table[_KEY_COLON] = goes(colon, _KEY_VALUE)
         table[_KEY_VALUE] = goes(
-            string & (keys[0] < 0), _MORE, goes(opens & (keys[1] < 0), _ARG_OR_END)
+            string & (keys[1] < 0), _MORE, goes(opens & (keys[2] < 0), _ARG_OR_END)
         )
-        table[_MORE] = goes(comma & ~both, _KEY, goes(closes & both, _END))
+        table[_MORE] = goes(comma & ~all_, _KEY, goes(closes & some, _END))
         table[_ARG_OR_END] = goes(string, _ARG_COLON, goes(closes, _MORE))
         table[_ARG] = goes(string, _ARG_COLON)
         table[_ARG_COLON] = goes(colon, _VALUE)
@@ -244,26 +251,28 @@ def _read(json: _Tokens):
         new = jnp.stack(list(map(jnp.int32, table)))[state]
 
         key = jnp.where(new == _KEY_COLON, index, key)
-        is_name = (state == _KEY_VALUE) & (new == _MORE)
+        is_text = (state == _KEY_VALUE) & (new == _MORE)
         is_object = (state == _KEY_VALUE) & (new == _ARG_OR_END)
-        keys = jnp.where(jnp.stack([is_name, is_object]), key, keys)
-        name = jnp.where(is_name, index, name)
+        first = is_text & (keys[0] < 0)
+        which = jnp.stack([first, is_text & ~first, is_object])
+        keys = jnp.where(which, key, keys)
+        texts = jnp.where(which[:2], index, texts)
         names = jnp.where((new == _ARG_COLON) & (pair == num), index, names)
         values = jnp.where((new == _ARG_MORE) & (pair == num), index, values)
         new = jnp.where((new == _ARG_COLON) & (num >= max_pairs), _FAIL, new)
         num = num + (new == _ARG_MORE)
-        return (new, key, keys, name, num, names, values), None
+        return (new, key, keys, texts, num, names, values), None
 
     none = jnp.full(max_pairs, -1, jnp.int32)
     start = (
         jnp.int32(_START),
         jnp.int32(-1),
+        jnp.full(3, -1, jnp.int32),
         jnp.full(2, -1, jnp.int32),
-        jnp.int32(-1),
         jnp.int32(0),
         none,
         none,
     )
     items = (json.kind, jnp.arange(json.kind.shape[0], dtype=jnp.int32))
-    (state, _, keys, name, _, names, values), _ = jax.lax.scan(read, start, items)
-    return state == _END, keys, name, names, values
+    (state, _, keys, texts, _, names, values), _ = jax.lax.scan(read, start, items)
+    return state == _END, keys, texts, names, values

@@ -10,6 +10,8 @@ a result has the name of that result's field; prerequisites stand in the documen
 """
 
 import math
+import string
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import jax
@@ -19,17 +21,21 @@ from jaxtyping import Array, Float
 
 from openagent_jax import draw as draws
 from openagent_jax import types
+from openagent_jax.sandbox import tokenizer as tokenizers
 from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Task, Tools
 
-NUM_WORDS = 8192
+NUM_WORDS = 4096
 _GLUE = (
     "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
     "then find the ", "first the ", "please give the ", "give me the ", "also the ",
     "I need the ", "after that the ", "then use the ", "look for the ", "a ",
 )  # fmt: skip
 _OF = ("of ", "for ", "with ", "from ", "at ", "in ", "on ", "to ", "by ")
+_LINKS = (" of a ", " for the ", " in a ", " at the ", " near a ", " with ", " ")
+_GAPS = (" ", ", ")
 _TELL = ("tell me the ", "what is the ", "then say the ", "report the ", "show the ")
+_ENDS = (".", "?")
 
 
 @jax.tree_util.register_dataclass
@@ -41,9 +47,13 @@ class RandomWorlds:
     spaced: Range = field(metadata=dict(static=True))  # same words, blank after
     names: Range = field(metadata=dict(static=True))
     pairs: Range = field(metadata=dict(static=True))
+    openings: Range = field(metadata=dict(static=True))  # of a request
     glue: Range = field(metadata=dict(static=True))
     of: Range = field(metadata=dict(static=True))
+    links: Range = field(metadata=dict(static=True))
+    gaps: Range = field(metadata=dict(static=True))
     tell: Range = field(metadata=dict(static=True))
+    ends: Range = field(metadata=dict(static=True))
     space: int = field(metadata=dict(static=True))
     numbers: Range = field(metadata=dict(static=True))
     codes: Range = field(metadata=dict(static=True))
@@ -58,18 +68,28 @@ def compile(
     words = random_words(tokenizer, avoid)
     rng = np.random.default_rng(1)
 
-    def joined(mark: str) -> list[str]:
-        pairs = rng.choice(words, (NUM_WORDS, 2))
+    def joined(mark: str, seconds: Sequence[str] = words) -> list[str]:
+        pairs = zip(
+            rng.choice(words, NUM_WORDS), rng.choice(seconds, NUM_WORDS), strict=True
+        )
         return list(dict.fromkeys(mark.join(pair) for pair in pairs))
+
+    # Some names end in a letter and a number.
+    labels = [f"{letter}{n}" for letter in string.ascii_lowercase for n in range(100)]
+    numbered = joined("_", labels)[: NUM_WORDS // 6]
 
     return RandomWorlds(
         words=symbols.add(words),
         spaced=symbols.add([word + " " for word in words]),
-        names=symbols.add(joined("_")),
+        names=symbols.add(joined("_") + numbered),
         pairs=symbols.add(joined(" ")),
+        openings=symbols.add([text.capitalize() for text in _GLUE]),
         glue=symbols.add(_GLUE),
         of=symbols.add(_OF),
+        links=symbols.add(_LINKS),
+        gaps=symbols.add(_GAPS),
         tell=symbols.add(_TELL),
+        ends=symbols.add(_ENDS),
         space=symbols.one(" "),
         numbers=symbols.numbers,
         codes=symbols.codes,
@@ -79,13 +99,23 @@ def compile(
 
 
 def random_words(tokenizer, avoid: set[str]) -> list[str]:
-    """Words of one to three random letter tokens, so that every token is met."""
+    """Words of the list that none of `avoid` is among, and invented ones.
+
+    The invented are put together from tokens. Some are of short tokens, which many
+    words share: to go on with such a word takes more than its last token.
+    """
+    known = sorted(word for word in tokenizers.words() if word.lower() not in avoid)
     tokens = [tokenizer.decode([i]) for i in range(tokenizer.get_vocab_size())]
     tokens = [t for t in tokens if t.isascii() and t.isalpha()]
+    short = [t for t in tokens if len(t) <= 2]
+    long = [t for t in tokens if len(t) > 2]
     rng = np.random.default_rng(0)
-    words: dict[str, None] = {}
+    words = dict.fromkeys(word for word in known if len(word) > 2)
     while len(words) < NUM_WORDS:
-        word = "".join(rng.choice(tokens, rng.choice([1, 2, 3], p=[0.45, 0.45, 0.1])))
+        if rng.random() < 0.3:
+            word = "".join(rng.choice(short, rng.choice([2, 3])))
+        else:
+            word = "".join(rng.choice(long, rng.choice([1, 2])))
         if 3 <= len(word) <= 16 and word.lower() not in avoid:
             words[word] = None
     return list(words)
@@ -133,7 +163,12 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     has_field = jnp.arange(num_fields)[None] < (1 + two)[:, None]
     result_low, result_high = _ranges(worlds, lot(num_tools, num_fields))
     arg_low, arg_high = _ranges(worlds, lot(num_tools, num_args))
-    arg_name = draw(worlds.words, num_tools, num_args)
+    # Tools share names of arguments, but no tool has one twice.
+    common = draw(worlds.words, 2 * num_args)
+    turn = draws.below(lot(num_tools), jnp.int32(2 * num_args))
+    shared = common[(turn[:, None] + jnp.arange(num_args)) % (2 * num_args)]
+    rare = draw(worlds.words, num_tools, num_args)
+    arg_name = jnp.where(chance(0.6, num_tools)[:, None], shared, rare)
     result_name = draw(worlds.words, num_tools, num_fields)
 
     # The graph: an argument takes an earlier result, or a constant of the request.
@@ -201,16 +236,25 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         visible=row < shown,
     )
 
-    # Descriptions: two key words, and others before and after them.
-    word = draws.below(lot(num_tools, 4), jnp.int32(len(worlds.words)))
-    before, after = chance(0.4, num_tools), chance(0.6, num_tools)
-    spaced, plain = worlds.spaced.low + word, worlds.words.low + word
+    # Descriptions: two key words, and mostly another one after them, which several
+    # tools share. Some tools that are not wanted share a key word with one that is.
+    word = draws.below(lot(num_tools, 3), jnp.int32(len(worlds.words)))
+    wanted = draws.below(lot(num_tools), steps)
+    lure = jnp.searchsorted(jnp.array([0.15, 0.3]), lot(num_tools))
+    lure = jnp.where(is_step, 2, lure)
+    first, second = word[:, 0], word[:, 1]
+    first = jnp.where(lure == 0, first[wanted], first)
+    second = jnp.where(lure == 1, second[wanted], second)
+    after = chance(0.7, num_tools)
+    third = jnp.where(chance(0.7, num_tools), word[wanted % 2, 2], word[:, 2])
+    link = draw(worlds.links, num_tools)
+    link = jnp.where(chance(0.7, num_tools), link[0], link)
     description = jnp.stack(
         [
-            jnp.where(before, spaced[:, 0], 0),
-            spaced[:, 1],
-            jnp.where(after, spaced[:, 2], plain[:, 2]),
-            jnp.where(after, plain[:, 3], 0),
+            worlds.spaced.low + first,
+            worlds.words.low + second,
+            jnp.where(after, link, 0),
+            jnp.where(after, worlds.words.low + third, 0),
         ],
         axis=1,
     )
@@ -223,21 +267,26 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
     constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
-    glue, of = draw(worlds.glue, num_steps), draw(worlds.of, num_steps)
+    glue = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
     constant = (source >= 0) & (source < num_constants)
-    pieces = [glue, spaced[:num_steps, 1], spaced[:num_steps, 2]]
+    of, gaps = draw(worlds.of, *source.shape), draw(worlds.gaps, *source.shape)
+    linked, named = chance(0.8, *source.shape), chance(0.5, *source.shape)
+    key_words = worlds.spaced.low + jnp.stack([first, second], axis=1)[:num_steps]
+    pieces = [glue, *key_words.T]
     for a in range(num_args):
-        has = constant[:, a]
         pieces += [
-            jnp.where(has, of, 0),
-            jnp.where(has, -1 - source[:, a], 0),
-            jnp.where(has, worlds.space, 0),
+            jnp.where(constant[:, a] & linked[:, a], of[:, a], 0),
+            jnp.where(constant[:, a] & named[:, a], arg_name[:num_steps, a], 0),
+            jnp.where(constant[:, a] & named[:, a], worlds.space, 0),
+            jnp.where(constant[:, a], -1 - source[:, a], 0),
+            jnp.where(constant[:, a], gaps[:, a], 0),
         ]
     request = jnp.where(valid[:, None], jnp.stack(pieces, axis=1), 0).reshape(-1)
     last = jnp.maximum(steps - 1, 0)
     answer_field = (chance(0.5) & has_field[last, 1]).astype(jnp.int32)
     says = chance(0.5) | has_field[last, 1]
-    ending = jnp.stack([draw(worlds.tell), result_name[last, answer_field]])
+    told = result_name[last, answer_field]
+    ending = jnp.stack([draw(worlds.tell), told, draw(worlds.ends)])
     phrase = jnp.concatenate([request, jnp.where(says, ending, 0)])
 
     none = jnp.zeros(num_tools, jnp.int32)

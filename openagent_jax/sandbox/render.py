@@ -49,9 +49,13 @@ def action(style: Style, task: Task, act: Action) -> Int[Array, "P"]:
         ]
         is_first &= ~has[i]
     any_arg = jnp.any(has)
+    # What a tool is for can be said of those in the documents.
+    purpose = jnp.where(task.tools.visible[tool], task.tools.description[tool], 0)
     spoken = jnp.stack(
         [
             jnp.int32(style.call_open),
+            *purpose,
+            jnp.int32(style.call_name),
             task.tools.name[tool],
             jnp.where(any_arg, style.call_args, 0),
             *pairs,

@@ -12,8 +12,9 @@ import numpy as np
 
 from openagent_jax import types
 
-# How calls, documents and results are written. The order of a document (its
-# description before its name) is the one that a causal model binds best.
+# How calls, documents and results are written. A document has its description before
+# its name, and a call says what it is for in the words of the document: a causal model
+# then finds the name by looking where it has seen those words before.
 SYNTAX = {
     "system": "<|system|>",
     "user": "<|user|>",
@@ -29,7 +30,8 @@ SYNTAX = {
     "doc_call_after": ',"call_after":"',
     "quote": '"',
     "doc_close": "}",
-    "call_open": '{"name":"',
+    "call_open": '{"purpose":"',
+    "call_name": '","name":"',
     "call_args": '","arguments":{"',
     "is_": '":"',
     "comma": '","',
@@ -49,6 +51,7 @@ SYNTAX = {
     "nothing": "I said all",
     "key_name": "name",
     "key_arguments": "arguments",
+    "key_purpose": "purpose",
 }
 
 ERRORS = {
@@ -112,6 +115,7 @@ class Style:
     quote: int
     doc_close: int
     call_open: int
+    call_name: int
     call_args: int
     is_: int
     comma: int
@@ -131,6 +135,7 @@ class Style:
     nothing: int
     key_name: int
     key_arguments: int
+    key_purpose: int
     moved_guided: int
     errors: tuple[int, ...]  # by status
     results: tuple[tuple[int, ...], ...]  # by result style
@@ -200,6 +205,7 @@ def syntax_tokens() -> list[str]:
         "nothing",
         "key_name",
         "key_arguments",
+        "key_purpose",
     )
     marks = ("system", "user", "assistant", "tool", "end")
     return [text for name, text in SYNTAX.items() if name not in words + marks]

@@ -5,7 +5,6 @@ has the same tokens in a request and between the quotes of a call, and a small
 model can copy it. Pieces of JSON that every message holds are tokens of their own.
 """
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tokenizers import pre_tokenizers as pre
 
 END = "<|end|>"
 SPECIAL = ("<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", END)
-GLUE_WEIGHT = 30
+GLUE_WEIGHT = 9
 WORDS = Path(__file__).with_name("words.txt")
 
 
@@ -40,12 +39,30 @@ def train(syntax: Iterable[str], vocab_size: int) -> Tokenizer:
         initial_alphabet=sorted(pre.ByteLevel.alphabet()),
         show_progress=False,
     )
-    # The last paragraph of the list is the glue of English: weigh it so.
-    *content, glue = WORDS.read_text().rstrip().split("\n\n")
-    words = " ".join(content).split() + glue.split() * GLUE_WEIGHT
-    forms = (word + after for word in words for after in ("", " ", "_"))
-    forms = itertools.chain(forms, (word.capitalize() for word in words))
-    tokenizer.train_from_iterator(forms, trainer)
+    tokenizer.train_from_iterator(_corpus(), trainer)
     # Not special: they are text like any other, only spelled by one token.
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in syntax])
     return tokenizer
+
+
+def words() -> set[str]:
+    """The words of the list, but for those that hold English together."""
+    *content, _ = _paragraphs()
+    return {word for paragraph in content for word in paragraph}
+
+
+def _paragraphs() -> list[list[str]]:
+    return [part.split() for part in WORDS.read_text().split("\n\n")]
+
+
+def _corpus() -> Iterable[str]:
+    """The forms in which the words of the list occur; repeated: learnt earlier."""
+    content, services, names, glue = _paragraphs()
+    for word in names:
+        yield from (word, word + " ")
+    for word in content + services + glue:
+        yield from (word.capitalize(), word.capitalize() + " ")
+    for word in content + services * 3 + glue * GLUE_WEIGHT:
+        yield from (word, word + " ")
+    for word in services * 2 + glue:
+        yield word + "_"

@@ -132,12 +132,14 @@ def written(data):
     )
     if type(value) is not tuple:
         raise ValueError("not an object")
-    (first, one), (second, two) = value
-    if first == "arguments":
-        (first, one), (second, two) = value[::-1]
-    if (first, second) != ("name", "arguments") or type(two) is not tuple:
+    keys = sorted(key for key, _ in value)
+    if keys not in (["arguments", "name"], ["arguments", "name", "purpose"]):
         raise ValueError("not a call")
-    if type(one) is not str or len(two) > MAX_PAIRS:
+    call = dict(value)
+    one, two = call["name"], call["arguments"]
+    if type(two) is not tuple or len(two) > MAX_PAIRS:
+        raise ValueError("not a call")
+    if type(one) is not str or type(call.get("purpose", "")) is not str:
         raise ValueError("not a call")
     pairs = []
     for key, item in two:
@@ -320,9 +322,10 @@ class TestRoundTrip:
                     key: int(v) if v.isdigit() and rng.random() < 0.7 else v
                     for key, v in pairs
                 }
-                call = {"name": call["name"], "arguments": arguments}
+                call["arguments"] = arguments
                 if rng.random() < 0.5:
-                    call = dict(reversed(call.items()))
+                    del call["purpose"]
+                call = {key: call[key] for key in rng.permutation([*call])}
                 indent = rng.choice([None, 0, 1])
                 text = json.dumps(call, indent=indent, ensure_ascii=False).encode()
                 text = text.replace(b"\n", rng.choice([b"\n", b"\r\n", b" \t"]))
@@ -365,7 +368,7 @@ def mutated(text, rng):
             case 8:  # blanks around the marks
                 data = data.replace(b":", b" : ").replace(b",", b"\n,")
             case 9:
-                word = rng.choice([b"name", b"arguments", b"code", b"Answer: "])
+                word = rng.choice([b"name", b"arguments", b"code", b"purpose"])
                 data = data.replace(word, rng.choice([word.title(), b"x", word[:-1]]))
             case 10:  # another argument
                 pair = rng.choice(
@@ -381,7 +384,7 @@ def mutated(text, rng):
 def soup(rng):
     """Pieces of the grammar in any order."""
     pieces = [
-        b'{"name":"', b'","arguments":{"', b'":"', b'","', b'"}}', b'","arguments":{}}',
+        b'{"name":"', b'{"purpose":"', b'","name":"', b'","arguments":{"', b'":"', b'","', b'"}}', b'","arguments":{}}',
         b"{", b"}", b'"', b":", b",", b"name", b"arguments", b"17", b"007", b" ",
         b"Answer: ", b"Refuse", b"Ask", b"code", b"\\", b"-1", b"1.5", b"2e3", b"true",
     ]  # fmt: skip
@@ -459,6 +462,14 @@ CASES = {
     '{"name":"N","arguments":{"place":"P","hour":null}}': None,
     '{"name":"N","arguments":"place"}': None,
     '{"name":"N"}': None,
+    '{"purpose":"x","name":"N","arguments":{}}': (-1, -1),
+    '{"arguments":{},"name":"N","purpose":"name"}': (-1, -1),
+    '{"purpose":"\\"","arguments":{},"name":"N"}': (-1, -1),
+    '{"purpose":"N","arguments":{}}': None,
+    '{"purpose":"x","purpose":"N","arguments":{}}': None,
+    '{"purpose":7,"name":"N","arguments":{}}': None,
+    '{"purpose":{},"name":"N","arguments":{}}': None,
+    '{"purpose":"x","name":"N","arguments":{},"name":"N"}': None,
     '{"arguments":{}}': None,
     '{"name":"N","name":"N"}': None,
     '{"name":"N","parameters":{}}': None,
