@@ -34,7 +34,6 @@ ALGORITHMS = ("sft",)
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
 MAY_BE_ZERO = (
     "seed",
-    "model.look_back_heads",
     "optim.warmup_steps",
     "eval.every",
     "eval.seed",

@@ -118,7 +118,7 @@ def random_words(tokenizer, avoid: set[str]) -> list[str]:
             word = "".join(rng.choice(long, rng.choice([1, 2])))
         if 3 <= len(word) <= 16 and word.lower() not in avoid:
             words[word] = None
-    return list(words)
+    return list(words)[:NUM_WORDS]
 
 
 def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> Task:
@@ -166,7 +166,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     # Tools share names of arguments, but no tool has one twice.
     common = draw(worlds.words, 2 * num_args)
     turn = draws.below(lot(num_tools), jnp.int32(2 * num_args))
-    shared = common[(turn[:, None] + jnp.arange(num_args)) % (2 * num_args)]
+    shared = common[(turn[:, None] + jnp.arange(num_args)[None]) % (2 * num_args)]
     rare = draw(worlds.words, num_tools, num_args)
     arg_name = jnp.where(chance(0.6, num_tools)[:, None], shared, rare)
     result_name = draw(worlds.words, num_tools, num_fields)
@@ -267,12 +267,21 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
     constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
+    # A constant stands after the key words, with a link, or plainly before them.
     glue = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
     constant = (source >= 0) & (source < num_constants)
     of, gaps = draw(worlds.of, *source.shape), draw(worlds.gaps, *source.shape)
     linked, named = chance(0.8, *source.shape), chance(0.5, *source.shape)
     key_words = worlds.spaced.low + jnp.stack([first, second], axis=1)[:num_steps]
-    pieces = [glue, *key_words.T]
+    before = chance(0.3, *source.shape) & constant
+    pieces = [glue]
+    for a in range(num_args):
+        pieces += [
+            jnp.where(before[:, a], -1 - source[:, a], 0),
+            jnp.where(before[:, a], worlds.space, 0),
+        ]
+    pieces += [*key_words.T]
+    constant &= ~before
     for a in range(num_args):
         pieces += [
             jnp.where(constant[:, a] & linked[:, a], of[:, a], 0),
