@@ -3,10 +3,10 @@
     python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-The first run learns to copy and to match on tasks of one or two tools; small batches
-matter there, for it is the number of updates that brings the turn. The second goes on
-from it with longer lists of tools. Neither sees a fault, a refusal, a redirection, an
-inversion or a domain of ours.
+The first run learns to copy, on tasks of one or two tools; small batches matter there,
+for it is the number of updates that brings the turn. The second goes on from it with
+longer lists of tools. Neither sees a fault, a refusal, a redirection, an inversion or a
+domain of ours.
 """
 
 from configs import base

@@ -206,7 +206,7 @@ def median(reports: Sequence[Json]) -> Json:
             raise ValueError("a median is of runs that were evaluated alike")
     rows = []
     for runs in zip(*(report["rows"] for report in reports), strict=True):
-        ranked = sorted(runs, key=lambda r: (r["success"]["mean"] or 0.0))
+        ranked = sorted(runs, key=lambda r: r["success"]["mean"] or 0.0)
         rows.append(ranked[(len(ranked) - 1) // 2])
     return {**first, "rows": rows}
 

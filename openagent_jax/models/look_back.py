@@ -4,8 +4,8 @@ Copying ("after this word comes what came after it before") takes two layers: on
 writes into each token which token stood before it, the next looks that up (Olsson et
 al., arXiv 2209.11895). The first half is the same for every task, so it can be given
 at the start: here some heads of every layer attend to the previous token, or the one
-before it, and pass on what they see. Only the initial weights differ; the model stays a plain Llama, and is
-free to unlearn them.
+before it, and pass on what they see. Only the initial weights differ; the model stays
+a plain Llama, and is free to unlearn them.
 
 A head without biases needs something constant to attend by: one channel of the
 embedding is set to the same value for all tokens. With query and key reading that

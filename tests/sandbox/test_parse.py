@@ -384,7 +384,8 @@ def mutated(text, rng):
 def soup(rng):
     """Pieces of the grammar in any order."""
     pieces = [
-        b'{"name":"', b'{"purpose":"', b'","name":"', b'","arguments":{"', b'":"', b'","', b'"}}', b'","arguments":{}}',
+        b'{"name":"', b'{"purpose":"', b'","name":"', b'","arguments":{"', b'":"',
+        b'","', b'"}}', b'","arguments":{}}',
         b"{", b"}", b'"', b":", b",", b"name", b"arguments", b"17", b"007", b" ",
         b"Answer: ", b"Refuse", b"Ask", b"code", b"\\", b"-1", b"1.5", b"2e3", b"true",
     ]  # fmt: skip
