@@ -17,7 +17,7 @@ from openagent_jax.types import CALL, REFUSE, Params, Policy, Task
 from openagent_jax.worlds import Worlds
 
 CLEAN = "clean"
-GRADING_VERSION = "1"  # raise it when the same episodes get other scores
+GRADING_VERSION = "2"  # raise it when the same episodes get other scores
 
 
 def make_player(

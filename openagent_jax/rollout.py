@@ -15,7 +15,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import types
-from openagent_jax.models import layers
 from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
@@ -91,12 +90,15 @@ def rollout(
         hidden, cache = policy.extend(params, carry.cache, tokens, length)
         last = hidden[rows, jnp.maximum(length - 1, 0)]
         logits = policy.head(params, last)
-        # Rows that are over have nothing to write, and perhaps no room.
-        new = layers.put(carry.tokens, tokens, at, axis=0)
+        # An index out of range is dropped: nothing is written behind a row's length.
+        new = jnp.arange(size)[None] < length[:, None]
+        slots = jnp.where(
+            new, at[:, None] + jnp.arange(size)[None], sizes.context_tokens
+        )
         return carry._replace(
             cache=cache,
             logits=jnp.where((length > 0)[:, None], logits, carry.logits),
-            tokens=jnp.where((length > 0)[:, None], new, carry.tokens),
+            tokens=carry.tokens.at[rows[:, None], slots].set(tokens, mode="drop"),
             overflow=overflow,
         )
 
@@ -111,7 +113,6 @@ def rollout(
             hidden, cache = policy.extend(
                 params, carry.cache, chosen[:, None], active.astype(jnp.int32)
             )
-            # An index out of range is dropped: nothing is written for rows at rest.
             here = rows, jnp.where(active, at, sizes.context_tokens)
             carry = carry._replace(
                 cache=cache,
@@ -223,7 +224,7 @@ def rollout(
     valid = jnp.arange(sizes.context_tokens)[None] < carry.cache.length[:, None]
     return Rollout(
         trajectory,
-        jnp.where(valid, carry.tokens, 0),
+        carry.tokens,
         valid,
         carry.sampled,
         carry.log_prob,

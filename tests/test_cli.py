@@ -183,6 +183,10 @@ BAD_USE = [
         ["sandbox.domain", "poi.json", "num_steps"],
     ),
     ([PAFT, "--config.sandbox.min_visible=9"], ["min_visible=9", "num_visible="]),
+    (
+        [PAFT, "--config.sandbox.context_tokens=300"],
+        ["sandbox.context_tokens=300", "no room", "tokens"],
+    ),
     ([PAFT, "--config.init_from=nope"], ['init_from="nope"', "nano", "random"]),
     ([PAFT, "--config.init_from=configs"], ['init_from="configs"', "safetensors"]),
     (

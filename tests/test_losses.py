@@ -126,3 +126,30 @@ def test_padding_changes_nothing(getkey):
         clean,
         longer,
     )
+
+
+def test_rows_of_several_blocks(getkey):
+    """Against the plain form: blocks that are full, partly full, and left out."""
+    size, vocab_size = 3 * losses.BLOCK + 5, 7
+    keys = jax.random.split(getkey(), 3)
+    logits = jax.random.normal(keys[0], (3, size, vocab_size))
+    tokens = jax.random.randint(keys[1], (3, size), 0, vocab_size)
+    share = jnp.array([[0.0], [0.2], [0.7]])  # of loss tokens: 0 to about 70 of 101
+    mask = jax.random.uniform(keys[2], (3, size)) < share
+    batch = make_batch(tokens, mask)
+
+    def plain(logits):
+        every = jax.nn.log_softmax(logits[:, :-1])
+        chosen = jnp.take_along_axis(every, tokens[:, 1:, None], axis=-1)[..., 0]
+        best = jnp.argmax(every, axis=-1) == tokens[:, 1:]
+        here = mask[:, 1:]
+        return [jnp.pad(here * x, ((0, 0), (1, 0))) for x in (chosen, best)]
+
+    got = losses.token_log_probs(TABLE, logits, batch)
+    for x, y in zip(got, plain(logits), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    grads = [
+        jax.grad(lambda x, f=f: jnp.sum(f(x)[0] * jnp.arange(size)[None]))(logits)
+        for f in (lambda x: losses.token_log_probs(TABLE, x, batch), plain)
+    ]
+    np.testing.assert_allclose(*grads, atol=1e-4)
