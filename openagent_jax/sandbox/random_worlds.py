@@ -7,6 +7,8 @@ refusal, a redirection or an inversion.
 
 A description holds two key words, which the request repeats; an argument that takes
 a result has the name of that result's field; prerequisites stand in the documents.
+A request tells the steps in their order, the last one first, or backwards, and its
+small words say which.
 """
 
 import math
@@ -31,6 +33,11 @@ _GLUE = (
     "then find the ", "first the ", "please give the ", "give me the ", "also the ",
     "I need the ", "after that the ", "then use the ", "look for the ", "a ",
 )  # fmt: skip
+# What comes after one of these is to be done before.
+_BACK = (
+    "of the ", "after the ", "given the ", "from the ", "by the ", "near the ",
+    "that needs the ", "once you have the ", "which follows the ",
+)  # fmt: skip
 _OF = ("of ", "for ", "with ", "from ", "at ", "in ", "on ", "to ", "by ")
 _LINKS = (" of a ", " for the ", " in a ", " at the ", " near a ", " with ", " ")
 _GAPS = (" ", ", ")
@@ -49,6 +56,7 @@ class RandomWorlds:
     pairs: Range = field(metadata=dict(static=True))
     openings: Range = field(metadata=dict(static=True))  # of a request
     glue: Range = field(metadata=dict(static=True))
+    back: Range = field(metadata=dict(static=True))  # what follows comes before
     of: Range = field(metadata=dict(static=True))
     links: Range = field(metadata=dict(static=True))
     gaps: Range = field(metadata=dict(static=True))
@@ -85,6 +93,7 @@ def compile(
         pairs=symbols.add(joined(" ")),
         openings=symbols.add([text.capitalize() for text in _GLUE]),
         glue=symbols.add(_GLUE),
+        back=symbols.add(_BACK),
         of=symbols.add(_OF),
         links=symbols.add(_LINKS),
         gaps=symbols.add(_GAPS),
@@ -267,21 +276,30 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
     constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
-    # A constant stands after the key words, with a link, or plainly before them.
-    glue = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
+    # The key words come in either order; a constant stands after them, with a link,
+    # or plainly before or between them.
     constant = (source >= 0) & (source < num_constants)
+    turned, joined = chance(0.2, num_steps), chance(0.5, num_steps)
+    front = jnp.where(turned, second[:num_steps], first[:num_steps])
+    back = jnp.where(turned, first[:num_steps], second[:num_steps])
     of, gaps = draw(worlds.of, *source.shape), draw(worlds.gaps, *source.shape)
     linked, named = chance(0.8, *source.shape), chance(0.5, *source.shape)
-    key_words = worlds.spaced.low + jnp.stack([first, second], axis=1)[:num_steps]
-    before = chance(0.3, *source.shape) & constant
-    pieces = [glue]
-    for a in range(num_args):
-        pieces += [
-            jnp.where(before[:, a], -1 - source[:, a], 0),
-            jnp.where(before[:, a], worlds.space, 0),
-        ]
-    pieces += [*key_words.T]
-    constant &= ~before
+    spot = jnp.searchsorted(jnp.array([0.25, 0.4]), lot(*source.shape))
+
+    def plainly(spots):
+        for a in range(num_args):
+            there = constant[:, a] & (spot[:, a] == spots)
+            yield jnp.where(there, -1 - source[:, a], 0)
+            yield jnp.where(there, worlds.space, 0)
+
+    pieces = [
+        *plainly(0),
+        worlds.spaced.low + front,
+        jnp.where(turned & joined, draw(worlds.of, num_steps), 0),
+        *plainly(1),
+        worlds.spaced.low + back,
+    ]
+    constant &= spot == 2
     for a in range(num_args):
         pieces += [
             jnp.where(constant[:, a] & linked[:, a], of[:, a], 0),
@@ -290,7 +308,16 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
             jnp.where(constant[:, a], -1 - source[:, a], 0),
             jnp.where(constant[:, a], gaps[:, a], 0),
         ]
-    request = jnp.where(valid[:, None], jnp.stack(pieces, axis=1), 0).reshape(-1)
+
+    # The order in which they are told: as they are done, last one first, or backwards.
+    manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lot())
+    mention = jnp.stack([step, (step - 1) % steps, steps - 1 - step])[manner]
+    backwards = (manner == 2) | ((manner == 1) & (step == 1))
+    forth = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
+    glue = jnp.where(backwards & (step > 0), draw(worlds.back, num_steps), forth)
+    pieces = jnp.stack(pieces, axis=1)[jnp.maximum(mention, 0)]
+    request = jnp.concatenate([glue[:, None], pieces], axis=1)
+    request = jnp.where(valid[:, None], request, 0).reshape(-1)
     last = jnp.maximum(steps - 1, 0)
     answer_field = (chance(0.5) & has_field[last, 1]).astype(jnp.int32)
     says = chance(0.5) | has_field[last, 1]

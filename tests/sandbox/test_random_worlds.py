@@ -42,6 +42,7 @@ class TestWords:
         tools = tasks.tools
         glue = (random_worlds._GLUE, random_worlds._OF, random_worlds._TELL)
         glue += (random_worlds._LINKS, random_worlds._GAPS, random_worlds._ENDS)
+        glue += (random_worlds._BACK,)
         glue = {text for pool in glue for text in (*pool, *map(str.capitalize, pool))}
         glue.add(" ")
         said = set()
