@@ -35,6 +35,26 @@ def domain_words():
     return set().union(*(domain.words(helpers.spec(name)) for name in names))
 
 
+def key_words(tasks, i: int, row: int, texts: list[str]) -> tuple[str, str]:
+    first, second = tasks.tools.description[i, row, :2]
+    return texts[first].strip(), texts[second].strip()
+
+
+def told_order(tasks, i: int, texts: list[str]) -> tuple[list[int], list[str]]:
+    """The steps as the request tells them, and the small words before each."""
+    phrase, order, turns = tasks.phrase[i], [], []
+    turn_words = {*random_worlds._BACK, *random_worlds._GLUE}
+    turn_words |= {text.capitalize() for text in random_worlds._GLUE}
+    said = [texts[s] if s > 0 else "" for s in phrase]
+    begins = [at for at, text in enumerate(said) if text in turn_words]
+    steps = np.sum(tasks.goal.tool[i] >= 0)
+    for begin, end in zip(begins, [*begins[1:], len(said)], strict=True):
+        words = {text.strip() for text in said[begin:end]}
+        order += [s for s in range(steps) if words >= {*key_words(tasks, i, s, texts)}]
+        turns.append(said[begin])
+    return order, turns
+
+
 class TestWords:
     def test_no_word_of_a_domain(self, played, domain_words):
         """In the documents, and in the requests but for their glue."""
@@ -121,6 +141,54 @@ class TestTasks:
         for phrase, sources in zip(tasks.phrase, used, strict=True):
             wanted = [s for s in sources if 0 <= s < num_constants]
             assert sorted(-1 - piece for piece in phrase if piece < 0) == sorted(wanted)
+
+    def test_small_words_tell_the_order(self, played):
+        """Steps are told as they are done, last one first, or backwards."""
+        tasks, texts = played[0], helpers.texts("random")
+        steps = np.sum(tasks.goal.tool >= 0, axis=1)
+        seen = {"forwards": 0, "last first": 0, "backwards": 0}
+        for i, count in enumerate(steps):
+            told, turns = told_order(tasks, i, texts)
+            as_done = list(range(count))
+            if count < 3:
+                continue
+            backwards = [turn in random_worlds._BACK for turn in turns[1:]]
+            if told == as_done:
+                seen["forwards"] += 1
+                assert not any(backwards)
+            elif told == as_done[::-1]:
+                seen["backwards"] += 1
+                assert all(backwards)
+            else:
+                seen["last first"] += 1
+                assert told == [count - 1, *as_done[:-1]]
+                assert backwards == [True] + [False] * (count - 2)
+        shares = np.array(list(seen.values())) / sum(seen.values())
+        assert np.all(np.abs(shares - [0.55, 0.15, 0.3]) < 0.1), seen
+
+    def test_lures(self, played):
+        """Tools that are not wanted share a key word with one that is, now and then."""
+        tasks, texts = played[0], helpers.texts("random")
+        steps, lured, others = np.sum(tasks.goal.tool >= 0, axis=1), 0, 0
+        for i, count in enumerate(steps):
+            keys = [key_words(tasks, i, row, texts) for row in range(16)]
+            for row in range(count, 16):
+                if tasks.tools.visible[i, row]:
+                    others += 1
+                    common = [
+                        sum(a == b for a, b in zip(keys[row], keys[step], strict=True))
+                        for step in range(count)
+                    ]
+                    assert max(common) < 2
+                    lured += max(common) == 1
+        assert 0.2 < lured / others < 0.4
+
+    def test_tools_share_names_of_arguments(self, played):
+        tools, shared = played[0].tools, 0
+        has_arg = (tools.arg_high > tools.arg_low) & tools.visible[..., None]
+        for names, on in zip(tools.arg_name, has_arg, strict=True):
+            shared += len(set(names[on])) < on.sum()
+        assert shared > 0.3 * NUM
 
     def test_worlds_differ(self, played):
         tasks = played[0]
