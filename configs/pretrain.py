@@ -22,7 +22,7 @@ def get_config(arg: str = ""):
     c.optim.learning_rate = 2e-3
     c.optim.muon_learning_rate = 4.5e-3
     c.eval.domain = "poi"
-    c.checkpoint.every = 200
+    c.checkpoint.every = 500
     if arg == "short":
         c.sandbox.min_visible = 1
         c.sandbox.num_visible = 2
@@ -36,10 +36,10 @@ def get_config(arg: str = ""):
         c.init_from = "runs/pretrain_short"
         c.sandbox.min_visible = 2
         c.sandbox.num_visible = 6
-        c.algorithm.num_tokens = 352
+        c.algorithm.num_tokens = 320
         c.optim.schedule = "wsd"
         c.optim.warmup_steps = 20
         c.train.batch_size = 16
-        c.train.num_steps = 1200
-        c.eval.scenarios = ("identity_erasure", "semantic_trap", "domain_transfer")
+        c.train.num_steps = 5000
+        c.eval.scenarios = ("identity_erasure", "domain_transfer")
     return c
