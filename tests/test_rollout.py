@@ -15,9 +15,9 @@ from openagent_jax.sandbox import render
 from tests import helpers
 
 NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
-CONTEXT = 2 * (ACTION + RESULT)  # besides the prompt: not always four turns
+CONTEXT = 3 * (ACTION + RESULT) // 2  # besides the prompt: not always four turns
 # Likely tokens: else a random policy would never end, refuse or ask.
-LIKELY = {"<|end|>": 7.0, "Refuse": 6.5, "Ask": 6.5, "Answer: ": 5.0}
+LIKELY = {"<|end|>": 7.5, "Refuse": 6.5, "Ask": 6.5, "Answer: ": 6.5}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ class TestTokens:
             slots = np.arange(rolled.valid.shape[1])
             assert np.array_equal(rolled.valid, slots < length[:, None])
             assert not np.any(rolled.sampled & ~rolled.valid)
-        assert len(set(length)) > NUM // 2
+        assert len(set(length)) > NUM // 3
         assert played[0].valid.sum(axis=1).max() > length.min()
 
     def test_sampled_is_exactly_what_the_policy_said(self, played):
@@ -161,19 +161,18 @@ class TestTokens:
         assert closed > 0
         assert fitting > NUM // 2
 
-    # Unfinished: its random policy does not meet every kind of action.
-    @pytest.mark.slow
-    def test_actions_are_what_the_tokens_say(self, played):
+    def test_actions_are_what_the_tokens_say(self, play):
         said = {"Refuse<|end|>": types.REFUSE, "Ask<|end|>": types.ASK}
         kinds = set()
-        for i, episode in enumerate(helpers.rows(played[0].trajectory)):
-            for t, run in enumerate(spoken(played[0], i)):
-                text, kind = helpers.spell(run), episode.action.kind[t]
-                answers = text.startswith("Answer:") and text.endswith(helpers.END)
-                other = types.ANSWER if answers else types.MALFORMED
-                assert kind == said.get(text, other), text
-                kinds.add(int(kind))
-        assert kinds >= {types.REFUSE, types.ASK, types.MALFORMED}
+        for rolled in (play(seed)[0] for seed in range(6)):
+            for i, episode in enumerate(helpers.rows(rolled.trajectory)):
+                for t, run in enumerate(spoken(rolled, i)):
+                    text, kind = helpers.spell(run), episode.action.kind[t]
+                    answers = text.startswith("Answer: ") and text.endswith(helpers.END)
+                    other = types.ANSWER if answers else types.MALFORMED
+                    assert kind == said.get(text, other), text
+                    kinds.add(int(kind))
+        assert kinds >= {types.REFUSE, types.ASK, types.ANSWER, types.MALFORMED}
 
     def test_overflow_is_told(self, played, lengths, room):
         for rolled in played[:2]:
