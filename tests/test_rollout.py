@@ -17,7 +17,7 @@ from tests import helpers
 NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
 CONTEXT = 3 * (ACTION + RESULT) // 2  # besides the prompt: not always four turns
 # Likely tokens: else a random policy would never end, refuse or ask.
-LIKELY = {"<|end|>": 7.5, "Refuse": 6.5, "Ask": 6.5, "Answer: ": 6.5}
+LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ class TestTokens:
     def test_actions_are_what_the_tokens_say(self, play):
         said = {"Refuse<|end|>": types.REFUSE, "Ask<|end|>": types.ASK}
         kinds = set()
-        for rolled in (play(seed)[0] for seed in range(6)):
+        for rolled in (play(seed)[0] for seed in range(8)):
             for i, episode in enumerate(helpers.rows(rolled.trajectory)):
                 for t, run in enumerate(spoken(rolled, i)):
                     text, kind = helpers.spell(run), episode.action.kind[t]
