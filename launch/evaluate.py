@@ -60,12 +60,18 @@ def _compare(columns: list[str]) -> None:
     reports = {}
     try:
         for column in columns:
-            *name, runs = column.split("=", 1)
-            found = [report.load(run) for run in runs.split("+")]
-            reports[name[0] if name else runs] = report.median(found)
+            name, runs = _named(column)
+            reports[name] = report.median([report.load(run) for run in runs])
     except ValueError as error:
         raise cli.BadUse(f"--compare: {error}") from None
     print(report.side_by_side(reports, markdown=MARKDOWN.value))
+
+
+def _named(column: str) -> tuple[str, list[str]]:
+    """`SFT=a+b` is a name and its runs; what exists is a path, whatever it contains."""
+    *name, runs = [column] if Path(column).exists() else column.split("=", 1)
+    found = [runs] if Path(runs).exists() else runs.split("+")
+    return name[0] if name else runs, found
 
 
 if __name__ == "__main__":

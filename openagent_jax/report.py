@@ -26,6 +26,11 @@ TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 _RATES = ("refusal_rate", "false_refusal_rate", "tool_error_rate", "recovery_rate")
 _WHAT = ("tier", "shift", "scenario", "strength", "family", "n")
 _ROW_KEYS = (*_WHAT, "success", "delta", *_RATES, "chain_length_ratio")
+_REFUSALS = (  # below a comparison of success
+    ("false refusals, clean", "clean", "false_refusal_rate"),
+    ("false refusals, perturbed", "perturbed", "false_refusal_rate"),
+    ("refusals, unsolvable", "perturbed", "refusal_rate"),
+)
 _PARTS = ("mean", "low", "high")  # of success and delta
 _KEYS = ("suite", "policy", "checkpoint_step", "rows")
 _SETUP = ("suite", "split", "num_tasks", "seed", "grading_version")
@@ -170,8 +175,8 @@ def table(*reports: Json, markdown: bool = False) -> str:
 
 
 def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
-    """Success of several reports, with means over the scenarios that all of them have;
-    the first line warns if they cannot be compared."""
+    """Success of several reports, with means over the scenarios that all of them have,
+    and how often they refuse; the first line warns if they cannot be compared."""
     found = [{_label(r): r for r in x["rows"]} for x in reports.values()]
     every = {k: r for x in found for k, r in x.items()}
     shared = [k for k in every if all(k in x and x[k]["n"] for x in found)]
@@ -183,6 +188,10 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
             lines.append([heading, *(_cells(m)[0] for m in means)])
         for k in map(_label, tiers.get(name, [])):
             lines.append([k, *(_cells(x[k])[0] if k in x else "-" for x in found)])
+    for label, group, rate in _REFUSALS:
+        rates = [x[group][rate] if group in x else None for x in summaries]
+        if any(value is not None for value in rates):
+            lines.append([label, *map(_percent, rates)])
     differ = []
     for key in _SETUP:
         values = [str(report.get(key, "unknown")) for report in reports.values()]

@@ -413,6 +413,9 @@ internalization, mean of 1               87.5               87.5
   unsolvable                87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
 perturbed, mean of 2                     50.0               50.0
 train, mean of 2                         50.0               50.0
+false refusals, clean                     0.0                0.0
+false refusals, perturbed                 0.0                0.0
+refusals, unsolvable                     50.0               50.0
 """
 
 
