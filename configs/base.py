@@ -52,7 +52,7 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"
-    c.algorithm.num_tokens = 320  # of a training row; longer episodes are cut
+    c.algorithm.num_tokens = 288  # of a training row; longer episodes are cut
 
     c.paft = ConfigDict()
     c.paft.alpha = 0.0  # share of perturbed tasks; 0 is plain fine-tuning
@@ -78,7 +78,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.optim.clip_norm = 1.0
 
     c.train = ConfigDict()
-    c.train.num_steps = 300
+    c.train.num_steps = 400
     c.train.batch_size = 16  # tasks of a step
     c.train.num_micro_batches = 1
     c.train.log_every = 10

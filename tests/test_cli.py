@@ -3,14 +3,18 @@
 import dataclasses
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from configs import paft
 from openagent_jax.sandbox import domain_file
+from tests import tiny
 
 # Imports once what loads slowly, then forks for each command: a process of its own,
 # with its own exit code and files, in a tenth of a second.
@@ -76,6 +80,10 @@ class Commands:
     def __call__(self, command: str, *args: str, **env: str) -> Done:
         self.start(command, *args, **env)
         return self.wait()
+
+    def said(self) -> str:
+        """What the command has printed so far."""
+        return Path(self._files[0]).read_text()
 
     def close(self):
         self._server.stdin.close()
@@ -257,3 +265,61 @@ def test_bad_use_of_many_devices(commands, tmp_path, args, words):
     done = commands("train", f"--workdir={tmp_path}/w", PAFT, random, *args, **MESH)
     assert_one_line(done, 2, words)
     assert not (tmp_path / "w").exists()
+
+
+# Real signals to a real process.
+
+SMALL = [
+    f"--config.{key}={value}"
+    for key, value in tiny.CHANGES.items()
+    if key not in ("compile_cache", "train.num_steps", "checkpoint.every")
+]
+
+
+def steps_of(workdir: Path) -> list[int]:
+    """The steps in metrics.jsonl whose update was written."""
+    try:
+        lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    except OSError:
+        return []
+    written = [json.loads(line) for line in lines if line.endswith("}")]
+    return [line["step"] for line in written if "train/loss" in line]
+
+
+def wait_until(condition, seconds=90):
+    end = time.time() + seconds
+    while not condition():
+        assert time.time() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def test_killed_then_terminated_then_done(commands, tmp_path):
+    """kill -9 loses at most `checkpoint.every` steps, SIGTERM none and exits with 143,
+    and the same command goes on both times."""
+    workdir = tmp_path / "w"
+    args = [f"--workdir={workdir}", PAFT, *SMALL, "--config.train.num_steps=100"]
+    args += ["--config.checkpoint.every=20", f"--config.compile_cache={tmp_path}/cache"]
+
+    pid = commands.start("train", *args)
+    wait_until(lambda: steps_of(workdir)[-1:] >= [33])
+    os.kill(pid, signal.SIGKILL)
+    assert commands.wait().code == -signal.SIGKILL
+    reached = steps_of(workdir)[-1]
+
+    pid = commands.start("train", *args)
+    wait_until(lambda: "from step" in commands.said())
+    resumed = int(re.search(r"from step (\d+)", commands.said())[1])
+    assert resumed % 20 == 0 and reached - 20 <= resumed <= reached
+    wait_until(lambda: steps_of(workdir)[-1:] >= [resumed + 3])
+    os.kill(pid, signal.SIGTERM)
+    done = commands.wait()
+    assert done.code == 143, done
+    last = steps_of(workdir)[-1]
+    assert last < 100
+    assert max(int(p.name) for p in workdir.glob("checkpoints/[0-9]*")) == last
+
+    done = commands("train", *args)
+    assert done.code == 0, done.err
+    assert f"from step {last}" in done.out
+    assert steps_of(workdir) == list(range(1, 101))
+    assert list(workdir.glob("eval/100/report.json"))
