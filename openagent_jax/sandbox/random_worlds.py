@@ -8,7 +8,7 @@ refusal, a redirection or an inversion.
 A description holds two key words, which the request repeats; an argument that takes
 a result has the name of that result's field; prerequisites stand in the documents.
 A request tells the steps in their order, the last one first, or backwards, and its
-small words say which.
+small words say which. Other words in it mean nothing, above all its first.
 """
 
 import math
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from openagent_jax import draw as draws
@@ -41,6 +42,7 @@ _BACK = (
 _OF = ("of ", "for ", "with ", "from ", "at ", "in ", "on ", "to ", "by ")
 _LINKS = (" of a ", " for the ", " in a ", " at the ", " near a ", " with ", " ")
 _GAPS = (" ", ", ")
+_ARTICLES = ("the ", "a ", "me the ", "its ")
 _TELL = ("tell me the ", "what is the ", "then say the ", "report the ", "show the ")
 _ENDS = (".", "?")
 
@@ -54,12 +56,14 @@ class RandomWorlds:
     spaced: Range = field(metadata=dict(static=True))  # same words, blank after
     names: Range = field(metadata=dict(static=True))
     pairs: Range = field(metadata=dict(static=True))
+    capitals: Range = field(metadata=dict(static=True))  # same words as `spaced`
     openings: Range = field(metadata=dict(static=True))  # of a request
     glue: Range = field(metadata=dict(static=True))
     back: Range = field(metadata=dict(static=True))  # what follows comes before
     of: Range = field(metadata=dict(static=True))
     links: Range = field(metadata=dict(static=True))
     gaps: Range = field(metadata=dict(static=True))
+    articles: Range = field(metadata=dict(static=True))
     tell: Range = field(metadata=dict(static=True))
     ends: Range = field(metadata=dict(static=True))
     space: int = field(metadata=dict(static=True))
@@ -91,12 +95,14 @@ def compile(
         spaced=symbols.add([word + " " for word in words]),
         names=symbols.add(joined("_") + numbered),
         pairs=symbols.add(joined(" ")),
+        capitals=symbols.add([word.capitalize() + " " for word in words]),
         openings=symbols.add([text.capitalize() for text in _GLUE]),
         glue=symbols.add(_GLUE),
         back=symbols.add(_BACK),
         of=symbols.add(_OF),
         links=symbols.add(_LINKS),
         gaps=symbols.add(_GAPS),
+        articles=symbols.add(_ARTICLES),
         tell=symbols.add(_TELL),
         ends=symbols.add(_ENDS),
         space=symbols.one(" "),
@@ -276,8 +282,18 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
     constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
+    last = steps - 1
+    # The order in which steps are told: as done, the last one first, or backwards.
+    manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lot())
+    mention = jnp.stack([step, (step - 1) % steps, steps - 1 - step])[manner]
+    mention = jnp.maximum(mention, 0)
+    backwards = (step > 0) & ((manner == 2) | ((manner == 1) & (step == 1)))
+    answer_field = (chance(0.5) & has_field[last, 1]).astype(jnp.int32)
+    says = chance(0.5) | has_field[last, 1]
+
     # The key words come in either order; a constant stands after them, with a link,
-    # or plainly before or between them.
+    # or plainly before or between them, all in the order of the arguments: which is
+    # which could not be told otherwise. A comma may end what is said of a step.
     constant = (source >= 0) & (source < num_constants)
     turned, joined = chance(0.2, num_steps), chance(0.5, num_steps)
     front = jnp.where(turned, second[:num_steps], first[:num_steps])
@@ -285,6 +301,10 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     of, gaps = draw(worlds.of, *source.shape), draw(worlds.gaps, *source.shape)
     linked, named = chance(0.8, *source.shape), chance(0.5, *source.shape)
     spot = jnp.searchsorted(jnp.array([0.25, 0.4]), lot(*source.shape))
+    spot = lax.cummax(spot, axis=1)
+    comma = chance(0.4, num_steps) & ~(constant & (spot == 2)).any(axis=1)
+    comma &= says | (step != mention[last])
+    spaced, plain = worlds.spaced.low, worlds.words.low
 
     def plainly(spots):
         for a in range(num_args):
@@ -294,10 +314,10 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
 
     pieces = [
         *plainly(0),
-        worlds.spaced.low + front,
+        spaced + front,
         jnp.where(turned & joined, draw(worlds.of, num_steps), 0),
         *plainly(1),
-        worlds.spaced.low + back,
+        jnp.where(comma, plain, spaced) + back,
     ]
     constant &= spot == 2
     for a in range(num_args):
@@ -309,18 +329,25 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
             jnp.where(constant[:, a], gaps[:, a], 0),
         ]
 
-    # The order in which they are told: as they are done, last one first, or backwards.
-    manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lot())
-    mention = jnp.stack([step, (step - 1) % steps, steps - 1 - step])[manner]
-    backwards = (manner == 2) | ((manner == 1) & (step == 1))
+    pieces.append(jnp.where(comma, worlds.gaps.low + _GAPS.index(", "), 0))
+    pieces = jnp.stack(pieces, axis=1)[mention]
+
+    # Between them small words that are always the same, or some that mean nothing.
+    noise = chance(jnp.where(step == 0, 0.5, 0.15), num_steps) & ~backwards
     forth = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
-    glue = jnp.where(backwards & (step > 0), draw(worlds.back, num_steps), forth)
-    pieces = jnp.stack(pieces, axis=1)[jnp.maximum(mention, 0)]
-    request = jnp.concatenate([glue[:, None], pieces], axis=1)
+    after_comma = jnp.roll(comma[mention], 1) & (step > 0)
+    forth = jnp.where(after_comma & chance(0.5, num_steps), 0, forth)
+    random = draws.below(lot(num_steps, 2), jnp.int32(len(worlds.words)))
+    begin = jnp.where(step == 0, worlds.capitals.low, spaced)
+    article = draw(worlds.articles, num_steps)
+    glue = [
+        jnp.where(noise, begin + random[:, 0], forth),
+        jnp.where(noise & chance(0.3, num_steps), spaced + random[:, 1], 0),
+        jnp.where(noise & chance(0.8, num_steps), article, 0),
+    ]
+    glue[0] = jnp.where(backwards, draw(worlds.back, num_steps), glue[0])
+    request = jnp.concatenate([jnp.stack(glue, axis=1), pieces], axis=1)
     request = jnp.where(valid[:, None], request, 0).reshape(-1)
-    last = jnp.maximum(steps - 1, 0)
-    answer_field = (chance(0.5) & has_field[last, 1]).astype(jnp.int32)
-    says = chance(0.5) | has_field[last, 1]
     told = result_name[last, answer_field]
     ending = jnp.stack([draw(worlds.tell), told, draw(worlds.ends)])
     phrase = jnp.concatenate([request, jnp.where(says, ending, 0)])

@@ -42,16 +42,13 @@ def key_words(tasks, i: int, row: int, texts: list[str]) -> tuple[str, str]:
 
 def told_order(tasks, i: int, texts: list[str]) -> tuple[list[int], list[str]]:
     """The steps as the request tells them, and the small words before each."""
-    phrase, order, turns = tasks.phrase[i], [], []
-    turn_words = {*random_worlds._BACK, *random_worlds._GLUE}
-    turn_words |= {text.capitalize() for text in random_worlds._GLUE}
-    said = [texts[s] if s > 0 else "" for s in phrase]
-    begins = [at for at, text in enumerate(said) if text in turn_words]
-    steps = np.sum(tasks.goal.tool[i] >= 0)
-    for begin, end in zip(begins, [*begins[1:], len(said)], strict=True):
-        words = {text.strip() for text in said[begin:end]}
+    steps, order, turns = np.sum(tasks.goal.tool[i] >= 0), [], []
+    num_told = len(tasks.goal.tool[i])
+    for told in tasks.phrase[i][:-3].reshape(num_told, -1)[:steps]:
+        said = [texts[s] if s > 0 else "" for s in told]
+        words = {text.strip() for text in said}
         order += [s for s in range(steps) if words >= {*key_words(tasks, i, s, texts)}]
-        turns.append(said[begin])
+        turns.append(said[0])
     return order, turns
 
 
@@ -62,7 +59,7 @@ class TestWords:
         tools = tasks.tools
         glue = (random_worlds._GLUE, random_worlds._OF, random_worlds._TELL)
         glue += (random_worlds._LINKS, random_worlds._GAPS, random_worlds._ENDS)
-        glue += (random_worlds._BACK,)
+        glue += (random_worlds._BACK, random_worlds._ARTICLES)
         glue = {text for pool in glue for text in (*pool, *map(str.capitalize, pool))}
         glue.add(" ")
         said = set()
