@@ -14,13 +14,13 @@ small words say which. Other words in it mean nothing, above all its first.
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw as draws
 from openagent_jax import types
@@ -136,60 +136,150 @@ def random_words(tokenizer, avoid: set[str]) -> list[str]:
     return list(words)[:NUM_WORDS]
 
 
+class _Lots:
+    """One draw for a whole task, handed out piece by piece."""
+
+    def __init__(self, key: jax.Array, num: int):
+        self._lots, self._used = jax.random.uniform(key, (num,)), 0
+
+    def __call__(self, *shape: int) -> Float[Array, "*shape"]:
+        begin, self._used = self._used, self._used + math.prod(shape)
+        return self._lots[begin : self._used].reshape(shape)
+
+    def below(self, num, *shape: int) -> Int[Array, "*shape"]:
+        return draws.below(self(*shape), jnp.int32(num))
+
+    def of(self, pool: Range, *shape: int) -> Int[Array, "*shape"]:
+        return pool.low + self.below(len(pool), *shape)
+
+    def chance(self, rate, *shape: int) -> Bool[Array, "*shape"]:
+        return self(*shape) < rate
+
+    def spread(self, pool: Range, num: int) -> Int[Array, "num"]:
+        ends = jnp.full(num, pool.low), jnp.full(num, pool.high)
+        return draws.spread(self(2), *ends)
+
+
 def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> Task:
     """One task of a world of its own."""
-    num_tools, num_args, num_fields = (
-        limits.num_tools,
-        limits.num_args,
-        limits.num_fields,
-    )
-    num_steps, num_constants = limits.num_steps, limits.num_constants
-    # One draw for everything, handed out piece by piece.
-    lots, used = jax.random.uniform(key, (40 * num_tools,)), 0
+    num_tools, num_steps = limits.num_tools, limits.num_steps
+    num_args, num_fields = limits.num_args, limits.num_fields
+    lots = _Lots(key, 40 * num_tools)
 
-    def lot(*shape):
-        nonlocal used
-        begin, used = used, used + math.prod(shape)
-        return lots[begin:used].reshape(shape)
-
-    def draw(pool: Range, *shape):
-        return pool.low + draws.below(lot(*shape), jnp.int32(len(pool)))
-
-    def chance(rate, *shape):
-        return lot(*shape) < rate
-
-    def spread(pool: Range):
-        ends = jnp.full(num_tools, pool.low), jnp.full(num_tools, pool.high)
-        return draws.spread(lot(2), *ends)
-
-    # Sizes: how many tools, how many of them are wanted.
-    top = min(num_steps, worlds.max_tools)
-    steps = 1 + draws.below(lot(), jnp.int32(top))
+    # Sizes: how many tools, how many of them are wanted: the first rows.
+    steps = 1 + lots.below(min(num_steps, worlds.max_tools))
     low = jnp.maximum(worlds.min_tools, jnp.minimum(steps + 1, worlds.max_tools))
-    shown = low + draws.below(lot(), worlds.max_tools + 1 - low)
+    shown = low + lots.below(worlds.max_tools + 1 - low)
     row = jnp.arange(num_tools)
-    step = jnp.arange(num_steps)
-    valid = step < steps
+    is_step = row < steps
 
-    # Any tool: arguments, fields, values; the first rows are the wanted ones.
-    arity = jnp.searchsorted(jnp.array([0.1, 0.6, 0.9]), lot(num_tools))
+    # Any tool: arguments, fields, values.
+    arity = jnp.searchsorted(jnp.array([0.1, 0.6, 0.9]), lots(num_tools))
     has_arg = jnp.arange(num_args)[None] < jnp.minimum(arity, num_args)[:, None]
-    two = chance(0.2, num_tools)
+    two = lots.chance(0.2, num_tools)
     has_field = jnp.arange(num_fields)[None] < (1 + two)[:, None]
-    result_low, result_high = _ranges(worlds, lot(num_tools, num_fields))
-    arg_low, arg_high = _ranges(worlds, lot(num_tools, num_args))
+    result_low, result_high = _ranges(worlds, lots(num_tools, num_fields))
+    arg_low, arg_high = _ranges(worlds, lots(num_tools, num_args))
     # Tools share names of arguments, but no tool has one twice.
-    common = draw(worlds.words, 2 * num_args)
-    turn = draws.below(lot(num_tools), jnp.int32(2 * num_args))
+    common = lots.of(worlds.words, 2 * num_args)
+    turn = lots.below(2 * num_args, num_tools)
     shared = common[(turn[:, None] + jnp.arange(num_args)[None]) % (2 * num_args)]
-    rare = draw(worlds.words, num_tools, num_args)
-    arg_name = jnp.where(chance(0.6, num_tools)[:, None], shared, rare)
-    result_name = draw(worlds.words, num_tools, num_fields)
+    rare = lots.of(worlds.words, num_tools, num_args)
+    arg_name = jnp.where(lots.chance(0.6, num_tools)[:, None], shared, rare)
+    result_name = lots.of(worlds.words, num_tools, num_fields)
 
-    # The graph: an argument takes an earlier result, or a constant of the request.
-    takes = chance(0.6, num_steps, num_args)
-    pick = lot(num_steps, num_args)
-    which = chance(0.5, num_steps, num_args)
+    # An argument that takes a result looks like it.
+    source = _wire(lots, limits, steps, has_arg, has_field)
+    wired = jnp.pad(source, ((0, num_tools - num_steps), (0, 0)), constant_values=-1)
+    has_arg = jnp.where(is_step[:, None], wired >= 0, has_arg)
+    from_result = wired >= limits.num_constants
+    fed = jnp.maximum(wired - limits.num_constants, 0)
+    fed = fed // num_fields, fed % num_fields
+    arg_name = jnp.where(from_result, result_name[fed], arg_name)
+    arg_low = jnp.where(from_result, result_low[fed], arg_low)
+    arg_high = jnp.where(from_result, result_high[fed], arg_high)
+
+    # A prerequisite: an earlier step, or a tool without arguments besides the steps.
+    later = draws.below(lots(), steps)
+    room = shown > steps
+    gate = jnp.where(room & (lots.chance(0.5) | (later == 0)), shown - 1, later - 1)
+    gated = lots.chance(0.4) & (gate >= 0)
+    by_code = lots.chance(0.7)
+    is_gate = gated & (gate >= steps) & (row == gate)
+    has_arg &= ~is_gate[:, None]
+    has_field &= ~is_gate[:, None]
+    asks = gated & (row == later)
+
+    description, keys = _describe(worlds, lots, limits, steps, is_step)
+    tools = Tools(
+        relation=row,
+        arg_low=jnp.where(has_arg, arg_low, 0),
+        arg_high=jnp.where(has_arg, arg_high, 0),
+        result_low=jnp.where(has_field, result_low, 0),
+        result_high=jnp.where(has_field, result_high, 0),
+        code=lots.spread(worlds.codes, num_tools),
+        code_from=jnp.where(asks & by_code, gate, -1),
+        call_after=jnp.where(asks & ~by_code, gate, -1),
+        effect=jnp.zeros(num_tools, bool),
+        name=lots.spread(worlds.names, num_tools),
+        description=description,
+        arg_name=arg_name,
+        result_name=result_name,
+        place=jnp.argsort(lots(num_tools)),
+        visible=row < shown,
+    )
+
+    # Each constant has the kind of the argument that takes it.
+    slot = jnp.arange(limits.num_constants)[None, None]
+    takes = source[:, :, None] == slot
+    low, high = (
+        jnp.sum(jnp.where(takes, ends[:num_steps, :, None], 0), (0, 1))
+        for ends in (tools.arg_low, tools.arg_high)
+    )
+    size = jnp.maximum(high - low, 1)
+    constants = low + draws.below(lots(limits.num_constants), size)
+
+    last = steps - 1
+    answer = (lots.chance(0.5) & has_field[last, 1]).astype(jnp.int32)
+    says = lots.chance(0.5) | has_field[last, 1]
+    names = arg_name[:num_steps]
+    request = _request(
+        worlds, lots, limits, steps, says, source, keys[:num_steps], names
+    )
+    told = result_name[last, answer]
+    ending = jnp.stack([lots.of(worlds.tell), told, lots.of(worlds.ends)])
+
+    none = jnp.zeros(num_tools, jnp.int32)
+    return Task(
+        world=jax.random.key_data(key)[-1].astype(jnp.uint32),
+        tools=tools,
+        goal=Goal(
+            tool=jnp.where(row < steps, row, -1)[:num_steps],
+            source=source,
+            answer=limits.num_constants + last * num_fields + answer,
+            family=steps - 1,
+        ),
+        faults=Faults(none, none - 1, none.astype(bool), none),
+        phrase=jnp.concatenate([request, jnp.where(says, ending, 0)]),
+        constants=constants,
+        shown=jnp.ones(limits.num_constants, bool),
+    )
+
+
+def _wire(
+    lots: _Lots,
+    limits: types.Limits,
+    steps: Int[Array, ""],
+    has_arg: Bool[Array, "N A"],
+    has_field: Bool[Array, "N F"],
+) -> Int[Array, "C A"]:
+    """The graph: what fills each argument of a step, as in `Goal.source`: an earlier
+    result, or a constant of the request."""
+    num_steps, num_args = limits.num_steps, limits.num_args
+    num_fields, num_constants = limits.num_fields, limits.num_constants
+    takes = lots.chance(0.6, num_steps, num_args)
+    pick = lots(num_steps, num_args)
+    which = lots.chance(0.5, num_steps, num_args)
     num_used = jnp.int32(0)
     sources = []
     for c in range(num_steps):
@@ -201,7 +291,8 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
             )
             earlier = jnp.clip(earlier - (a > 0), 0, max(c - 1, 0))
             from_step = (c > 0) & (takes[c, a] | (num_used >= num_constants))
-            there = has_arg[c, a] & valid[c] & (from_step | (num_used < num_constants))
+            there = has_arg[c, a] & (c < steps)
+            there &= from_step | (num_used < num_constants)
             f = (which[c, a] & has_field[earlier, 1]).astype(jnp.int32)
             result = num_constants + earlier * num_fields + f
             source = jnp.where(from_step, result, num_used)
@@ -210,163 +301,129 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
             line.append(jnp.where(there, source, -1))
             num_used = num_used + (there & ~from_step)
         sources.append(jnp.stack(line))
-    source = jnp.stack(sources)
-    wired = jnp.pad(source, ((0, num_tools - num_steps), (0, 0)), constant_values=-1)
-    is_step = row < steps
-    has_arg = jnp.where(is_step[:, None], wired >= 0, has_arg)
-    from_result = wired >= num_constants
-    flat = jnp.maximum(wired - num_constants, 0)
-    fed_row, fed_field = flat // num_fields, flat % num_fields
-    arg_name = jnp.where(from_result, result_name[fed_row, fed_field], arg_name)
-    arg_low = jnp.where(from_result, result_low[fed_row, fed_field], arg_low)
-    arg_high = jnp.where(from_result, result_high[fed_row, fed_field], arg_high)
+    return jnp.stack(sources)
 
-    # A prerequisite: an earlier step, or a tool without arguments besides the steps.
-    later = draws.below(lot(), steps)
-    room = shown > steps
-    gate = jnp.where(room & (chance(0.5) | (later == 0)), shown - 1, later - 1)
-    gated = chance(0.4) & (gate >= 0)
-    by_code = chance(0.7)
-    own = gated & (gate >= steps)
-    is_gate = own & (row == gate)
-    has_arg &= ~is_gate[:, None]
-    has_field &= ~is_gate[:, None]
-    asks = gated & (row == later)
 
-    tools = Tools(
-        relation=row,
-        arg_low=jnp.where(has_arg, arg_low, 0),
-        arg_high=jnp.where(has_arg, arg_high, 0),
-        result_low=jnp.where(has_field, result_low, 0),
-        result_high=jnp.where(has_field, result_high, 0),
-        code=spread(worlds.codes),
-        code_from=jnp.where(asks & by_code, gate, -1),
-        call_after=jnp.where(asks & ~by_code, gate, -1),
-        effect=jnp.zeros(num_tools, bool),
-        name=spread(worlds.names),
-        description=jnp.zeros((num_tools, limits.num_pieces), jnp.int32),
-        arg_name=arg_name,
-        result_name=result_name,
-        place=jnp.argsort(lot(num_tools)),
-        visible=row < shown,
-    )
+def _describe(
+    worlds: RandomWorlds,
+    lots: _Lots,
+    limits: types.Limits,
+    steps: Int[Array, ""],
+    is_step: Bool[Array, "N"],
+) -> tuple[Int[Array, "N E"], Int[Array, "N 2"]]:
+    """The pieces of the descriptions, and their two key words, counted from 0.
 
-    # Descriptions: two key words, and mostly another one after them, which several
-    # tools share. Some tools that are not wanted share a key word with one that is.
-    word = draws.below(lot(num_tools, 3), jnp.int32(len(worlds.words)))
-    wanted = draws.below(lot(num_tools), steps)
-    lure = jnp.searchsorted(jnp.array([0.15, 0.3]), lot(num_tools))
-    lure = jnp.where(is_step, 2, lure)
-    first, second = word[:, 0], word[:, 1]
-    first = jnp.where(lure == 0, first[wanted], first)
-    second = jnp.where(lure == 1, second[wanted], second)
-    after = chance(0.7, num_tools)
-    third = jnp.where(chance(0.7, num_tools), word[wanted % 2, 2], word[:, 2])
-    link = draw(worlds.links, num_tools)
-    link = jnp.where(chance(0.7, num_tools), link[0], link)
-    description = jnp.stack(
-        [
-            worlds.spaced.low + first,
-            worlds.words.low + second,
-            jnp.where(after, link, 0),
-            jnp.where(after, worlds.words.low + third, 0),
-        ],
-        axis=1,
-    )
-    description = jnp.pad(description, ((0, 0), (0, limits.num_pieces - 4)))
+    After these there is mostly another word, which several tools share. Some tools that
+    are not wanted share a key word with one that is.
+    """
+    num_tools = limits.num_tools
+    word = lots.below(len(worlds.words), num_tools, 3)
+    wanted = draws.below(lots(num_tools), steps)
+    lure = jnp.searchsorted(jnp.array([0.15, 0.3]), lots(num_tools))
+    lured = (lure[:, None] == jnp.arange(2)[None]) & ~is_step[:, None]
+    keys = jnp.where(lured, word[wanted, :2], word[:, :2])
+    after = lots.chance(0.7, num_tools)
+    third = jnp.where(lots.chance(0.7, num_tools), word[wanted % 2, 2], word[:, 2])
+    link = lots.of(worlds.links, num_tools)
+    link = jnp.where(lots.chance(0.7, num_tools), link[0], link)
+    pieces = [
+        worlds.spaced.low + keys[:, 0],
+        worlds.words.low + keys[:, 1],
+        jnp.where(after, link, 0),
+        jnp.where(after, worlds.words.low + third, 0),
+    ]
+    room = ((0, 0), (0, limits.num_pieces - len(pieces)))
+    return jnp.pad(jnp.stack(pieces, axis=1), room), keys
 
-    # The constants, and the request: for each step its key words and constants.
-    slot = jnp.arange(num_constants)[None, None]
-    owner = (wired[:num_steps, :, None] == slot) & (wired[:num_steps, :, None] >= 0)
-    low = jnp.sum(jnp.where(owner, tools.arg_low[:num_steps, :, None], 0), (0, 1))
-    high = jnp.sum(jnp.where(owner, tools.arg_high[:num_steps, :, None], 0), (0, 1))
-    constants = low + draws.below(lot(num_constants), jnp.maximum(high - low, 1))
 
-    last = steps - 1
+def _request(
+    worlds: RandomWorlds,
+    lots: _Lots,
+    limits: types.Limits,
+    steps: Int[Array, ""],
+    says: Bool[Array, ""],
+    source: Int[Array, "C A"],
+    keys: Int[Array, "C 2"],
+    arg_name: Int[Array, "C A"],
+) -> Int[Array, "P"]:
+    """The pieces of a request: of each step its key words and its constants.
+
+    Args:
+      worlds: symbols to draw from.
+      lots: randomness.
+      limits: sizes.
+      steps: how many there are.
+      says: whether the name of what is asked for comes after this.
+      source: as in `Goal.source`.
+      keys: words of the descriptions, counted from 0.
+      arg_name: symbols.
+    """
+    num_steps, num_args = source.shape
+    step, last = jnp.arange(num_steps), steps - 1
+    spaced, plain = worlds.spaced.low, worlds.words.low
+
     # The order in which steps are told: as done, the last one first, or backwards.
-    manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lot())
+    manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lots())
     mention = jnp.stack([step, (step - 1) % steps, steps - 1 - step])[manner]
     mention = jnp.maximum(mention, 0)
     backwards = (step > 0) & ((manner == 2) | ((manner == 1) & (step == 1)))
-    answer_field = (chance(0.5) & has_field[last, 1]).astype(jnp.int32)
-    says = chance(0.5) | has_field[last, 1]
 
     # The key words come in either order; a constant stands after them, with a link,
     # or plainly before or between them, all in the order of the arguments: which is
     # which could not be told otherwise. A comma may end what is said of a step.
-    constant = (source >= 0) & (source < num_constants)
-    turned, joined = chance(0.2, num_steps), chance(0.5, num_steps)
-    front = jnp.where(turned, second[:num_steps], first[:num_steps])
-    back = jnp.where(turned, first[:num_steps], second[:num_steps])
-    of, gaps = draw(worlds.of, *source.shape), draw(worlds.gaps, *source.shape)
-    linked, named = chance(0.8, *source.shape), chance(0.5, *source.shape)
-    spot = jnp.searchsorted(jnp.array([0.25, 0.4]), lot(*source.shape))
+    constant = (source >= 0) & (source < limits.num_constants)
+    turned, joined = lots.chance(0.2, num_steps), lots.chance(0.5, num_steps)
+    front, back = jnp.where(turned, keys[:, ::-1].T, keys.T)
+    of, gaps = (lots.of(pool, *source.shape) for pool in (worlds.of, worlds.gaps))
+    linked, named = (lots.chance(rate, *source.shape) for rate in (0.8, 0.5))
+    spot = jnp.searchsorted(jnp.array([0.25, 0.4]), lots(*source.shape))
     spot = lax.cummax(spot, axis=1)
-    comma = chance(0.4, num_steps) & ~(constant & (spot == 2)).any(axis=1)
+    before, between, behind = (constant & (spot == i) for i in range(3))
+    comma = lots.chance(0.4, num_steps) & ~behind.any(axis=1)
     comma &= says | (step != mention[last])
-    spaced, plain = worlds.spaced.low, worlds.words.low
 
-    def plainly(spots):
+    def plainly(there):
         for a in range(num_args):
-            there = constant[:, a] & (spot[:, a] == spots)
-            yield jnp.where(there, -1 - source[:, a], 0)
-            yield jnp.where(there, worlds.space, 0)
+            yield jnp.where(there[:, a], -1 - source[:, a], 0)
+            yield jnp.where(there[:, a], worlds.space, 0)
 
     pieces = [
-        *plainly(0),
+        *plainly(before),
         spaced + front,
-        jnp.where(turned & joined, draw(worlds.of, num_steps), 0),
-        *plainly(1),
+        jnp.where(turned & joined, lots.of(worlds.of, num_steps), 0),
+        *plainly(between),
         jnp.where(comma, plain, spaced) + back,
     ]
-    constant &= spot == 2
     for a in range(num_args):
         pieces += [
-            jnp.where(constant[:, a] & linked[:, a], of[:, a], 0),
-            jnp.where(constant[:, a] & named[:, a], arg_name[:num_steps, a], 0),
-            jnp.where(constant[:, a] & named[:, a], worlds.space, 0),
-            jnp.where(constant[:, a], -1 - source[:, a], 0),
-            jnp.where(constant[:, a], gaps[:, a], 0),
+            jnp.where(behind[:, a] & linked[:, a], of[:, a], 0),
+            jnp.where(behind[:, a] & named[:, a], arg_name[:, a], 0),
+            jnp.where(behind[:, a] & named[:, a], worlds.space, 0),
+            jnp.where(behind[:, a], -1 - source[:, a], 0),
+            jnp.where(behind[:, a], gaps[:, a], 0),
         ]
-
     pieces.append(jnp.where(comma, worlds.gaps.low + _GAPS.index(", "), 0))
     pieces = jnp.stack(pieces, axis=1)[mention]
 
     # Between them small words that are always the same, or some that mean nothing.
-    noise = chance(jnp.where(step == 0, 0.5, 0.15), num_steps) & ~backwards
-    forth = jnp.where(step == 0, draw(worlds.openings), draw(worlds.glue, num_steps))
-    after_comma = jnp.roll(comma[mention], 1) & (step > 0)
-    forth = jnp.where(after_comma & chance(0.5, num_steps), 0, forth)
-    random = draws.below(lot(num_steps, 2), jnp.int32(len(worlds.words)))
-    begin = jnp.where(step == 0, worlds.capitals.low, spaced)
-    article = draw(worlds.articles, num_steps)
-    glue = [
-        jnp.where(noise, begin + random[:, 0], forth),
-        jnp.where(noise & chance(0.3, num_steps), spaced + random[:, 1], 0),
-        jnp.where(noise & chance(0.8, num_steps), article, 0),
-    ]
-    glue[0] = jnp.where(backwards, draw(worlds.back, num_steps), glue[0])
-    request = jnp.concatenate([jnp.stack(glue, axis=1), pieces], axis=1)
-    request = jnp.where(valid[:, None], request, 0).reshape(-1)
-    told = result_name[last, answer_field]
-    ending = jnp.stack([draw(worlds.tell), told, draw(worlds.ends)])
-    phrase = jnp.concatenate([request, jnp.where(says, ending, 0)])
-
-    none = jnp.zeros(num_tools, jnp.int32)
-    return Task(
-        world=jax.random.key_data(key)[-1].astype(jnp.uint32),
-        tools=replace(tools, description=description),
-        goal=Goal(
-            tool=jnp.where(valid, step, -1),
-            source=source,
-            answer=num_constants + last * num_fields + answer_field,
-            family=steps - 1,
-        ),
-        faults=Faults(none, none - 1, none.astype(bool), none),
-        phrase=phrase,
-        constants=constants,
-        shown=jnp.ones(num_constants, bool),
+    noise = lots.chance(jnp.where(step == 0, 0.5, 0.15), num_steps) & ~backwards
+    glue = jnp.where(
+        step == 0, lots.of(worlds.openings), lots.of(worlds.glue, num_steps)
     )
+    after_comma = jnp.roll(comma[mention], 1) & (step > 0)
+    glue = jnp.where(after_comma & lots.chance(0.5, num_steps), 0, glue)
+    glue = jnp.where(backwards, lots.of(worlds.back, num_steps), glue)
+    random = lots.below(len(worlds.words), num_steps, 2)
+    begin = jnp.where(step == 0, worlds.capitals.low, spaced) + random[:, 0]
+    then = noise & lots.chance(0.3, num_steps)
+    article = noise & lots.chance(0.8, num_steps)
+    words = [
+        jnp.where(noise, begin, glue),
+        jnp.where(then, spaced + random[:, 1], 0),
+        jnp.where(article, lots.of(worlds.articles, num_steps), 0),
+    ]
+    pieces = jnp.concatenate([jnp.stack(words, axis=1), pieces], axis=1)
+    return jnp.where((step < steps)[:, None], pieces, 0).reshape(-1)
 
 
 def _ranges(worlds: RandomWorlds, lots: Float[Array, "..."]):
