@@ -32,7 +32,13 @@ MARKDOWN = flags.DEFINE_bool("markdown", False, "Compare in Markdown.")
 
 def main() -> None:
     if COMPARE.value:
-        _compare(COMPARE.value)
+        from openagent_jax import report
+
+        try:
+            reports = report.columns(COMPARE.value)
+        except ValueError as error:
+            raise cli.BadUse(f"--compare: {error}") from None
+        print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.BadUse("give --workdir, --config or --compare")
@@ -52,26 +58,6 @@ def main() -> None:
     programs.keep(c.compile_cache)
     scoring.write(workdir, scoring.Scorer(c, model)(params, step))
     scoring.show(workdir, step)
-
-
-def _compare(columns: list[str]) -> None:
-    from openagent_jax import report
-
-    reports = {}
-    try:
-        for column in columns:
-            name, runs = _named(column)
-            reports[name] = report.median([report.load(run) for run in runs])
-    except ValueError as error:
-        raise cli.BadUse(f"--compare: {error}") from None
-    print(report.side_by_side(reports, markdown=MARKDOWN.value))
-
-
-def _named(column: str) -> tuple[str, list[str]]:
-    """`SFT=a+b` is a name and its runs; what exists is a path, whatever it contains."""
-    *name, runs = [column] if Path(column).exists() else column.split("=", 1)
-    found = [runs] if Path(runs).exists() else runs.split("+")
-    return name[0] if name else runs, found
 
 
 if __name__ == "__main__":

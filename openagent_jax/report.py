@@ -220,6 +220,21 @@ def median(reports: Sequence[Json]) -> Json:
     return {**first, "rows": rows}
 
 
+def columns(texts: Iterable[str]) -> dict[str, Json]:
+    """Reports by name: `SFT=a+b` is a name and its runs, whose median it stands for;
+    what exists is a path, whatever it contains.
+
+    Raises:
+      ValueError: in one line; as `load` and `median`.
+    """
+    found = {}
+    for text in texts:
+        *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
+        paths = [runs] if os.path.exists(runs) else runs.split("+")
+        found[name[0] if name else runs] = median([load(path) for path in paths])
+    return found
+
+
 def _wilson(success: np.ndarray) -> Json:
     n, count = len(success), int(success.sum())
     if n == 0:

@@ -466,3 +466,15 @@ def test_median_is_by_scenario():
 def test_median_is_of_runs_that_compare(changes):
     with pytest.raises(ValueError, match="evaluated alike"):
         report.median([make_report(), make_report(**changes)])
+
+
+def test_columns(tmp_path):
+    """Names, medians, and paths that look like them."""
+    for name, seed in (("a", 0), ("b", 0), ("x=y+z", 0)):
+        report.write(tmp_path / name, make_report(name, seed=seed))
+    a, b, odd = (str(tmp_path / name) for name in ("a", "b", "x=y+z"))
+    found = report.columns([a, f"Both={a}+{b}", odd, f"Odd={odd}"])
+    assert list(found) == [a, "Both", odd, "Odd"]
+    assert [x["policy"] for x in found.values()] == ["a", "a", "x=y+z", "x=y+z"]
+    with pytest.raises(ValueError, match="no report to read"):
+        report.columns([f"Both={a}+{tmp_path}/c"])
