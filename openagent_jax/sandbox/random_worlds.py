@@ -29,6 +29,7 @@ from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Task, Tools
 
 NUM_WORDS = 4096
+NUM_FAMILIES, FAMILY_SIZE = 256, 32  # of names that begin alike
 _GLUE = (
     "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
     "then find the ", "first the ", "please give the ", "give me the ", "also the ",
@@ -55,6 +56,7 @@ class RandomWorlds:
     words: Range = field(metadata=dict(static=True))
     spaced: Range = field(metadata=dict(static=True))  # same words, blank after
     names: Range = field(metadata=dict(static=True))
+    kin: Range = field(metadata=dict(static=True))  # names, family by family
     pairs: Range = field(metadata=dict(static=True))
     capitals: Range = field(metadata=dict(static=True))  # same words as `spaced`
     openings: Range = field(metadata=dict(static=True))  # of a request
@@ -86,14 +88,19 @@ def compile(
         )
         return list(dict.fromkeys(mark.join(pair) for pair in pairs))
 
-    # Some names end in a letter and a number.
+    # Some names end in a letter and a number; so do those of half of the families.
     labels = [f"{letter}{n}" for letter in string.ascii_lowercase for n in range(100)]
     numbered = joined("_", labels)[: NUM_WORDS // 6]
+    kin = []
+    for i, head in enumerate(rng.choice(words, NUM_FAMILIES, replace=False)):
+        tails = rng.choice([words, labels][i % 2], FAMILY_SIZE, replace=False)
+        kin += [f"{head}_{tail}" for tail in tails]
 
     return RandomWorlds(
         words=symbols.add(words),
         spaced=symbols.add([word + " " for word in words]),
         names=symbols.add(joined("_") + numbered),
+        kin=symbols.add(kin),
         pairs=symbols.add(joined(" ")),
         capitals=symbols.add([word.capitalize() + " " for word in words]),
         openings=symbols.add([text.capitalize() for text in _GLUE]),
@@ -210,6 +217,14 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     has_field &= ~is_gate[:, None]
     asks = gated & (row == later)
 
+    # In some worlds names begin alike, with one word or another.
+    family = lots.below(NUM_FAMILIES, 2)[lots.below(2, num_tools)]
+    stride = 1 + 2 * lots.below(FAMILY_SIZE // 2)
+    member = (lots.below(FAMILY_SIZE) + row * stride) % FAMILY_SIZE
+    alike = worlds.kin.low + family * FAMILY_SIZE + member
+    name = lots.spread(worlds.names, num_tools)
+    name = jnp.where(lots.chance(0.4), alike, name)
+
     description, keys = _describe(worlds, lots, limits, steps, is_step)
     tools = Tools(
         relation=row,
@@ -221,7 +236,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         code_from=jnp.where(asks & by_code, gate, -1),
         call_after=jnp.where(asks & ~by_code, gate, -1),
         effect=jnp.zeros(num_tools, bool),
-        name=lots.spread(worlds.names, num_tools),
+        name=name,
         description=description,
         arg_name=arg_name,
         result_name=result_name,
@@ -376,7 +391,7 @@ def _request(
     front, back = jnp.where(turned, keys[:, ::-1].T, keys.T)
     of, gaps = (lots.of(pool, *source.shape) for pool in (worlds.of, worlds.gaps))
     linked, named = (lots.chance(rate, *source.shape) for rate in (0.8, 0.5))
-    spot = jnp.searchsorted(jnp.array([0.25, 0.4]), lots(*source.shape))
+    spot = jnp.searchsorted(jnp.array([0.3, 0.45]), lots(*source.shape))
     spot = lax.cummax(spot, axis=1)
     before, between, behind = (constant & (spot == i) for i in range(3))
     comma = lots.chance(0.4, num_steps) & ~behind.any(axis=1)
@@ -416,7 +431,7 @@ def _request(
     random = lots.below(len(worlds.words), num_steps, 2)
     begin = jnp.where(step == 0, worlds.capitals.low, spaced) + random[:, 0]
     then = noise & lots.chance(0.3, num_steps)
-    article = noise & lots.chance(0.8, num_steps)
+    article = noise & lots.chance(0.6, num_steps)
     words = [
         jnp.where(noise, begin, glue),
         jnp.where(then, spaced + random[:, 1], 0),

@@ -180,6 +180,14 @@ class TestTasks:
                     lured += max(common) == 1
         assert 0.2 < lured / others < 0.4
 
+    def test_names_begin_alike_in_some_worlds(self, played):
+        tools, texts, alike = played[0].tools, helpers.texts("random"), 0
+        many = tools.visible.sum(axis=1) > 2
+        for names, on in zip(tools.name[many], tools.visible[many], strict=True):
+            heads = {texts[name].split("_")[0] for name in names[on]}
+            alike += len(heads) <= 2
+        assert 0.3 < alike / many.sum() < 0.5
+
     def test_tools_share_names_of_arguments(self, played):
         tools, shared = played[0].tools, 0
         has_arg = (tools.arg_high > tools.arg_low) & tools.visible[..., None]
@@ -190,5 +198,5 @@ class TestTasks:
     def test_worlds_differ(self, played):
         tasks = played[0]
         assert len(np.unique(tasks.world)) == NUM
-        assert len(np.unique(tasks.tools.name[:, 0])) > 0.9 * NUM
-        assert len(np.unique(tasks.tools.code, axis=0)) == NUM
+        assert len(np.unique(tasks.tools.name[:, 0])) > 0.85 * NUM
+        assert len(np.unique(tasks.tools.code, axis=0)) > 0.99 * NUM  # of a million
