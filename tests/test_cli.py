@@ -83,7 +83,8 @@ class Commands:
 
     def said(self) -> str:
         """What the command has printed so far."""
-        return Path(self._files[0]).read_text()
+        file = Path(self._files[0])
+        return file.read_text() if file.exists() else ""
 
     def close(self):
         self._server.stdin.close()
