@@ -311,7 +311,7 @@ def test_killed_then_terminated_then_done(commands, tmp_path):
     wait_until(lambda: "from step" in commands.said())
     resumed = int(re.search(r"from step (\d+)", commands.said())[1])
     assert resumed % 20 == 0 and reached - 20 <= resumed <= reached
-    wait_until(lambda: steps_of(workdir)[-1:] >= [resumed + 3])
+    wait_until(lambda: steps_of(workdir)[-1:] >= [reached + 3])  # new ones
     os.kill(pid, signal.SIGTERM)
     done = commands.wait()
     assert done.code == 143, done
