@@ -151,6 +151,7 @@ class _Lots:
 
     def __call__(self, *shape: int) -> Float[Array, "*shape"]:
         begin, self._used = self._used, self._used + math.prod(shape)
+        assert self._used <= len(self._lots), "draw more in sample_task"
         return self._lots[begin : self._used].reshape(shape)
 
     def below(self, num, *shape: int) -> Int[Array, "*shape"]:
@@ -171,7 +172,10 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     """One task of a world of its own."""
     num_tools, num_steps = limits.num_tools, limits.num_steps
     num_args, num_fields = limits.num_args, limits.num_fields
-    lots = _Lots(key, 40 * num_tools)
+    # Enough for any limits: as many as the lines below take, and some.
+    of_tools = num_tools * (20 + 2 * num_args + 2 * num_fields)
+    of_steps = num_steps * (20 + 10 * num_args)
+    lots = _Lots(key, of_tools + of_steps + 4 * limits.num_constants + 40)
 
     # Sizes: how many tools, how many of them are wanted: the first rows.
     steps = 1 + lots.below(min(num_steps, worlds.max_tools))
@@ -207,7 +211,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     arg_high = jnp.where(from_result, result_high[fed], arg_high)
 
     # A prerequisite: an earlier step, or a tool without arguments besides the steps.
-    later = draws.below(lots(), steps)
+    later = lots.below(steps)
     room = shown > steps
     gate = jnp.where(room & (lots.chance(0.5) | (later == 0)), shown - 1, later - 1)
     gated = lots.chance(0.4) & (gate >= 0)
@@ -252,7 +256,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         for ends in (tools.arg_low, tools.arg_high)
     )
     size = jnp.maximum(high - low, 1)
-    constants = low + draws.below(lots(limits.num_constants), size)
+    constants = low + lots.below(size, limits.num_constants)
 
     last = steps - 1
     answer = (lots.chance(0.5) & has_field[last, 1]).astype(jnp.int32)
@@ -269,7 +273,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         world=jax.random.key_data(key)[-1].astype(jnp.uint32),
         tools=tools,
         goal=Goal(
-            tool=jnp.where(row < steps, row, -1)[:num_steps],
+            tool=jnp.where(is_step, row, -1)[:num_steps],
             source=source,
             answer=limits.num_constants + last * num_fields + answer,
             family=steps - 1,
@@ -333,7 +337,7 @@ def _describe(
     """
     num_tools = limits.num_tools
     word = lots.below(len(worlds.words), num_tools, 3)
-    wanted = draws.below(lots(num_tools), steps)
+    wanted = lots.below(steps, num_tools)
     lure = jnp.searchsorted(jnp.array([0.15, 0.3]), lots(num_tools))
     lured = (lure[:, None] == jnp.arange(2)[None]) & ~is_step[:, None]
     keys = jnp.where(lured, word[wanted, :2], word[:, :2])

@@ -131,13 +131,42 @@ class TestTasks:
         assert np.all(np.diff(np.sort(names, axis=-1), axis=-1) > 0)
 
     def test_requests_name_every_constant(self, played):
-        """As often as the steps use it."""
+        """As often as the steps use it, and within a step in the order of arguments."""
         tasks = played[0]
+        num_steps = tasks.goal.tool.shape[1]
         used = tasks.goal.source.reshape(NUM, -1)
         num_constants = tasks.constants.shape[1]
         for phrase, sources in zip(tasks.phrase, used, strict=True):
             wanted = [s for s in sources if 0 <= s < num_constants]
             assert sorted(-1 - piece for piece in phrase if piece < 0) == sorted(wanted)
+            for told in phrase[:-3].reshape(num_steps, -1):
+                assert np.all(np.diff(told[told < 0]) < 0)  # -1 - number
+
+    @pytest.mark.parametrize("sizes", [(4, 1, 1, 2), (8, 2, 2, 8), (24, 4, 3, 6)])
+    def test_any_limits(self, sizes):
+        num_tools, num_args, num_fields, num_steps = sizes
+        limits = types.Limits(
+            num_tools=num_tools,
+            num_args=num_args,
+            num_fields=num_fields,
+            num_steps=min(num_steps, num_tools),
+        )
+        tokenizer = helpers.tokenizer()
+        worlds = random_worlds.compile(
+            symbols.Symbols(), tokenizer, set(), 1, num_tools
+        )
+        task = jax.eval_shape(
+            lambda key: random_worlds.sample_task(worlds, key, limits),
+            jax.random.key(0),
+        )
+        assert task.tools.name.shape == (num_tools,)
+
+    def test_half_begin_with_a_word_that_means_nothing(self, played):
+        texts = helpers.texts("random")
+        openings = {text.capitalize() for text in random_worlds._GLUE}
+        first = [texts[phrase[0]] for phrase in played[0].phrase]
+        assert all(text[0].isupper() for text in first)
+        assert 0.4 < np.mean([text not in openings for text in first]) < 0.6
 
     def test_small_words_tell_the_order(self, played):
         """Steps are told as they are done, last one first, or backwards."""
