@@ -10,7 +10,7 @@ import pytest
 from openagent_jax.sandbox import domain as domains
 from tests import helpers
 
-ROUNDS = 8  # batches of tasks looked at
+ROUNDS = 24  # batches of tasks looked at
 
 
 @pytest.fixture(scope="module")
