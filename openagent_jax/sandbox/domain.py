@@ -1,8 +1,8 @@
 """A domain as arrays, and tasks drawn from it.
 
 `compile` turns a checked file (`domain_file.DomainSpec`) into a `Domain`: a pytree
-of arrays whose shapes depend on the limits only (and on the number of goals, in
-sixteens), so another domain of the same limits runs in the same compiled program.
+of arrays whose shapes depend on the limits only (and on the numbers of goals, phrases
+and synonyms, in blocks), so that domains of the same limits share compiled programs.
 
 Splits are apart by construction: entities and phrases come from pools of their own,
 and worlds of `TRAIN` have even seeds, those of other splits odd ones.
@@ -13,6 +13,7 @@ and worlds of `TRAIN` have even seeds, those of other splits odd ones.
 
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,9 +31,10 @@ TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
 PLAIN, REWRITE = 0, 2  # pools of phrases: PLAIN + split, REWRITE + split
 PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
-GOAL_BLOCK = 16  # room for goals comes in blocks
-MAX_PHRASES = 16  # of a goal and pool
-MAX_SYNONYMS = 4  # of a name and split
+# Room comes in blocks.
+GOAL_BLOCK = 16
+PHRASE_BLOCK = 64  # of a goal and pool
+SYNONYM_BLOCK = 4  # of a name and split
 
 
 class Variants(NamedTuple):
@@ -140,8 +142,17 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
     """Arrays of a domain; its surface forms are added to `symbols`."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
-    R, Y = MAX_PHRASES, MAX_SYNONYMS
-    G = -(-len(spec.goals) // GOAL_BLOCK) * GOAL_BLOCK
+    G = _room([spec.goals], GOAL_BLOCK)
+    R = _room(
+        (g.phrases[pool] for g in spec.goals for pool in PHRASE_POOLS), PHRASE_BLOCK
+    )
+    synonyms = (
+        pool
+        for tool in spec.tools
+        for pools in (tool.names, tool.descriptions, *tool.argument_names.values())
+        for pool in pools.values()
+    )
+    Y = _room(synonyms, SYNONYM_BLOCK)
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
     index = {tool.name: n for n, tool in enumerate(spec.tools)}
 
@@ -211,9 +222,8 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
         if goal.answer != domain_file.DONE:
             goal_answer[g] = source(goal.answer)
         for p, pool in enumerate(PHRASE_POOLS):
-            chosen = goal.phrases[pool][:R]
-            num_phrases[p, g] = len(chosen)
-            for r, phrase in enumerate(chosen):
+            num_phrases[p, g] = len(goal.phrases[pool])
+            for r, phrase in enumerate(goal.phrases[pool]):
                 phrases[p, g, r] = row(_pieces(phrase, slots, symbols), P)
 
     zero = np.zeros(N, np.int32)
@@ -283,7 +293,12 @@ def _pieces(phrase: str, slots: dict[str, int], symbols: Symbols) -> list[int]:
     ]
 
 
+def _room(pools: Iterable[Sequence], block: int) -> int:
+    """Whole blocks for the largest pool."""
+    return -(-max(1, *(len(pool) for pool in pools)) // block) * block
+
+
 def _fill(pool, size: int, symbols: Symbols) -> list[int]:
-    """The first `size` texts of a pool, repeated where it is smaller."""
+    """The texts of a pool, repeated to `size`."""
     texts = list(itertools.islice(itertools.cycle(pool), size)) if pool else [""] * size
     return [symbols.one(text) for text in texts]

@@ -57,6 +57,7 @@ class RandomWorlds:
     spaced: Range = field(metadata=dict(static=True))  # same words, blank after
     names: Range = field(metadata=dict(static=True))
     kin: Range = field(metadata=dict(static=True))  # names, family by family
+    titles: Range = field(metadata=dict(static=True))  # as people and places have
     pairs: Range = field(metadata=dict(static=True))
     capitals: Range = field(metadata=dict(static=True))  # same words as `spaced`
     openings: Range = field(metadata=dict(static=True))  # of a request
@@ -101,6 +102,7 @@ def compile(
         spaced=symbols.add([word + " " for word in words]),
         names=symbols.add(joined("_") + numbered),
         kin=symbols.add(kin),
+        titles=symbols.add([*map(str.title, joined(" ")), *map(str.title, words)]),
         pairs=symbols.add(joined(" ")),
         capitals=symbols.add([word.capitalize() + " " for word in words]),
         openings=symbols.add([text.capitalize() for text in _GLUE]),
@@ -121,12 +123,12 @@ def compile(
 
 
 def random_words(tokenizer, avoid: set[str]) -> list[str]:
-    """Words of the list that none of `avoid` is among, and invented ones.
+    """Words of the list without those of `avoid`, and invented ones; in lower case.
 
     The invented are put together from tokens. Some are of short tokens, which many
     words share: to go on with such a word takes more than its last token.
     """
-    known = sorted(word for word in tokenizers.words() if word.lower() not in avoid)
+    known = sorted({word.lower() for word in tokenizers.words()} - avoid)
     tokens = [tokenizer.decode([i]) for i in range(tokenizer.get_vocab_size())]
     tokens = [t for t in tokens if t.isascii() and t.isalpha()]
     short = [t for t in tokens if len(t) <= 2]
@@ -139,7 +141,7 @@ def random_words(tokenizer, avoid: set[str]) -> list[str]:
         else:
             word = "".join(rng.choice(long, rng.choice([1, 2])))
         if 3 <= len(word) <= 16 and word.lower() not in avoid:
-            words[word] = None
+            words[word.lower()] = None
     return list(words)[:NUM_WORDS]
 
 
@@ -389,7 +391,7 @@ def _request(
 
     # The key words come in either order; a constant stands after them, with a link,
     # or plainly before or between them, all in the order of the arguments: which is
-    # which could not be told otherwise. A comma may end what is said of a step.
+    # which could not be told otherwise.
     constant = (source >= 0) & (source < limits.num_constants)
     turned, joined = lots.chance(0.2, num_steps), lots.chance(0.5, num_steps)
     front, back = jnp.where(turned, keys[:, ::-1].T, keys.T)
@@ -398,8 +400,12 @@ def _request(
     spot = jnp.searchsorted(jnp.array([0.3, 0.45]), lots(*source.shape))
     spot = lax.cummax(spot, axis=1)
     before, between, behind = (constant & (spot == i) for i in range(3))
+    # A comma may end what is said of a step, or come before a constant without a link.
+    first = behind & (jnp.cumsum(behind, axis=1) == 1)
+    bare = jnp.any(first & ~linked & ~named, axis=1)
     comma = lots.chance(0.4, num_steps) & ~behind.any(axis=1)
     comma &= says | (step != mention[last])
+    listed = bare & lots.chance(0.6, num_steps)
 
     def plainly(there):
         for a in range(num_args):
@@ -411,7 +417,8 @@ def _request(
         spaced + front,
         jnp.where(turned & joined, lots.of(worlds.of, num_steps), 0),
         *plainly(between),
-        jnp.where(comma, plain, spaced) + back,
+        jnp.where(comma | listed, plain, spaced) + back,
+        jnp.where(listed, worlds.gaps.low + _GAPS.index(", "), 0),
     ]
     for a in range(num_args):
         pieces += [
@@ -446,9 +453,14 @@ def _request(
 
 
 def _ranges(worlds: RandomWorlds, lots: Float[Array, "..."]):
-    """What values there are: words, pairs of words, numbers or codes."""
-    pools = (worlds.words, worlds.pairs, worlds.numbers, worlds.codes)
-    kind = jnp.searchsorted(jnp.array([0.35, 0.65, 0.9]), lots)
+    """What values there are.
+
+    Most names are written with capitals: where two values stand side by side, it can
+    be seen where one ends.
+    """
+    titles = worlds.titles
+    pools = (worlds.words, titles, worlds.pairs, worlds.numbers, worlds.codes)
+    kind = jnp.searchsorted(jnp.array([0.25, 0.6, 0.65, 0.9]), lots)
     low = jnp.array([pool.low for pool in pools])
     high = jnp.array([pool.high for pool in pools])
     return low[kind], high[kind]

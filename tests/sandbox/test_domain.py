@@ -1,6 +1,7 @@
 """Tasks drawn from a domain: splits apart, all goals, what is needed is on offer."""
 
 import collections
+import dataclasses
 
 import chex
 import jax
@@ -160,3 +161,15 @@ def test_one_program_serves_both_domains(samples):
 def test_a_bad_domain_is_refused():
     with pytest.raises(domains.domain_file.DomainError, match="did you mean 'poi'"):
         helpers.worlds.build("pio", helpers.tokenizer(), helpers.LIMITS, 5)
+
+
+def test_room_for_any_number_of_synonyms():
+    """None is dropped in silence."""
+    spec = helpers.spec("poi")
+    table = domains.Symbols()
+    first, *others = spec.tools
+    names = tuple(f"name_{i}" for i in range(9))
+    first = dataclasses.replace(first, names={**first.names, "train": names})
+    spec = dataclasses.replace(spec, tools=(first, *others))
+    compiled = domains.compile(spec, table, helpers.LIMITS)
+    assert set(map(table.one, names)) == {*np.asarray(compiled.variants.name[0, 0])}
