@@ -28,7 +28,10 @@ from openagent_jax.sandbox import tokenizer as tokenizers
 from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Task, Tools
 
+WORD, TITLE, PAIR, NUMBER, CODE = range(5)  # kinds of values
+KINDS = np.array([5, 7, 1, 5, 2])  # how common they are
 NUM_WORDS = 4096
+NUM_SLOTS = 1000  # words that name arguments and results
 NUM_FAMILIES, FAMILY_SIZE = 256, 32  # of names that begin alike
 _GLUE = (
     "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
@@ -54,6 +57,7 @@ class RandomWorlds:
     """Ranges of the symbols to draw from (static), and the sizes of a task."""
 
     words: Range = field(metadata=dict(static=True))
+    slots: Range = field(metadata=dict(static=True))  # some of the words
     spaced: Range = field(metadata=dict(static=True))  # same words, blank after
     names: Range = field(metadata=dict(static=True))
     kin: Range = field(metadata=dict(static=True))  # names, family by family
@@ -97,8 +101,11 @@ def compile(
         tails = rng.choice([words, labels][i % 2], FAMILY_SIZE, replace=False)
         kin += [f"{head}_{tail}" for tail in tails]
 
+    rng.shuffle(words)
+    plain = symbols.add(words)
     return RandomWorlds(
-        words=symbols.add(words),
+        words=plain,
+        slots=Range(plain.low, plain.low + NUM_SLOTS),
         spaced=symbols.add([word + " " for word in words]),
         names=symbols.add(joined("_") + numbered),
         kin=symbols.add(kin),
@@ -191,17 +198,15 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     has_arg = jnp.arange(num_args)[None] < jnp.minimum(arity, num_args)[:, None]
     two = lots.chance(0.2, num_tools)
     has_field = jnp.arange(num_fields)[None] < (1 + two)[:, None]
-    result_low, result_high = _ranges(worlds, lots(num_tools, num_fields))
-    arg_low, arg_high = _ranges(worlds, lots(num_tools, num_args))
     # Tools share names of arguments, but no tool has one twice.
-    common = lots.of(worlds.words, 2 * num_args)
+    common = lots.of(worlds.slots, 2 * num_args)
     turn = lots.below(2 * num_args, num_tools)
     shared = common[(turn[:, None] + jnp.arange(num_args)[None]) % (2 * num_args)]
-    rare = lots.of(worlds.words, num_tools, num_args)
+    rare = lots.of(worlds.slots, num_tools, num_args)
     arg_name = jnp.where(lots.chance(0.6, num_tools)[:, None], shared, rare)
-    result_name = lots.of(worlds.words, num_tools, num_fields)
+    result_name = lots.of(worlds.slots, num_tools, num_fields)
 
-    # An argument that takes a result looks like it.
+    # An argument that takes a result has its name, and so its kind.
     source = _wire(lots, limits, steps, has_arg, has_field)
     wired = jnp.pad(source, ((0, num_tools - num_steps), (0, 0)), constant_values=-1)
     has_arg = jnp.where(is_step[:, None], wired >= 0, has_arg)
@@ -209,8 +214,8 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     fed = jnp.maximum(wired - limits.num_constants, 0)
     fed = fed // num_fields, fed % num_fields
     arg_name = jnp.where(from_result, result_name[fed], arg_name)
-    arg_low = jnp.where(from_result, result_low[fed], arg_low)
-    arg_high = jnp.where(from_result, result_high[fed], arg_high)
+    arg_low, arg_high = _ranges(worlds, arg_name)
+    result_low, result_high = _ranges(worlds, result_name)
 
     # A prerequisite: an earlier step, or a tool without arguments besides the steps.
     later = lots.below(steps)
@@ -382,6 +387,18 @@ def _request(
     num_steps, num_args = source.shape
     step, last = jnp.arange(num_steps), steps - 1
     spaced, plain = worlds.spaced.low, worlds.words.low
+    constant = (source >= 0) & (source < limits.num_constants)
+
+    # Constants are told in the order of the arguments, or, where their kinds tell them
+    # apart, in some steps the last one first.
+    kind = _kind(worlds, arg_name)
+    kind = jnp.where(kind == PAIR, WORD, kind)
+    alike = (kind[:, :, None] == kind[:, None]) & ~jnp.eye(num_args, dtype=bool)[None]
+    alike &= constant[:, :, None] & constant[:, None]
+    turn = lots.chance(0.5, num_steps) & ~alike.any(axis=(1, 2))
+    source, constant, arg_name = (
+        jnp.where(turn[:, None], x[:, ::-1], x) for x in (source, constant, arg_name)
+    )
 
     # The order in which steps are told: as done, the last one first, or backwards.
     manner = jnp.searchsorted(jnp.array([0.55, 0.7]), lots())
@@ -390,9 +407,7 @@ def _request(
     backwards = (step > 0) & ((manner == 2) | ((manner == 1) & (step == 1)))
 
     # The key words come in either order; a constant stands after them, with a link,
-    # or plainly before or between them, all in the order of the arguments: which is
-    # which could not be told otherwise.
-    constant = (source >= 0) & (source < limits.num_constants)
+    # or plainly before or between them.
     turned, joined = lots.chance(0.2, num_steps), lots.chance(0.5, num_steps)
     front, back = jnp.where(turned, keys[:, ::-1].T, keys.T)
     of, gaps = (lots.of(pool, *source.shape) for pool in (worlds.of, worlds.gaps))
@@ -452,15 +467,24 @@ def _request(
     return jnp.where((step < steps)[:, None], pieces, 0).reshape(-1)
 
 
-def _ranges(worlds: RandomWorlds, lots: Float[Array, "..."]):
-    """What values there are.
+def _kind(worlds: RandomWorlds, name: Int[Array, "..."]) -> Int[Array, "..."]:
+    """The kind of what an argument or result of a name holds.
 
-    Most names are written with capitals: where two values stand side by side, it can
-    be seen where one ends.
+    It is the same in all worlds, and so can be known, as it can of `city` or `hour`.
+    """
+    place = (name - worlds.slots.low) % np.sum(KINDS)
+    return jnp.searchsorted(np.cumsum(KINDS), place, side="right")
+
+
+def _ranges(worlds: RandomWorlds, name: Int[Array, "..."]):
+    """The values that an argument or result of a name can have.
+
+    Most names of things have capitals: where two values stand side by side, it can be
+    seen where one ends.
     """
     titles = worlds.titles
     pools = (worlds.words, titles, worlds.pairs, worlds.numbers, worlds.codes)
-    kind = jnp.searchsorted(jnp.array([0.25, 0.6, 0.65, 0.9]), lots)
+    kind = _kind(worlds, name)
     low = jnp.array([pool.low for pool in pools])
     high = jnp.array([pool.high for pool in pools])
     return low[kind], high[kind]

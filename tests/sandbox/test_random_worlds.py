@@ -1,5 +1,6 @@
 """Random worlds: strange words, nothing that an evaluation tests, all solvable."""
 
+import itertools
 import re
 
 import jax
@@ -52,6 +53,15 @@ def told_order(tasks, i: int, texts: list[str]) -> tuple[list[int], list[str]]:
     return order, turns
 
 
+def kind_of(value: str) -> str:
+    """What a reader sees of a value's kind."""
+    if value.isdigit():
+        return "number"
+    if any(c.isdigit() for c in value):
+        return "code"
+    return "title" if value == value.title() else "words"
+
+
 class TestWords:
     def test_no_word_of_a_domain(self, played, domain_words):
         """In the documents, and in the requests but for their glue."""
@@ -75,7 +85,7 @@ class TestWords:
     def test_no_argument_is_named_code(self, played):
         """It could not be told from the code."""
         said = {helpers.texts("random")[s] for s in np.unique(played[0].tools.arg_name)}
-        assert len(said) > 1000
+        assert len(said) == random_worlds.NUM_SLOTS
         assert symbols.SYNTAX["code"] not in said
 
     def test_words_avoid_what_they_are_told_to(self, monkeypatch):
@@ -131,16 +141,25 @@ class TestTasks:
         assert np.all(np.diff(np.sort(names, axis=-1), axis=-1) > 0)
 
     def test_requests_name_every_constant(self, played):
-        """As often as the steps use it, and within a step in the order of arguments."""
+        """As often as the steps use it. Those of a step come in the order of its
+        arguments, but now and then in another where their kinds tell them apart."""
         tasks = played[0]
         num_steps = tasks.goal.tool.shape[1]
         used = tasks.goal.source.reshape(NUM, -1)
         num_constants = tasks.constants.shape[1]
-        for phrase, sources in zip(tasks.phrase, used, strict=True):
+        texts, turned = helpers.texts("random"), 0
+        for phrase, sources, values in zip(
+            tasks.phrase, used, tasks.constants, strict=True
+        ):
             wanted = [s for s in sources if 0 <= s < num_constants]
+            kinds = [kind_of(texts[value]) for value in values]
             assert sorted(-1 - piece for piece in phrase if piece < 0) == sorted(wanted)
             for told in phrase[:-3].reshape(num_steps, -1):
-                assert np.all(np.diff(told[told < 0]) < 0)  # -1 - number
+                order = [piece for piece in told if piece < 0]
+                for one, two in itertools.combinations(order, 2):
+                    turned += one < two  # -1 - number
+                    assert one > two or kinds[-1 - one] != kinds[-1 - two]
+        assert turned > 0.05 * NUM
 
     @pytest.mark.parametrize("sizes", [(4, 1, 1, 2), (8, 2, 2, 8), (24, 4, 3, 6)])
     def test_any_limits(self, sizes):
@@ -223,6 +242,31 @@ class TestTasks:
         for names, on in zip(tools.arg_name, has_arg, strict=True):
             shared += len(set(names[on])) < on.sum()
         assert shared > 0.3 * NUM
+
+    def test_capitals_are_for_names(self, played):
+        """Tools are told in lower case; most values of words are written as names."""
+        tasks, texts = played[0], helpers.texts("random")
+        tools, num_constants = tasks.tools, tasks.constants.shape[1]
+        for field in ("name", "description", "arg_name", "result_name"):
+            said = {texts[s] for s in np.unique(getattr(tools, field))}
+            assert all(text == text.lower() for text in said)
+        slot = np.arange(num_constants)
+        used = (tasks.goal.source[..., None] == slot).any(axis=(1, 2))
+        values = [texts[v] for v in tasks.constants[used]]
+        words = [v for v in values if not any(c.isdigit() for c in v)]
+        assert {v == v.title() or v == v.lower() for v in words} == {True}
+        assert abs(np.mean([v == v.title() for v in words]) - 7 / 13) < 0.06
+
+    def test_constants_in_a_list(self, played):
+        """A constant without a link may come after a comma."""
+        tasks, texts = played[0], helpers.texts("random")
+        num_steps, listed = tasks.goal.tool.shape[1], 0
+        for phrase in tasks.phrase:
+            for told in phrase[:-3].reshape(num_steps, -1):
+                said = [s for s in told if s]
+                for one, two in zip(said, said[1:], strict=False):
+                    listed += one > 0 and texts[one] == ", " and two < 0
+        assert listed > 0.05 * NUM
 
     def test_worlds_differ(self, played):
         tasks = played[0]
