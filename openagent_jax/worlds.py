@@ -14,7 +14,13 @@ from tokenizers import Tokenizer
 
 from openagent_jax import perturb
 from openagent_jax.sandbox import domain as domains
-from openagent_jax.sandbox import domain_file, lexicon, random_worlds, symbols
+from openagent_jax.sandbox import (
+    domain_file,
+    lexicon,
+    random_words,
+    random_worlds,
+    symbols,
+)
 from openagent_jax.types import Limits, Task
 
 RANDOM = "random"  # the domain of endless random worlds
@@ -48,8 +54,8 @@ def build(
         builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
         code = {symbols.SYNTAX["code"]}  # no argument may have its name
         avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
-        sizes = min_visible, num_visible
-        source = random_worlds.compile(table, tokenizer, avoid, *sizes)
+        words = random_words.compile(table, tokenizer, avoid)
+        source = random_worlds.RandomWorlds(words, min_visible, num_visible)
         return Worlds(
             lexicon=lexicon.build(table, tokenizer),
             sample=lambda key, split: random_worlds.sample_task(source, key, limits),

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from openagent_jax import types
-from openagent_jax.sandbox import demonstrate, domain, oracle, random_worlds, symbols
+from openagent_jax.sandbox import (
+    demonstrate,
+    domain,
+    oracle,
+    random_words,
+    random_worlds,
+    symbols,
+)
 from tests import helpers
 
 NUM = 512
@@ -67,9 +74,9 @@ class TestWords:
         """In the documents, and in the requests but for their glue."""
         tasks, texts = played[0], helpers.texts("random")
         tools = tasks.tools
-        glue = (random_worlds._GLUE, random_worlds._OF, random_worlds._TELL)
-        glue += (random_worlds._LINKS, random_worlds._GAPS, random_worlds._ENDS)
-        glue += (random_worlds._BACK, random_worlds._ARTICLES)
+        glue = (random_words.GLUE, random_words.OF, random_words.TELL)
+        glue += (random_words.LINKS, random_words.GAPS, random_words.ENDS)
+        glue += (random_words.BACK, random_words.ARTICLES)
         glue = {text for pool in glue for text in (*pool, *map(str.capitalize, pool))}
         glue.add(" ")
         said = set()
@@ -85,15 +92,15 @@ class TestWords:
     def test_no_argument_is_named_code(self, played):
         """It could not be told from the code."""
         said = {helpers.texts("random")[s] for s in np.unique(played[0].tools.arg_name)}
-        assert len(said) == random_worlds.NUM_SLOTS
+        assert len(said) == random_words.NUM_SLOTS
         assert symbols.SYNTAX["code"] not in said
 
     def test_words_avoid_what_they_are_told_to(self, monkeypatch):
-        monkeypatch.setattr(random_worlds, "NUM_WORDS", 200)
-        some = random_worlds.random_words(helpers.tokenizer(), set())
+        monkeypatch.setattr(random_words, "NUM_WORDS", 200)
+        some = random_words.random_words(helpers.tokenizer(), set())
         assert len(set(some)) == 200
         avoid = {word.lower() for word in some[::2]}
-        other = random_worlds.random_words(helpers.tokenizer(), avoid)
+        other = random_words.random_words(helpers.tokenizer(), avoid)
         assert not {word.lower() for word in other} & avoid
 
 
@@ -171,9 +178,8 @@ class TestTasks:
             num_steps=min(num_steps, num_tools),
         )
         tokenizer = helpers.tokenizer()
-        worlds = random_worlds.compile(
-            symbols.Symbols(), tokenizer, set(), 1, num_tools
-        )
+        words = random_words.compile(symbols.Symbols(), tokenizer, set())
+        worlds = random_worlds.RandomWorlds(words, 1, num_tools)
         task = jax.eval_shape(
             lambda key: random_worlds.sample_task(worlds, key, limits),
             jax.random.key(0),
@@ -182,7 +188,7 @@ class TestTasks:
 
     def test_half_begin_with_a_word_that_means_nothing(self, played):
         texts = helpers.texts("random")
-        openings = {text.capitalize() for text in random_worlds._GLUE}
+        openings = {text.capitalize() for text in random_words.GLUE}
         first = [texts[phrase[0]] for phrase in played[0].phrase]
         assert all(text[0].isupper() for text in first)
         assert 0.4 < np.mean([text not in openings for text in first]) < 0.6
@@ -197,7 +203,7 @@ class TestTasks:
             as_done = list(range(count))
             if count < 3:
                 continue
-            backwards = [turn in random_worlds._BACK for turn in turns[1:]]
+            backwards = [turn in random_words.BACK for turn in turns[1:]]
             if told == as_done:
                 seen["forwards"] += 1
                 assert not any(backwards)

@@ -1,0 +1,124 @@
+"""The words of random worlds: strange ones, and the small ones that join them."""
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openagent_jax.sandbox import tokenizer as tokenizers
+from openagent_jax.sandbox.symbols import Range, Symbols
+
+NUM_WORDS = 4096
+NUM_SLOTS = 1000  # words that name arguments and results
+NUM_FAMILIES, FAMILY_SIZE = 256, 32  # of names that begin alike
+GLUE = (
+    "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
+    "then find the ", "first the ", "please give the ", "give me the ", "also the ",
+    "I need the ", "after that the ", "then use the ", "look for the ", "a ",
+)  # fmt: skip
+# What comes after one of these is to be done before.
+BACK = (
+    "of the ", "after the ", "given the ", "from the ", "by the ", "near the ",
+    "that needs the ", "once you have the ", "which follows the ",
+)  # fmt: skip
+OF = ("of ", "for ", "with ", "from ", "at ", "in ", "on ", "to ", "by ")
+LINKS = (" of a ", " for the ", " in a ", " at the ", " near a ", " with ", " ")
+GAPS = (" ", ", ")
+ARTICLES = ("the ", "a ", "me the ", "its ")
+TELL = ("tell me the ", "what is the ", "then say the ", "report the ", "show the ")
+ENDS = (".", "?")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Ranges of symbols to draw from."""
+
+    plain: Range  # words
+    slots: Range  # some of them, which name arguments and results
+    spaced: Range  # same words, blank after
+    names: Range
+    kin: Range  # names that begin alike, family by family
+    titles: Range  # as people and places have
+    pairs: Range
+    capitals: Range  # same words as `spaced`
+    openings: Range  # of a request
+    glue: Range
+    back: Range  # what follows comes before
+    of: Range
+    links: Range
+    gaps: Range
+    articles: Range
+    tell: Range
+    ends: Range
+    space: int
+    numbers: Range
+    codes: Range
+
+
+def compile(symbols: Symbols, tokenizer, avoid: set[str]) -> Words:
+    """Add random words (none of `avoid`) to the symbols."""
+    words = random_words(tokenizer, avoid)
+    rng = np.random.default_rng(1)
+
+    def joined(mark: str, seconds: Sequence[str] = words) -> list[str]:
+        pairs = zip(
+            rng.choice(words, NUM_WORDS), rng.choice(seconds, NUM_WORDS), strict=True
+        )
+        return list(dict.fromkeys(mark.join(pair) for pair in pairs))
+
+    # Some names end in a letter and a number; so do those of half of the families.
+    labels = [f"{letter}{n}" for letter in string.ascii_lowercase for n in range(100)]
+    numbered = joined("_", labels)[: NUM_WORDS // 6]
+    kin = []
+    for i, head in enumerate(rng.choice(words, NUM_FAMILIES, replace=False)):
+        tails = rng.choice([words, labels][i % 2], FAMILY_SIZE, replace=False)
+        kin += [f"{head}_{tail}" for tail in tails]
+
+    rng.shuffle(words)
+    plain = symbols.add(words)
+    return Words(
+        plain=plain,
+        slots=Range(plain.low, plain.low + NUM_SLOTS),
+        spaced=symbols.add([word + " " for word in words]),
+        names=symbols.add(joined("_") + numbered),
+        kin=symbols.add(kin),
+        titles=symbols.add([*map(str.title, joined(" ")), *map(str.title, words)]),
+        pairs=symbols.add(joined(" ")),
+        capitals=symbols.add([word.capitalize() + " " for word in words]),
+        openings=symbols.add([text.capitalize() for text in GLUE]),
+        glue=symbols.add(GLUE),
+        back=symbols.add(BACK),
+        of=symbols.add(OF),
+        links=symbols.add(LINKS),
+        gaps=symbols.add(GAPS),
+        articles=symbols.add(ARTICLES),
+        tell=symbols.add(TELL),
+        ends=symbols.add(ENDS),
+        space=symbols.one(" "),
+        numbers=symbols.numbers,
+        codes=symbols.codes,
+    )
+
+
+def random_words(tokenizer, avoid: set[str]) -> list[str]:
+    """Words of the list without those of `avoid`, and invented ones; in lower case.
+
+    The invented are put together from tokens. Some are of short tokens, which many
+    words share: to go on with such a word takes more than its last token.
+    """
+    known = sorted({word.lower() for word in tokenizers.words()} - avoid)
+    tokens = [tokenizer.decode([i]) for i in range(tokenizer.get_vocab_size())]
+    tokens = [t for t in tokens if t.isascii() and t.isalpha()]
+    short = [t for t in tokens if len(t) <= 2]
+    long = [t for t in tokens if len(t) > 2]
+    rng = np.random.default_rng(0)
+    words = dict.fromkeys(word for word in known if len(word) > 2)
+    while len(words) < NUM_WORDS:
+        if rng.random() < 0.3:
+            word = "".join(rng.choice(short, rng.choice([2, 3])))
+        else:
+            word = "".join(rng.choice(long, rng.choice([1, 2])))
+        if 3 <= len(word) <= 16 and word.lower() not in avoid:
+            words[word.lower()] = None
+    return list(words)[:NUM_WORDS]
