@@ -50,7 +50,7 @@ setup(
     ],
     packages=find_packages(include=["openagent_jax", "openagent_jax.*"]),
     package_data={
-        "openagent_jax": ["*.html", "backbones/**/*"],
+        "openagent_jax": ["*.html", "*.svg", "backbones/**/*"],
         "openagent_jax.sandbox": ["words.txt", "domains/*.json"],
     },
     python_requires=">=3.11",

@@ -27,6 +27,7 @@ WORKDIR = flags.DEFINE_string(
 )
 STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run.")
 COMPARE = flags.DEFINE_list("compare", None, "Workdirs or reports to set side by side.")
+FIGURE = flags.DEFINE_string("figure", None, "Compare in an SVG file of this name too.")
 MARKDOWN = flags.DEFINE_bool("markdown", False, "Compare in Markdown.")
 
 
@@ -38,6 +39,8 @@ def main() -> None:
             reports = report.columns(COMPARE.value)
         except ValueError as error:
             raise cli.BadUse(f"--compare: {error}") from None
+        if FIGURE.value:
+            Path(FIGURE.value).write_text(report.picture(reports), encoding="utf-8")
         print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
     if CONFIG.value is None and WORKDIR.value is None:

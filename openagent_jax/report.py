@@ -116,16 +116,11 @@ def summary(rows: Iterable[Json]) -> dict[str, Json]:
 
 def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     """Writes report.md, report.html and, last, report.json; returns its path."""
-    import jinja2  # the terminal needs none
-
     folder = pathlib.Path(folder)
     _check(folder / "report.json", report)
     text = json.dumps(report, indent=1, allow_nan=False)
-    template = pathlib.Path(__file__).with_name("report.html").read_text("utf-8")
-    page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page.globals |= dict(cells=_cells, heading=_heading, label=_label, note=_NOTE)
     tiers, means = _by_tier(report["rows"]), summary(report["rows"])
-    html = page.from_string(template).render(
+    html = _template("report.html").render(
         policy=report["policy"], origin=_origin(report), tiers=tiers, means=means
     )
     markdown = f"# {table(report, markdown=True)}\n\n{_NOTE}\n"
@@ -200,6 +195,33 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     return warning + _grid(lines, 1, markdown)
 
 
+def picture(reports: Mapping[str, Json]) -> str:
+    """An SVG of what `side_by_side` tells: a dot and an interval for each success."""
+    found = [{_label(r): r for r in x["rows"]} for x in reports.values()]
+    tiers, lines, y = (
+        _by_tier({k: r for x in found for k, r in x.items()}.values()),
+        [],
+        30,
+    )
+    for tier, rows in tiers.items():
+        if tier != "clean":
+            y += 26
+            lines.append({"label": tier.capitalize(), "y": y, "heading": True})
+        for label in map(_label, rows):
+            y += 22
+            dots = []
+            for column, rows_of in enumerate(found):
+                if label in rows_of and rows_of[label]["n"]:
+                    success = rows_of[label]["success"]
+                    at = y + 6 * column - 3 * (len(found) - 1)
+                    dots.append({"column": column, "y": at, "text": _percent(success)})
+                    dots[-1] |= success
+            lines.append({"label": label.strip(), "y": y, "dots": dots})
+    return _template("comparison.svg").render(
+        names=list(reports), lines=lines, width=760, height=y + 44, left=190, span=540
+    )
+
+
 def median(reports: Sequence[Json]) -> Json:
     """One report of several runs of the same tasks: of each scenario the row that has
     the median success (of an even number the lower one), with its own interval.
@@ -233,6 +255,15 @@ def columns(texts: Iterable[str]) -> dict[str, Json]:
         paths = [runs] if os.path.exists(runs) else runs.split("+")
         found[name[0] if name else runs] = median([load(path) for path in paths])
     return found
+
+
+def _template(name: str):
+    import jinja2  # the terminal needs none
+
+    text = pathlib.Path(__file__).with_name(name).read_text("utf-8")
+    page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    page.globals |= dict(cells=_cells, heading=_heading, label=_label, note=_NOTE)
+    return page.from_string(text)
 
 
 def _wilson(success: np.ndarray) -> Json:

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import os
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -397,6 +398,26 @@ def test_side_by_side():
     assert text.splitlines()[0].startswith("| success %")
     assert r"a\|b |" in text
     assert {line.replace(r"\|", "").count("|") for line in text.splitlines()} == {3}
+
+
+def test_picture():
+    """Every success that the table tells, where it belongs, and nothing else."""
+    base, paft = make_report(), make_report("paft")
+    paft["rows"] = [r for r in paft["rows"] if r["scenario"] != "rule_shift"]
+    root = ElementTree.fromstring(report.picture({"<base>": base, "paft": paft}))
+    find = "{http://www.w3.org/2000/svg}"
+    width, height = map(float, root.get("viewBox").split()[2:])
+    words = [node.text for node in root.iter(f"{find}text")]
+    assert {"<base>", "paft", "clean", "Reasoning", "rule_shift"} <= {*words}
+    dots = [c for c in root.iter(f"{find}circle") if c.find(f"{find}title") is not None]
+    known = [r["success"]["mean"] for x in (base, paft) for r in x["rows"] if r["n"]]
+    assert len(dots) == len(known)
+    places = sorted(float(dot.get("cx")) for dot in dots)
+    zero, per_one = np.polyfit(sorted(known), places, 1)[::-1]
+    np.testing.assert_allclose(places, zero + per_one * np.sort(known), atol=0.1)
+    assert 0 < zero < zero + per_one < width
+    assert all(0 < float(dot.get("cy")) < height for dot in dots)
+    assert {dot.get("class") for dot in dots} == {"c0", "c1"}
 
 
 SIDE_BY_SIDE = """\
