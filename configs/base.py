@@ -78,7 +78,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.optim.clip_norm = 1.0
 
     c.train = ConfigDict()
-    c.train.num_steps = 400
+    c.train.num_steps = 500
     c.train.batch_size = 16  # tasks of a step
     c.train.num_micro_batches = 1
     c.train.log_every = 10
