@@ -16,11 +16,14 @@ def at_the_top(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_table_is_what_its_command_prints():
+def test_table_and_picture_are_what_their_command_makes():
     columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", README)
-    assert columns
+    figure = re.search(r"--figure=(docs/\S+\.svg)", README)
+    assert columns and figure
     reports = report.columns(columns[1].split(","))
     assert report.side_by_side(reports, markdown=True) in README
+    assert report.picture(reports) == Path(figure[1]).read_text()
+    assert f"]({figure[1]})" in README
 
 
 def test_files_exist():
