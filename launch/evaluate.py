@@ -4,6 +4,8 @@
     python -m launch.evaluate --config=configs/base.py      a backbone as it is
     python -m launch.evaluate --compare=runs/sft,runs/paft  reports, side by side
 
+--markdown prints the table for a page, --figure=FILE.svg draws it.
+
 Runs joined by + stand for their median; a name may be given:
 --compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft
 
@@ -43,6 +45,8 @@ def main() -> None:
             Path(FIGURE.value).write_text(report.picture(reports), encoding="utf-8")
         print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
+    if FIGURE.value:
+        raise cli.BadUse("--figure draws a comparison; give --compare too")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.BadUse("give --workdir, --config or --compare")
     from launch import build, programs, scoring

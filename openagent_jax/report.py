@@ -198,11 +198,8 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
 def picture(reports: Mapping[str, Json]) -> str:
     """An SVG of what `side_by_side` tells: a dot and an interval for each success."""
     found = [{_label(r): r for r in x["rows"]} for x in reports.values()]
-    tiers, lines, y = (
-        _by_tier({k: r for x in found for k, r in x.items()}.values()),
-        [],
-        30,
-    )
+    tiers = _by_tier({k: r for x in found for k, r in x.items()}.values())
+    lines, y = [], 30
     for tier, rows in tiers.items():
         if tier != "clean":
             y += 26

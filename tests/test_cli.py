@@ -232,7 +232,7 @@ BAD_USE_OF_MANY = [
 
 def assert_one_line(done: Done, code: int, words) -> None:
     assert (done.code, done.out) == (code, ""), done
-    assert done.err.startswith("train.py: ") or done.err.startswith("launch.")
+    assert done.err.startswith(("train.py: ", "evaluate.py: ", "launch."))
     assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
     for word in words:
         assert word in done.err, (word, done.err)
@@ -258,6 +258,13 @@ def test_bad_use(commands, wrong, tmp_path, args, words):
     extra = [] if "--workdir" in args else [f"--workdir={tmp_path}/w"]
     assert_one_line(commands("train", *extra, *args), 2, words)
     assert not (tmp_path / "w").exists()
+
+
+def test_a_figure_is_of_a_comparison(commands, tmp_path):
+    figure = tmp_path / "x.svg"
+    done = commands("evaluate", f"--figure={figure}")
+    assert_one_line(done, 2, ["--figure", "--compare"])
+    assert not figure.exists()
 
 
 @pytest.mark.parametrize(("args", "words"), BAD_USE_OF_MANY)
