@@ -81,6 +81,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.train.num_steps = 500
     c.train.batch_size = 16  # tasks of a step
     c.train.num_micro_batches = 1
+    c.train.shuffle_vectors = False  # words swap theirs; for random worlds only
     c.train.log_every = 10
 
     c.mesh = ConfigDict()  # one size may be -1: all devices that are left

@@ -18,6 +18,7 @@ def get_config(arg: str = ""):
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
     c.sandbox.domain = "random"
+    c.train.shuffle_vectors = True
     c.optim.name = "muon"
     c.optim.learning_rate = 2e-3
     c.optim.muon_learning_rate = 4.5e-3

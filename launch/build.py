@@ -25,7 +25,7 @@ from launch.cli import BadUse
 from openagent_jax import optim, perturb, rollout, sharding, train, worlds
 from openagent_jax.algorithms import paft, sft
 from openagent_jax.checkpoint import Checkpoints
-from openagent_jax.models import hf, look_back, transformer
+from openagent_jax.models import hf, look_back, shuffle, transformer
 from openagent_jax.sandbox import domain, domain_file
 from openagent_jax.types import Algorithm, Limits, Params, Policy
 
@@ -87,6 +87,11 @@ def check(c: ConfigDict) -> None:
         )
     if c.paft.alpha and c.sandbox.domain == worlds.RANDOM:
         raise BadUse('paft.alpha needs a domain; sandbox.domain is "random"')
+    if c.train.shuffle_vectors and c.sandbox.domain != worlds.RANDOM:
+        raise BadUse(
+            f'train.shuffle_vectors is for random words; sandbox.domain is "'
+            f'{c.sandbox.domain}"'
+        )
     if c.sandbox.min_visible > c.sandbox.num_visible:
         raise BadUse(
             f"sandbox.min_visible={c.sandbox.min_visible} is more than "
@@ -237,6 +242,7 @@ def trainer(
             jax.lax.with_sharding_constraint,
             shardings=sharding.batch_sharding(laid_out),
         ),
+        _view(c, source),
     )
     # Through the host: what a checkpoint gave lies on one device of its own.
     params = jax.device_get(first_params(c, model))
@@ -289,6 +295,19 @@ def flat(tree: dict[str, Any]) -> dict[str, Any]:
 def config_hash(c: ConfigDict) -> str:
     text = json.dumps(c.to_dict(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _view(c: ConfigDict, source: worlds.Worlds) -> train.View:
+    """What the loss sees of the parameters."""
+
+    def view(params: Params, key: jax.Array) -> Params:
+        if not c.optim.train_embedding:  # its gradient would be made for nothing
+            params = {**params, "embed": jax.lax.stop_gradient(params["embed"])}
+        if c.train.shuffle_vectors:
+            params = shuffle.shuffle_vectors(params, key, *source.free_tokens)
+        return params
+
+    return view
 
 
 def _optimizer(c: ConfigDict):

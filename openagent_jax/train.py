@@ -18,7 +18,10 @@ from jax.experimental import multihost_utils
 
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Progress, Writer
-from openagent_jax.types import Algorithm, Batch, Metrics, Task, TrainState
+from openagent_jax.types import Algorithm, Batch, Metrics, Params, Task, TrainState
+
+View = Callable[[Params, jax.Array], Params]
+VIEW = 0x56494557  # folded into the key of a batch, which the algorithm has too
 
 
 class Preempted(Exception):
@@ -42,6 +45,7 @@ def make_step(
     batch_size: int,
     num_micro_batches: int = 1,
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
+    view: View = lambda params, key: params,
 ) -> Callable[[TrainState], tuple[TrainState, Metrics]]:
     """One update, as a function of the state alone.
 
@@ -53,6 +57,7 @@ def make_step(
       num_micro_batches: parts over which the gradient is summed; they change
         nothing but memory.
       constrain: lays a batch out over the devices.
+      view: what the loss of this step is to see of the parameters, by a key.
     """
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
@@ -65,9 +70,13 @@ def make_step(
         # An empty mask has no loss: 0 / 1, not 0 / 0.
         total = jnp.maximum(num_loss_tokens, 1)
 
+        def loss(params: Params, part: Batch):
+            seen = view(params, jax.random.fold_in(batch_key, VIEW))
+            return algorithm.loss_fn(seen, part, total)
+
         def gradient(part: Batch):
-            grad = jax.value_and_grad(algorithm.loss_fn, has_aux=True)
-            (_, metrics), grads = grad(state.params, part, total)
+            grad = jax.value_and_grad(loss, has_aux=True)
+            (_, metrics), grads = grad(state.params, part)
             return grads, metrics
 
         if num_micro_batches == 1:

@@ -34,6 +34,8 @@ class Worlds:
     lexicon: lexicon.Lexicon
     sample: Callable[[jax.Array, str], Task]  # (key, split) -> task
     pools: dict[str, perturb.Pools]  # by split; empty for random worlds
+    # Tokens that mean nothing, and their shapes; those of random worlds alone.
+    free_tokens: tuple[jax.Array, jax.Array] | None = None
 
 
 def build(
@@ -56,10 +58,13 @@ def build(
         avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
         words = random_words.compile(table, tokenizer, avoid)
         source = random_worlds.RandomWorlds(words, min_visible, num_visible)
+        built = lexicon.build(table, tokenizer)
+        tokens, shapes = words.free_tokens(built)
         return Worlds(
-            lexicon=lexicon.build(table, tokenizer),
+            lexicon=built,
             sample=lambda key, split: random_worlds.sample_task(source, key, limits),
             pools={},
+            free_tokens=(jnp.asarray(tokens), jnp.asarray(shapes)),
         )
     main, other = (
         domains.compile(domain_file.load(name, limits), table, limits)

@@ -4,9 +4,12 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax
 import numpy as np
+from jaxtyping import Int
 
 from openagent_jax.sandbox import tokenizer as tokenizers
+from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.sandbox.symbols import Range, Symbols
 
 NUM_WORDS = 4096
@@ -23,7 +26,10 @@ BACK = (
     "that needs the ", "once you have the ", "which follows the ",
 )  # fmt: skip
 OF = ("of ", "for ", "with ", "from ", "at ", "in ", "on ", "to ", "by ")
-LINKS = (" of a ", " for the ", " in a ", " at the ", " near a ", " with ", " ")
+LINKS = (
+    "of a ", "for the ", "in a ", "at the ", "near a ", "with ", "from a ", "by ",
+    "to the ", "of the ", "and ",
+)  # fmt: skip
 GAPS = (" ", ", ")
 ARTICLES = ("the ", "a ", "me the ", "its ")
 TELL = ("tell me the ", "what is the ", "then say the ", "report the ", "show the ")
@@ -54,6 +60,34 @@ class Words:
     space: int
     numbers: Range
     codes: Range
+
+    def free_tokens(
+        self, lexicon: Lexicon
+    ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "K"]]:
+        """Tokens that could as well be others of their shape, and a number for each
+        shape (how they begin and how they end).
+
+        They are in no text that is the same in all worlds: not in syntax, in numbers,
+        or in the small words of a request.
+        """
+        spans, table = jax.device_get((lexicon.spans, lexicon.token_bytes))
+        same = np.zeros(len(spans.start), bool)
+        same[: self.numbers.high] = True  # syntax comes first
+        for pool in (self.openings, self.glue, self.back, self.of, self.links,
+                     self.gaps, self.articles, self.tell, self.ends):  # fmt: skip
+            same[pool.low : pool.high] = True
+        ends = zip(spans.start[same], spans.length[same], strict=True)
+        used = [spans.flat[start : start + length] for start, length in ends]
+        tokens = np.setdiff1d(np.arange(lexicon.vocab_size), np.concatenate(used))
+
+        def shape(token: int) -> str:
+            start, length = table.start[token], table.length[token]
+            text = bytes(table.flat[start : start + length]).decode("latin-1")
+            marks = [("A" if c.isupper() else "a") if c.isalpha() else c for c in text]
+            return marks[0] + marks[-1]
+
+        _, shapes = np.unique([shape(token) for token in tokens], return_inverse=True)
+        return tokens, shapes
 
 
 def compile(symbols: Symbols, tokenizer, avoid: set[str]) -> Words:

@@ -228,7 +228,8 @@ def _describe(
     """The pieces of the descriptions, and their two key words, counted from 0.
 
     After these there is mostly another word, which several tools share. Some tools that
-    are not wanted share a key word with one that is.
+    are not wanted share a key word with one that is. Blanks end a piece, as they end a
+    token: what is put together here reads as one text does.
     """
     num_tools = limits.num_tools
     word = lots.below(len(words.plain), num_tools, 3)
@@ -240,10 +241,11 @@ def _describe(
     third = jnp.where(lots.chance(0.7, num_tools), word[wanted % 2, 2], word[:, 2])
     link = lots.of(words.links, num_tools)
     link = jnp.where(lots.chance(0.7, num_tools), link[0], link)
+    linked = after & lots.chance(0.85, num_tools)
     pieces = [
         words.spaced.low + keys[:, 0],
-        words.plain.low + keys[:, 1],
-        jnp.where(after, link, 0),
+        jnp.where(after, words.spaced.low, words.plain.low) + keys[:, 1],
+        jnp.where(linked, link, 0),
         jnp.where(after, words.plain.low + third, 0),
     ]
     room = ((0, 0), (0, limits.num_pieces - len(pieces)))
