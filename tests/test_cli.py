@@ -175,6 +175,7 @@ BAD_USE = [
     ([PAFT, "--config.sandbox.transfer=nope"], ["sandbox.transfer", "nope"]),
     ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
     ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
+    ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
     (
         ["--config=configs/sft.py", "--config.sandbox.domain=random"],
         ["eval.scenarios", "()", "random"],

@@ -135,6 +135,27 @@ def test_a_step_by_hand(step):
     np.testing.assert_allclose(state.params["w"], moved, rtol=1e-4)
 
 
+def test_the_loss_sees_a_view():
+    """The gradient is that of the view, and goes back through it."""
+    seen = []
+
+    def view(params, key):
+        seen.append(key)
+        return params | {"w": params["w"][::-1]}
+
+    made = train.make_step(sample, ALGORITHM, OPTIMIZER, 8, view=view)
+    plain = toy_step()
+    start = toy_state()
+    turned = toy_state()
+    turned.params["w"] = turned.params["w"][::-1]
+    state, metrics = made(start)
+    expected, metrics_of_turned = plain(turned)
+    np.testing.assert_allclose(state.params["w"][::-1], expected.params["w"], 1e-6)
+    np.testing.assert_allclose(metrics["train/loss"], metrics_of_turned["train/loss"])
+    made(state)
+    assert len({int(jax.random.bits(key)) for key in seen}) == 2
+
+
 @pytest.mark.parametrize("num_micro_batches", [2, 4, 8])
 def test_micro_batches_change_nothing(step, num_micro_batches):
     state, metrics = step(toy_state())

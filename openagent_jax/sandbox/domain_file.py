@@ -11,6 +11,9 @@ A goal is a list of steps. The value of an argument, and the answer, is a source
 `$slot` is a constant of the request, `#0.place` a field of the result of step 0;
 the answer may also be `done`. A tool that another one needs is a step of the same
 goal, or takes no arguments: then it need not be a step (see `extra_calls`).
+
+Choices that the test half must not decide are made on a part of the training half that
+is kept back: `:dev` after a name divides that half again (see `development`).
 """
 
 import collections
@@ -21,7 +24,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -29,6 +32,7 @@ from typing import Any
 from openagent_jax.types import Limits
 
 DOMAINS = Path(__file__).parent / "domains"
+DEVELOPMENT = ":dev"  # after the name of a domain
 DONE = "done"  # the answer of a goal that is an effect only
 POOL_LIMIT = 100_000  # values of one pool
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -139,16 +143,76 @@ class DomainSpec:
 
 
 def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
-    """Read and check a file (`path/to/mine.json`) or a builtin domain (`poi`)."""
-    file = Path(path_or_name)
+    """Read and check a file (`path/to/mine.json`) or a builtin domain (`poi`); with
+    `:dev` behind it, its training half alone, divided again."""
+    name = str(path_or_name).removesuffix(DEVELOPMENT)
+    file = Path(name)
     try:
-        if file.suffix != ".json" and file.name == str(path_or_name):
+        if file.suffix != ".json" and file.name == name:
             builtins = sorted(path.stem for path in DOMAINS.glob("*.json"))
             _known(file.name, builtins, "name", "unknown builtin domain")
             file = DOMAINS / f"{file.name}.json"
-        return _domain(_read(file), limits or Limits())
+        domain = _domain(_read(file), limits or Limits())
+        return domain if name == str(path_or_name) else development(domain)
     except DomainError as error:
         raise DomainError(" ".join(f"{file}: {error}".splitlines())) from None
+
+
+def development(domain: DomainSpec) -> DomainSpec:
+    """The training half of a domain, divided again; nothing of its test half is left.
+
+    Kept back for the test are every fourth of the words that names of things begin
+    with, every fourth of those that requests begin with, and the last of the synonyms
+    and of the rewritten requests.
+    """
+    phrases = [text for goal in domain.goals for text in goal.phrases["train"]]
+    openings = _fourth(phrases)
+
+    def of_type(kind: TypeSpec) -> TypeSpec:
+        if kind.train == kind.test:  # an enum, or a range
+            return kind
+        train, test = _part(kind.train, _fourth(kind.train), kind.name)
+        return replace(kind, train=train, test=test)
+
+    def last(pools: Pools, name: str, of: str = "") -> Pools:
+        texts = pools[f"{of}train"]
+        train, test = _part(texts, {texts[-1]}, name)
+        return {**pools, f"{of}train": train, f"{of}test": test}
+
+    def of_tool(tool: ToolSpec) -> ToolSpec:
+        spoken = tool.argument_names.items()
+        return replace(
+            tool,
+            names=last(tool.names, tool.name),
+            descriptions=last(tool.descriptions, tool.name),
+            argument_names={slot: last(pools, slot) for slot, pools in spoken},
+        )
+
+    def of_goal(goal: GoalSpec) -> GoalSpec:
+        train, test = _part(goal.phrases["train"], openings, goal.name)
+        phrases = last(goal.phrases, goal.name, "rewrite_")
+        return replace(goal, phrases={**phrases, "train": train, "test": test})
+
+    return replace(
+        domain,
+        types=tuple(map(of_type, domain.types)),
+        tools=tuple(map(of_tool, domain.tools)),
+        goals=tuple(map(of_goal, domain.goals)),
+    )
+
+
+def _fourth(texts: Iterable[str]) -> set[str]:
+    """Every fourth of the words that some text begins with."""
+    return set(list(dict.fromkeys(text.split()[0] for text in texts))[3::4])
+
+
+def _part(texts: tuple[str, ...], held: set[str], place: str):
+    """The texts without those that are kept back, or begin so; and these. If all are
+    of one side, the last is kept back."""
+    _must(len(texts) > 1, place, f"one text for training; {DEVELOPMENT} needs another")
+    test = tuple(text for text in texts if {text, text.split()[0]} & held)
+    test = test if 0 < len(test) < len(texts) else texts[-1:]
+    return tuple(text for text in texts if text not in test), test
 
 
 def parse_source(source: str) -> tuple[int, str]:

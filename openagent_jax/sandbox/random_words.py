@@ -14,6 +14,7 @@ from openagent_jax.sandbox.symbols import Range, Symbols
 
 NUM_WORDS = 4096
 NUM_SLOTS = 1000  # words that name arguments and results
+COMMON_SLOTS = 300  # of them, common words
 NUM_FAMILIES, FAMILY_SIZE = 256, 32  # of names that begin alike
 GLUE = (
     "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
@@ -41,7 +42,8 @@ class Words:
     """Ranges of symbols to draw from."""
 
     plain: Range  # words
-    slots: Range  # some of them, which name arguments and results
+    common: Range  # some of them, of one token, as most words of a text are
+    slots: Range  # some of them, common or not, which name arguments and results
     spaced: Range  # same words, blank after
     names: Range
     kin: Range  # names that begin alike, family by family
@@ -110,10 +112,17 @@ def compile(symbols: Symbols, tokenizer, avoid: set[str]) -> Words:
         kin += [f"{head}_{tail}" for tail in tails]
 
     rng.shuffle(words)
+    ends = ("", " ")
+    spelled = [tokenizer.encode_batch([w + end for w in words]) for end in ends]
+    rare = [max(map(len, both)) > 1 for both in zip(*spelled, strict=True)]
+    words = [words[i] for i in np.argsort(rare, kind="stable")]
     plain = symbols.add(words)
+    common = Range(plain.low, plain.low + rare.count(False))
+    slots = max(common.high - COMMON_SLOTS, plain.low)
     return Words(
         plain=plain,
-        slots=Range(plain.low, plain.low + NUM_SLOTS),
+        common=common,
+        slots=Range(slots, slots + NUM_SLOTS),
         spaced=symbols.add([word + " " for word in words]),
         names=symbols.add(joined("_") + numbered),
         kin=symbols.add(kin),

@@ -116,15 +116,15 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     has_field &= ~is_gate[:, None]
     asks = gated & (row == later)
 
-    # In some worlds names begin alike, with one word or another.
+    # In half of the worlds names begin alike, with one word or another.
     family = lots.below(NUM_FAMILIES, 2)[lots.below(2, num_tools)]
     stride = 1 + 2 * lots.below(FAMILY_SIZE // 2)
     member = (lots.below(FAMILY_SIZE) + row * stride) % FAMILY_SIZE
     alike = words.kin.low + family * FAMILY_SIZE + member
     name = lots.spread(words.names, num_tools)
-    name = jnp.where(lots.chance(0.4), alike, name)
+    name = jnp.where(lots.chance(0.5), alike, name)
 
-    description, keys = _describe(words, lots, limits, steps, is_step)
+    description, keys = _describe(words, lots, limits, steps)
     tools = Tools(
         relation=row,
         arg_low=jnp.where(has_arg, arg_low, 0),
@@ -223,24 +223,25 @@ def _describe(
     lots: _Lots,
     limits: types.Limits,
     steps: Int[Array, ""],
-    is_step: Bool[Array, "N"],
 ) -> tuple[Int[Array, "N E"], Int[Array, "N 2"]]:
     """The pieces of the descriptions, and their two key words, counted from 0.
 
-    After these there is mostly another word, which several tools share. Some tools that
-    are not wanted share a key word with one that is. Blanks end a piece, as they end a
+    After these there is mostly another word, which many tools share: what tells them
+    apart is then further back. Some share a key word with a step before them. In
+    half of the worlds all words are common ones. Blanks end a piece, as they end a
     token: what is put together here reads as one text does.
     """
     num_tools = limits.num_tools
-    word = lots.below(len(words.plain), num_tools, 3)
-    wanted = lots.below(steps, num_tools)
-    lure = jnp.searchsorted(jnp.array([0.15, 0.3]), lots(num_tools))
-    lured = (lure[:, None] == jnp.arange(2)[None]) & ~is_step[:, None]
-    keys = jnp.where(lured, word[wanted, :2], word[:, :2])
-    after = lots.chance(0.7, num_tools)
-    third = jnp.where(lots.chance(0.7, num_tools), word[wanted % 2, 2], word[:, 2])
+    size = jnp.where(lots.chance(0.5), len(words.common), len(words.plain))
+    word = lots.below(size, num_tools, 3)
+    earlier = lots.below(jnp.minimum(jnp.arange(num_tools), steps), num_tools)
+    lure = jnp.searchsorted(jnp.array([0.2, 0.4]), lots(num_tools))
+    lured = lure[:, None] == jnp.arange(2)[None]
+    keys = jnp.where(lured, word[earlier, :2], word[:, :2])
+    after = lots.chance(0.8, num_tools)
+    third = jnp.where(lots.chance(0.85, num_tools), word[earlier % 2, 2], word[:, 2])
     link = lots.of(words.links, num_tools)
-    link = jnp.where(lots.chance(0.7, num_tools), link[0], link)
+    link = jnp.where(lots.chance(0.85, num_tools), link[0], link)
     linked = after & lots.chance(0.85, num_tools)
     pieces = [
         words.spaced.low + keys[:, 0],

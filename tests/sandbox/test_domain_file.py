@@ -917,6 +917,54 @@ def test_no_such_builtin(name, remedy):
     assert str(caught.value) == message
 
 
+class TestDevelopment:
+    def test_nothing_of_the_test_half(self):
+        for name, whole in DOMAINS.items():
+            part = domain_file.load(f"{name}:dev")
+            train, test = (said(whole, split) for split in ("train", "test"))
+            halves = said(part, "train"), said(part, "test")
+            assert not halves[0] & halves[1]
+            assert halves[0] | halves[1] == train and not train & test
+
+    def test_first_words_are_kept_apart(self):
+        part = domain_file.load("poi:dev")
+        pools = [(t.train, t.test) for t in part.types if t.kind == "entity"]
+        phrases = [goal.phrases for goal in part.goals]
+        pools += [
+            [
+                [text for pool in phrases for text in pool[split]]
+                for split in ("train", "test")
+            ]
+        ]
+        for train, test in pools:
+            first, held = ({text.split()[0] for text in half} for half in (train, test))
+            assert not first & held
+            assert 0.2 < len(test) / (len(train) + len(test)) < 0.4
+
+    def test_of_a_file(self, tmp_path):
+        file = tmp_path / "mine.json"
+        document = good()
+        file.write_text(json.dumps(document))
+        with pytest.raises(
+            domain_file.DomainError, match="one text for training; :dev"
+        ):
+            domain_file.load(f"{file}:dev")
+
+
+def said(domain, split: str) -> set[tuple[str, str]]:
+    """All that differs from split to split, with its place."""
+    found = {(kind.name, text) for kind in domain.types if kind.kind == "entity"
+             for text in getattr(kind, split)}  # fmt: skip
+    for tool in domain.tools:
+        pools = {"names": tool.names, "texts": tool.descriptions, **tool.argument_names}
+        for place, pool in pools.items():
+            found |= {(f"{tool.name}.{place}", text) for text in pool[split]}
+    for goal in domain.goals:
+        for pool in (split, f"rewrite_{split}"):
+            found |= {(f"{goal.name}.{pool[:7]}", text) for text in goal.phrases[pool]}
+    return found
+
+
 def test_limits_can_be_raised(tmp_path):
     document = good()
     extra = [tool(f"tool_{i}", {}, {"hour": "hour"}) for i in range(13)]

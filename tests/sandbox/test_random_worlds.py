@@ -89,6 +89,20 @@ class TestWords:
         found = set(re.findall("[a-z]{2,}", " ".join(said).lower()))
         assert not found & domain_words
 
+    def test_tokens_that_may_be_any_others(self, played, domain_words):
+        """Those of all words that the syntax does not need, by their shape."""
+        tokens, shapes = map(np.asarray, helpers.world("random").free_tokens)
+        assert len({*tokens}) == len(tokens) > 5900
+        free = {int(token) for token in tokens}
+        encode = helpers.tokenizer().encode
+        same = [*symbols.SYNTAX.values(), *random_words.GLUE, *random_words.LINKS]
+        for text in [*same, "1", "999"]:
+            assert not free & {*encode(text).ids}, text
+        spelled = [helpers.spell([token]) for token in tokens]
+        forms = dict(zip(spelled, shapes, strict=True))
+        assert forms["place"] == forms["trumpet"] != forms["place "] == forms["seats "]
+        assert forms["count_"] == forms["reserve_"] != forms["place"] != forms["Bay"]
+
     def test_no_argument_is_named_code(self, played):
         """It could not be told from the code."""
         said = {helpers.texts("random")[s] for s in np.unique(played[0].tools.arg_name)}
@@ -146,6 +160,15 @@ class TestTasks:
         has_arg = (tools.arg_high > tools.arg_low) & shown[..., None]
         names = np.where(has_arg, tools.arg_name, -1 - np.arange(3))  # all different
         assert np.all(np.diff(np.sort(names, axis=-1), axis=-1) > 0)
+
+    def test_documents_are_spelled_as_texts_are(self, played):
+        """Piece by piece or as a whole, a description has the same tokens."""
+        tools, texts = played[0].tools, helpers.texts("random")
+        spans = helpers.ragged(helpers.world("random").lexicon.spans)
+        for pieces in tools.description[tools.visible][:500]:
+            text = "".join(texts[s] for s in pieces)
+            tokens = np.concatenate([spans[s] for s in pieces])
+            assert list(tokens) == helpers.tokenizer().encode(text).ids, text
 
     def test_requests_name_every_constant(self, played):
         """As often as the steps use it. Those of a step come in the order of its
