@@ -233,7 +233,9 @@ def _describe(
     """
     num_tools = limits.num_tools
     size = jnp.where(lots.chance(0.5), len(words.common), len(words.plain))
-    word = lots.below(size, num_tools, 3)
+    # No word twice, so that no two descriptions are the same.
+    ends = jnp.zeros(3 * num_tools, jnp.int32), jnp.full(3 * num_tools, size)
+    word = draws.spread(lots(2), *ends).reshape(num_tools, 3)
     earlier = lots.below(jnp.minimum(jnp.arange(num_tools), steps), num_tools)
     lure = jnp.searchsorted(jnp.array([0.2, 0.4]), lots(num_tools))
     lured = lure[:, None] == jnp.arange(2)[None]

@@ -961,7 +961,7 @@ def said(domain, split: str) -> set[tuple[str, str]]:
             found |= {(f"{tool.name}.{place}", text) for text in pool[split]}
     for goal in domain.goals:
         for pool in (split, f"rewrite_{split}"):
-            found |= {(f"{goal.name}.{pool[:7]}", text) for text in goal.phrases[pool]}
+            found |= {(goal.name, text) for text in goal.phrases[pool]}
     return found
 
 
