@@ -303,7 +303,7 @@ def _view(c: ConfigDict, source: worlds.Worlds) -> train.View:
     def view(params: Params, key: jax.Array) -> Params:
         if not c.optim.train_embedding:  # its gradient would be made for nothing
             params = {**params, "embed": jax.lax.stop_gradient(params["embed"])}
-        if c.train.shuffle_vectors:
+        if c.train.shuffle_vectors and source.free_tokens:
             params = shuffle.shuffle_vectors(params, key, *source.free_tokens)
         return params
 
