@@ -5,8 +5,8 @@
 
 The first run learns to copy, on tasks of one or two tools; small batches matter there,
 for it is the number of updates that brings the turn. The second goes on from it with
-longer lists of tools. Neither sees a fault, a refusal, a redirection, an inversion or a
-domain of ours.
+longer lists of tools. Words swap vectors in each step (`models/shuffle.py`). Neither
+sees a fault, a refusal, a redirection, an inversion or a domain of ours.
 """
 
 from configs import base

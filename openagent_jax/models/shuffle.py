@@ -1,8 +1,7 @@
-"""Words swap their vectors, so that no vector means anything.
+"""Words swap their vectors, so that little can be learned of any one vector.
 
 A small decoder that has met a few thousand words learns some of them by heart, and
-reads others badly (see docs/results). Where each step deals the vectors out anew,
-reading is all that can be learned, and a word never met is like any other.
+reads others worse. Where each step deals vectors out anew, it has to learn to read.
 """
 
 import jax

@@ -89,7 +89,7 @@ class TestWords:
         found = set(re.findall("[a-z]{2,}", " ".join(said).lower()))
         assert not found & domain_words
 
-    def test_tokens_that_may_be_any_others(self, played, domain_words):
+    def test_tokens_that_may_be_any_others(self):
         """Those of all words that the syntax does not need, by their shape."""
         tokens, shapes = map(np.asarray, helpers.world("random").free_tokens)
         assert len({*tokens}) == len(tokens) > 5900
@@ -271,7 +271,7 @@ class TestTasks:
         for pieces, on in zip(tools.description, tools.visible, strict=True):
             words = [texts[s] for s in pieces[on][:, [0, 1, 3]].ravel() if s > 0]
             plain.append(all(len(encode(word).ids) == 1 for word in words))
-        assert 0.4 < np.mean(plain) < 0.65
+        assert 0.4 < np.mean(plain) < 0.6
 
     def test_names_begin_alike_in_half_of_the_worlds(self, played):
         tools, texts, alike = played[0].tools, helpers.texts("random"), 0
@@ -279,7 +279,7 @@ class TestTasks:
         for names, on in zip(tools.name[many], tools.visible[many], strict=True):
             heads = {texts[name].split("_")[0] for name in names[on]}
             alike += len(heads) <= 2
-        assert 0.4 < alike / many.sum() < 0.65
+        assert 0.4 < alike / many.sum() < 0.6
 
     def test_tools_share_names_of_arguments(self, played):
         tools, shared = played[0].tools, 0
