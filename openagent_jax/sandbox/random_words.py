@@ -32,6 +32,8 @@ LINKS = (
     "to the ", "of the ", "and ",
 )  # fmt: skip
 GAPS = (" ", ", ")
+# Between a value and what is asked of it.
+JOINS = ("and its ", "and the ", "with its ", "and ", "its ", "the ")
 ARTICLES = ("the ", "a ", "me the ", "its ")
 TELL = ("tell me the ", "what is the ", "then say the ", "report the ", "show the ")
 ENDS = (".", "?")
@@ -47,7 +49,7 @@ class Words:
     spaced: Range  # same words, blank after
     names: Range
     kin: Range  # names that begin alike, family by family
-    titles: Range  # as people and places have
+    titles: Range  # as people and places have; at the end same words as `plain`
     pairs: Range
     capitals: Range  # same words as `spaced`
     openings: Range  # of a request
@@ -56,6 +58,7 @@ class Words:
     of: Range
     links: Range
     gaps: Range
+    joins: Range
     articles: Range
     tell: Range
     ends: Range
@@ -76,7 +79,7 @@ class Words:
         same = np.zeros(len(spans.start), bool)
         same[: self.numbers.high] = True  # syntax comes first
         for pool in (self.openings, self.glue, self.back, self.of, self.links,
-                     self.gaps, self.articles, self.tell, self.ends):  # fmt: skip
+                     self.gaps, self.joins, self.articles, self.tell, self.ends):  # fmt: skip
             same[pool.low : pool.high] = True
         ends = zip(spans.start[same], spans.length[same], strict=True)
         used = [spans.flat[start : start + length] for start, length in ends]
@@ -135,6 +138,7 @@ def compile(symbols: Symbols, tokenizer, avoid: set[str]) -> Words:
         of=symbols.add(OF),
         links=symbols.add(LINKS),
         gaps=symbols.add(GAPS),
+        joins=symbols.add(JOINS),
         articles=symbols.add(ARTICLES),
         tell=symbols.add(TELL),
         ends=symbols.add(ENDS),

@@ -8,7 +8,7 @@ refusal, a redirection or an inversion.
 A description holds two key words, which the request repeats; an argument that takes
 a result has the name of that result's field; prerequisites stand in the documents.
 A request tells the steps in their order, the last one first, or backwards, and its
-small words say which. Other words in it mean nothing, above all its first.
+small words say which. Other words in it mean nothing, above all its first and last.
 """
 
 import math
@@ -28,6 +28,7 @@ from openagent_jax.types import Faults, Goal, Task, Tools
 
 WORD, TITLE, PAIR, NUMBER, CODE = range(5)  # kinds of values
 KINDS = np.array([5, 7, 1, 5, 2])  # how common they are
+NUM_ENDING = 6  # pieces at the end of a request, after its steps
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,18 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
     request = _request(
         words, lots, limits, steps, says, source, keys[:num_steps], names
     )
-    told = result_name[last, answer]
-    ending = jnp.stack([lots.of(words.tell), told, lots.of(words.ends)])
+    # After a comma there may be some words that mean nothing.
+    tail, long, told = lots.chance(0.2), lots.chance(0.4), result_name[last, answer]
+    random = lots.below(len(words.plain), 2)
+    ending = [
+        jnp.where(says, lots.of(words.tell), 0),
+        jnp.where(says, told, 0),
+        jnp.where(tail, words.gaps.low + GAPS.index(", "), 0),
+        jnp.where(tail & long, words.spaced.low + random[0], 0),
+        jnp.where(tail, words.plain.low + random[1], 0),
+        jnp.where(lots.chance(0.8), lots.of(words.ends), 0),
+    ]
+    assert len(ending) == NUM_ENDING
 
     none = jnp.zeros(num_tools, jnp.int32)
     return Task(
@@ -174,7 +185,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
             family=steps - 1,
         ),
         faults=Faults(none, none - 1, none.astype(bool), none),
-        phrase=jnp.concatenate([request, jnp.where(says, ending, 0)]),
+        phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
         shown=jnp.ones(limits.num_constants, bool),
     )
@@ -305,36 +316,42 @@ def _request(
     front, back = jnp.where(turned, keys[:, ::-1].T, keys.T)
     of, gaps = (lots.of(pool, *source.shape) for pool in (words.of, words.gaps))
     linked, named = (lots.chance(rate, *source.shape) for rate in (0.8, 0.5))
-    spot = jnp.searchsorted(jnp.array([0.3, 0.45]), lots(*source.shape))
+    spot = jnp.searchsorted(jnp.array([0.4, 0.55]), lots(*source.shape))
     spot = lax.cummax(spot, axis=1)
     before, between, behind = (constant & (spot == i) for i in range(3))
     # A comma may end what is said of a step, or come before a constant without a link.
     first = behind & (jnp.cumsum(behind, axis=1) == 1)
     bare = jnp.any(first & ~linked & ~named, axis=1)
-    comma = lots.chance(0.4, num_steps) & ~behind.any(axis=1)
-    comma &= says | (step != mention[last])
+    closes = ~says & (step == mention[last])  # nothing but the ending comes after it
+    comma = lots.chance(0.4, num_steps) & ~behind.any(axis=1) & ~closes
     listed = bare & lots.chance(0.6, num_steps)
+    at_end = closes & ~behind.any(axis=1)
 
-    def plainly(there):
+    def plainly(there, gap):
         for a in range(num_args):
             yield jnp.where(there[:, a], -1 - source[:, a], 0)
-            yield jnp.where(there[:, a], words.space, 0)
+            yield jnp.where(there[:, a], gap[:, a], 0)
 
+    # What comes after constants may be joined to them.
+    joins = before.any(axis=1) & lots.chance(0.35, num_steps)
+    spaces = jnp.full(source.shape, words.space)
     pieces = [
-        *plainly(before),
+        *plainly(before, jnp.where(lots.chance(0.3, *source.shape), gaps, spaces)),
+        jnp.where(joins, lots.of(words.joins, num_steps), 0),
         spaced + front,
         jnp.where(turned & joined, lots.of(words.of, num_steps), 0),
-        *plainly(between),
-        jnp.where(comma | listed, plain, spaced) + back,
+        *plainly(between, spaces),
+        jnp.where(comma | listed | at_end, plain, spaced) + back,
         jnp.where(listed, words.gaps.low + GAPS.index(", "), 0),
     ]
+    ends = closes[:, None] & (jnp.cumsum(behind[:, ::-1], axis=1)[:, ::-1] == 1)
     for a in range(num_args):
         pieces += [
             jnp.where(behind[:, a] & linked[:, a], of[:, a], 0),
             jnp.where(behind[:, a] & named[:, a], arg_name[:, a], 0),
             jnp.where(behind[:, a] & named[:, a], words.space, 0),
             jnp.where(behind[:, a], -1 - source[:, a], 0),
-            jnp.where(behind[:, a], gaps[:, a], 0),
+            jnp.where(behind[:, a] & ~ends[:, a], gaps[:, a], 0),
         ]
     pieces.append(jnp.where(comma, words.gaps.low + GAPS.index(", "), 0))
     pieces = jnp.stack(pieces, axis=1)[mention]
@@ -346,11 +363,14 @@ def _request(
     glue = jnp.where(after_comma & lots.chance(0.5, num_steps), 0, glue)
     glue = jnp.where(backwards, lots.of(words.back, num_steps), glue)
     random = lots.below(len(words.plain), num_steps, 2)
-    begin = jnp.where(step == 0, words.capitals.low, spaced) + random[:, 0]
-    then = noise & lots.chance(0.3, num_steps)
-    article = noise & lots.chance(0.6, num_steps)
+    hails = noise & (step == 0) & lots.chance(0.2, num_steps)  # as "hey, " does
+    title = words.titles.high - len(words.plain)
+    begin = jnp.where(step == 0, jnp.where(hails, title, words.capitals.low), spaced)
+    then = noise & lots.chance(0.4, num_steps)
+    article = noise & lots.chance(0.4, num_steps)
     start = [
-        jnp.where(noise, begin, glue),
+        jnp.where(noise, begin + random[:, 0], glue),
+        jnp.where(hails, words.gaps.low + GAPS.index(", "), 0),
         jnp.where(then, spaced + random[:, 1], 0),
         jnp.where(article, lots.of(words.articles, num_steps), 0),
     ]

@@ -52,7 +52,7 @@ def told_order(tasks, i: int, texts: list[str]) -> tuple[list[int], list[str]]:
     """The steps as the request tells them, and the small words before each."""
     steps, order, turns = np.sum(tasks.goal.tool[i] >= 0), [], []
     num_told = len(tasks.goal.tool[i])
-    for told in tasks.phrase[i][:-3].reshape(num_told, -1)[:steps]:
+    for told in tasks.phrase[i][: -random_worlds.NUM_ENDING].reshape(num_told, -1)[:steps]:
         said = [texts[s] if s > 0 else "" for s in told]
         words = {text.strip() for text in said}
         order += [s for s in range(steps) if words >= {*key_words(tasks, i, s, texts)}]
@@ -76,7 +76,7 @@ class TestWords:
         tools = tasks.tools
         glue = (random_words.GLUE, random_words.OF, random_words.TELL)
         glue += (random_words.LINKS, random_words.GAPS, random_words.ENDS)
-        glue += (random_words.BACK, random_words.ARTICLES)
+        glue += (random_words.BACK, random_words.ARTICLES, random_words.JOINS)
         glue = {text for pool in glue for text in (*pool, *map(str.capitalize, pool))}
         glue.add(" ")
         said = set()
@@ -184,7 +184,7 @@ class TestTasks:
             wanted = [s for s in sources if 0 <= s < num_constants]
             kinds = [kind_of(texts[value]) for value in values]
             assert sorted(-1 - piece for piece in phrase if piece < 0) == sorted(wanted)
-            for told in phrase[:-3].reshape(num_steps, -1):
+            for told in phrase[: -random_worlds.NUM_ENDING].reshape(num_steps, -1):
                 order = [piece for piece in told if piece < 0]
                 for one, two in itertools.combinations(order, 2):
                     turned += one < two  # -1 - number
@@ -307,7 +307,7 @@ class TestTasks:
         tasks, texts = played[0], helpers.texts("random")
         num_steps, listed = tasks.goal.tool.shape[1], 0
         for phrase in tasks.phrase:
-            for told in phrase[:-3].reshape(num_steps, -1):
+            for told in phrase[: -random_worlds.NUM_ENDING].reshape(num_steps, -1):
                 said = [s for s in told if s]
                 for one, two in zip(said, said[1:], strict=False):
                     listed += one > 0 and texts[one] == ", " and two < 0
