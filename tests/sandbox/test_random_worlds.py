@@ -216,6 +216,43 @@ class TestTasks:
         assert all(text[0].isupper() for text in first)
         assert 0.4 < np.mean([text not in openings for text in first]) < 0.6
 
+    def test_values_come_behind_words_that_mean_nothing(self, played):
+        """At the beginning of a request, with or without a comma between."""
+        texts = helpers.texts("random")
+        openings = {text.capitalize() for text in random_words.GLUE}
+        plain, hailed = 0, 0
+        for phrase in played[0].phrase:
+            before = itertools.takewhile(lambda s: s >= 0, [s for s in phrase if s])
+            behind = [texts[s] for s in before]
+            if len(behind) <= 3 and behind[0] not in openings:
+                words = [w for w in behind if w not in random_words.ARTICLES]
+                hailed += ", " in words
+                plain += ", " not in words and all(w[-1] == " " for w in words)
+        assert plain > 0.05 * NUM
+        assert hailed > 0.01 * NUM
+
+    def test_what_follows_a_value_is_joined_to_it(self, played):
+        texts, joined, spaced = helpers.texts("random"), 0, 0
+        for phrase in played[0].phrase:
+            said = [s for s in phrase if s]
+            for value, gap, join in zip(said, said[1:], said[2:], strict=False):
+                if value < 0 and gap > 0 and join > 0 and texts[gap] in (" ", ", "):
+                    spaced += 1
+                    joined += texts[join] in random_words.JOINS
+        assert 0.05 < joined / spaced < 0.35
+
+    def test_requests_end(self, played):
+        """With a mark or without one, never with a blank; some with idle words."""
+        texts, marks, idle = helpers.texts("random"), 0, 0
+        for phrase in played[0].phrase:
+            last = [s for s in phrase if s][-1]
+            text = texts[last] if last > 0 else "value"
+            assert text[-1] != " "
+            marks += text in random_words.ENDS
+            idle += phrase[-2] > 0
+        assert abs(marks / NUM - 0.8) < 0.06
+        assert abs(idle / NUM - 0.2) < 0.06
+
     def test_small_words_tell_the_order(self, played):
         """Steps are told as they are done, last one first, or backwards."""
         tasks, texts = played[0], helpers.texts("random")
