@@ -49,7 +49,7 @@ def build(
     """Tasks of a domain: a builtin name, a file, or `random`.
 
     Raises:
-      domain_file.DomainError: the file is wrong.
+      domain_spec.DomainError: the file is wrong.
     """
     table = symbols.Symbols()
     if domain == RANDOM:

@@ -17,7 +17,14 @@ from tokenizers import Tokenizer
 import openagent_jax
 from openagent_jax import perturb, types, worlds
 from openagent_jax.sandbox import demonstrate as demonstrations
-from openagent_jax.sandbox import domain, domain_file, environment, oracle, render
+from openagent_jax.sandbox import (
+    domain,
+    domain_file,
+    domain_spec,
+    environment,
+    oracle,
+    render,
+)
 from openagent_jax.sandbox import symbols as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
@@ -56,7 +63,7 @@ def world(name: str) -> worlds.Worlds:
 
 
 @functools.cache
-def spec(name: str) -> domain_file.DomainSpec:
+def spec(name: str) -> domain_spec.DomainSpec:
     return domain_file.load(name, LIMITS)
 
 

@@ -1,6 +1,6 @@
 """A domain as arrays, and tasks drawn from it.
 
-`compile` turns a checked file (`domain_file.DomainSpec`) into a `Domain`: a pytree
+`compile` turns a checked file (`domain_spec.DomainSpec`) into a `Domain`: a pytree
 of arrays whose shapes depend on the limits only (and on the numbers of goals, phrases
 and synonyms, in blocks), so that domains of the same limits share compiled programs.
 
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import draw
-from openagent_jax.sandbox import domain_file
+from openagent_jax.sandbox import domain_spec
 from openagent_jax.sandbox.symbols import Range, Symbols
 from openagent_jax.types import Faults, Goal, Limits, Task, Tools
 
@@ -123,7 +123,7 @@ def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) ->
 # Host side.
 
 
-def words(spec: domain_file.DomainSpec) -> set[str]:
+def words(spec: domain_spec.DomainSpec) -> set[str]:
     """All words of a domain in lower case: what pretraining must not show."""
     texts = [spec.name, spec.description]
     for kind in spec.types:
@@ -138,7 +138,7 @@ def words(spec: domain_file.DomainSpec) -> set[str]:
     return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
 
 
-def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> Domain:
+def compile(spec: domain_spec.DomainSpec, symbols: Symbols, limits: Limits) -> Domain:
     """Arrays of a domain; its surface forms are added to `symbols`."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
@@ -204,7 +204,7 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
         slots = {name: q for q, (name, _) in enumerate(goal.constants)}
 
         def source(text, goal=goal, slots=slots):
-            c, name = domain_file.parse_source(text)
+            c, name = domain_spec.parse_source(text)
             if c < 0:
                 return slots[name]
             fields = [f for f, _ in spec.tools[index[goal.steps[c][0]]].returns]
@@ -217,9 +217,9 @@ def compile(spec: domain_file.DomainSpec, symbols: Symbols, limits: Limits) -> D
             goal_needs[g, index[name]] = True
             for a, (arg, _) in enumerate(spec.tools[index[name]].arguments):
                 goal_source[g, c, a] = source(arguments[arg])
-        for name in domain_file.extra_calls(spec, goal):
+        for name in domain_spec.extra_calls(spec, goal):
             goal_needs[g, index[name]] = True
-        if goal.answer != domain_file.DONE:
+        if goal.answer != domain_spec.DONE:
             goal_answer[g] = source(goal.answer)
         for p, pool in enumerate(PHRASE_POOLS):
             num_phrases[p, g] = len(goal.phrases[pool])
@@ -268,7 +268,7 @@ class _TypeRanges(NamedTuple):
     splits: list[tuple[int, int]]  # drawn from
 
 
-def _type_ranges(kind: domain_file.TypeSpec, symbols: Symbols) -> _TypeRanges:
+def _type_ranges(kind: domain_spec.TypeSpec, symbols: Symbols) -> _TypeRanges:
     if kind.kind == "number":
         low = symbols.numbers.low + kind.minimum
         both = (low, low + kind.maximum - kind.minimum + 1)

@@ -13,7 +13,7 @@ the answer may also be `done`. A tool that another one needs is a step of the sa
 goal, or takes no arguments: then it need not be a step (see `extra_calls`).
 
 Choices that the test half must not decide are made on a part of the training half that
-is kept back: `:dev` after a name divides that half again (see `development`).
+is kept back: `:dev` after a name divides that half again (see `development.py`).
 """
 
 import collections
@@ -24,16 +24,26 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from openagent_jax.sandbox import development
+from openagent_jax.sandbox.domain_spec import (
+    DONE,
+    DomainError,
+    DomainSpec,
+    Fields,
+    GoalSpec,
+    Pools,
+    ToolSpec,
+    TypeSpec,
+    must,
+    needs_before,
+)
 from openagent_jax.types import Limits
 
 DOMAINS = Path(__file__).parent / "domains"
-DEVELOPMENT = ":dev"  # after the name of a domain
-DONE = "done"  # the answer of a goal that is an effect only
 POOL_LIMIT = 100_000  # values of one pool
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LETTERS = "use letters, digits, _ and -, 64 at most"
@@ -78,74 +88,11 @@ _HEAD = {"name": NAME, "description": str, "types": {"*": dict}}
 _DOMAIN = {**_HEAD, "tools:num_tools": [_TOOL], "goals": [_GOAL]}
 _WORDS = {dict: "an object", list: "a list", int: "a number", bool: "true or false"}
 
-Pools = dict[str, tuple[str, ...]]  # by split
-Fields = tuple[tuple[str, str], ...]  # (name, type)
-
-
-class DomainError(ValueError):
-    """A domain file is wrong: `file: place: problem; remedy`, on one line."""
-
-
-@dataclass(frozen=True)
-class TypeSpec:
-    """Values: three pools of names (the same one for an enum), or a range."""
-
-    name: str
-    kind: str  # entity, enum or number
-    train: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-    shift: tuple[str, ...] = ()
-    minimum: int = 0
-    maximum: int = 0  # inclusive
-
-
-@dataclass(frozen=True)
-class ToolSpec:
-    """A tool: what it means, and the words that may present it."""
-
-    name: str
-    description: str
-    arguments: Fields
-    returns: Fields
-    code_from: str | None
-    call_after: str | None
-    effect: bool
-    names: Pools
-    descriptions: Pools
-    argument_names: dict[str, Pools]  # by argument
-
-    @property
-    def needs(self) -> list[str]:
-        """Tools that must have succeeded before."""
-        return [name for name in (self.code_from, self.call_after) if name]
-
-
-@dataclass(frozen=True)
-class GoalSpec:
-    """A family of requests: the calls that serve it, and how it is put in words."""
-
-    name: str
-    constants: Fields
-    steps: tuple[tuple[str, dict[str, str]], ...]  # (tool, argument -> source)
-    answer: str  # a source, or `DONE`
-    phrases: Pools  # train, test, rewrite_train, rewrite_test
-
-
-@dataclass(frozen=True)
-class DomainSpec:
-    """All of a domain file, checked."""
-
-    name: str
-    description: str
-    types: tuple[TypeSpec, ...]
-    tools: tuple[ToolSpec, ...]
-    goals: tuple[GoalSpec, ...]
-
 
 def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     """Read and check a file (`path/to/mine.json`) or a builtin domain (`poi`); with
     `:dev` behind it, its training half alone, divided again."""
-    name = str(path_or_name).removesuffix(DEVELOPMENT)
+    name = str(path_or_name).removesuffix(development.SUFFIX)
     file = Path(name)
     try:
         if file.suffix != ".json" and file.name == name:
@@ -153,94 +100,9 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
             _known(file.name, builtins, "name", "unknown builtin domain")
             file = DOMAINS / f"{file.name}.json"
         domain = _domain(_read(file), limits or Limits())
-        return domain if name == str(path_or_name) else development(domain)
+        return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(" ".join(f"{file}: {error}".splitlines())) from None
-
-
-def development(domain: DomainSpec) -> DomainSpec:
-    """The training half of a domain, divided again; nothing of its test half is left.
-
-    Kept back for the test are every fourth of the words that names of things begin
-    with, every fourth of those that requests begin with, and the last of the synonyms
-    and of the rewritten requests.
-
-    What is of no half stays what a test uses: the entities of `entity_shift`, the
-    domain of `domain_transfer`, and names, gates and styles that are of no domain.
-    """
-    phrases = [text for goal in domain.goals for text in goal.phrases["train"]]
-    openings = _fourth(phrases)
-
-    def of_type(kind: TypeSpec) -> TypeSpec:
-        if kind.train == kind.test:  # an enum, or a range
-            return kind
-        train, test = _part(kind.train, _fourth(kind.train), kind.name)
-        return replace(kind, train=train, test=test)
-
-    def last(pools: Pools, name: str, of: str = "") -> Pools:
-        texts = pools[f"{of}train"]
-        train, test = _part(texts, {texts[-1]}, name)
-        return {**pools, f"{of}train": train, f"{of}test": test}
-
-    def of_tool(tool: ToolSpec) -> ToolSpec:
-        spoken = tool.argument_names.items()
-        return replace(
-            tool,
-            names=last(tool.names, tool.name),
-            descriptions=last(tool.descriptions, tool.name),
-            argument_names={slot: last(pools, slot) for slot, pools in spoken},
-        )
-
-    def of_goal(goal: GoalSpec) -> GoalSpec:
-        train, test = _part(goal.phrases["train"], openings, goal.name)
-        phrases = last(goal.phrases, goal.name, "rewrite_")
-        return replace(goal, phrases={**phrases, "train": train, "test": test})
-
-    return replace(
-        domain,
-        types=tuple(map(of_type, domain.types)),
-        tools=tuple(map(of_tool, domain.tools)),
-        goals=tuple(map(of_goal, domain.goals)),
-    )
-
-
-def _fourth(texts: Iterable[str]) -> set[str]:
-    """Every fourth of the words that some text begins with."""
-    return set(list(dict.fromkeys(text.split()[0] for text in texts))[3::4])
-
-
-def _part(
-    texts: tuple[str, ...], held: set[str], place: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts without those that are kept back, or begin so; and these. If all are
-    of one side, the last is kept back."""
-    _must(len(texts) > 1, place, f"one text for training; {DEVELOPMENT} needs another")
-    test = tuple(text for text in texts if {text, text.split()[0]} & held)
-    test = test if 0 < len(test) < len(texts) else texts[-1:]
-    rest = set(test)
-    return tuple(text for text in texts if text not in rest), test
-
-
-def parse_source(source: str) -> tuple[int, str]:
-    """`$slot` is (-1, slot), `#2.field` is (2, field)."""
-    step, _, name = source.rpartition(".")
-    return (int(step[1:]), name) if step else (-1, name[1:])
-
-
-def extra_calls(domain: DomainSpec, goal: GoalSpec) -> tuple[str, ...]:
-    """Tools to be called besides the steps, each after those that it needs."""
-    tools = {tool.name: tool for tool in domain.tools}
-    steps = [name for name, _ in goal.steps]
-    needs = itertools.chain(*(_needs(tools, steps, name) for name in steps))
-    return tuple(dict.fromkeys(need for need in needs if need not in steps))
-
-
-def _needs(tools: dict[str, ToolSpec], steps: list[str], name: str) -> list[str]:
-    """What must come before a tool, as far back as the nearest steps."""
-    needs = []
-    for need in tools[name].needs:
-        needs += [need] if need in steps else [*_needs(tools, steps, need), need]
-    return needs
 
 
 def _read(file: Path) -> Any:
@@ -271,15 +133,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check(value: Any, schema: Any, place: str, limits: Limits, limit: str = ""):
     """Compare with the schema from the top down, and look at every text."""
-    _must(value is not _TWICE, place, "duplicate key; remove or rename one")
+    must(value is not _TWICE, place, "duplicate key; remove or rename one")
     if isinstance(schema, tuple):
         schema = schema[isinstance(value, dict)]
     kind = schema if isinstance(schema, type) else type(schema)
     kind, word = (kind, _WORDS[kind]) if kind in _WORDS else (str, "a text")
-    _must(type(value) is kind, place, f"{short(value)} is not {word}; write {word}")
+    must(type(value) is kind, place, f"{short(value)} is not {word}; write {word}")
     if limit and len(value) > (room := getattr(limits, limit)):
         remedy = f"remove some or raise sandbox.{limit}"
-        _must(False, place, f"{len(value)} entries, the limit is {room}; {remedy}")
+        must(False, place, f"{len(value)} entries, the limit is {room}; {remedy}")
     if isinstance(schema, dict):
         rules = {re.split("[?:]", rule)[0]: rule for rule in schema}
         names = value if "*" in rules else rules
@@ -287,21 +149,21 @@ def _check(value: Any, schema: Any, place: str, limits: Limits, limit: str = "")
         _match(value, names, needed, place, "key")
         for name, item in value.items():
             at, rule = _join(place, name), rules.get(name, "*")
-            _must(NAME.fullmatch(name), place, f"{short(name)} is no name; {_LETTERS}")
+            must(NAME.fullmatch(name), place, f"{short(name)} is no name; {_LETTERS}")
             _check(item, schema[rule], at, limits, rule.partition(":")[2])
     elif isinstance(schema, list):
-        _must(value, place, "empty list; write one entry or more")
+        must(value, place, "empty list; write one entry or more")
         for index, item in enumerate(value):
             _check(item, schema[0], f"{place}[{index}]", limits)
     elif isinstance(schema, set):
         _known(value, schema, place, "unknown word")
     elif isinstance(schema, re.Pattern):
-        _must(NAME.fullmatch(value), place, f"{short(value)} is no name; {_LETTERS}")
+        must(NAME.fullmatch(value), place, f"{short(value)} is no name; {_LETTERS}")
     elif kind is str:
         odd = [mark for mark in value if mark in '"\\' or not mark.isprintable()]
         trim = value == value.strip() != ""
-        _must(trim, place, f"{short(value)} is empty or has outer blanks; trim it")
-        _must(not odd, place, f"{short(value)} has {odd[:1]} in it; leave that out")
+        must(trim, place, f"{short(value)} is empty or has outer blanks; trim it")
+        must(not odd, place, f"{short(value)} has {odd[:1]} in it; leave that out")
 
 
 def _domain(value: Any, limits: Limits) -> DomainSpec:
@@ -328,7 +190,7 @@ def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> Type
     if kind == "number":
         low, high = value["minimum"], value["maximum"]
         problem = f"minimum {low}, maximum {high}; keep 0 <= minimum <= maximum <= 999"
-        _must(0 <= low <= high <= 999, place, problem)
+        must(0 <= low <= high <= 999, place, problem)
         return TypeSpec(name, kind, minimum=low, maximum=high)
     pools: Pools = {}
     first: dict[str, str] = {}
@@ -336,13 +198,13 @@ def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> Type
         at, pool = f"{place}.{split}", value[split]
         lists = pool["compose"] if isinstance(pool, dict) else [pool]
         size = math.prod(map(len, lists))
-        _must(size <= POOL_LIMIT, at, f"{size} values; have {POOL_LIMIT} at most")
+        must(size <= POOL_LIMIT, at, f"{size} values; have {POOL_LIMIT} at most")
         _claim(first, lists[0], at)
         values = map(" ".join, itertools.product(*lists))
         pools[split] = _claim(said["value"], values, at)
     if kind == "enum":
         few = len(pools["values"]) < 2
-        _must(not few, f"{place}.values", "fewer than 2 values; add some")
+        must(not few, f"{place}.values", "fewer than 2 values; add some")
         pools = dict.fromkeys(_KINDS["entity"], pools["values"])
     return TypeSpec(name, kind, pools["train"], pools["test"], pools["shift"])
 
@@ -355,11 +217,11 @@ def _tool(value: Any, place: str, types: dict, said: dict) -> ToolSpec:
     _claim(said["description"], [text], f"{at}.description")
     arguments = _fields(meaning["arguments"], f"{place}.arguments", types)
     returns = _fields(meaning["returns"], f"{place}.returns", types)
-    _must(returns, f"{place}.returns", "nothing to return; add a field")
+    must(returns, f"{place}.returns", "nothing to return; add a field")
     slots, at = dict(arguments), f"{at}.parameters"
     _match(parameters["properties"], slots, slots, f"{at}.properties", "argument")
     same = sorted(map(str, parameters["required"])) == sorted(slots)
-    _must(same, f"{at}.required", f"wrong; all are required, write {list(slots)}")
+    must(same, f"{at}.required", f"wrong; all are required, write {list(slots)}")
     at, spoken = f"{place}.argument_names", {"code": "the name of every code"}
     _match(meaning["argument_names"], slots, slots, at, "argument")
     _claim(spoken, slots, f"{place}.arguments")
@@ -392,7 +254,7 @@ def _check_needs(tools: dict[str, ToolSpec]) -> None:
     except graphlib.CycleError as error:
         cycle = error.args[1][::-1]
         problem = f"cycle {' -> '.join(cycle)}; remove one code_from or call_after"
-        _must(False, places[cycle[0]], problem)
+        must(False, places[cycle[0]], problem)
 
 
 def _goal(value: Any, place: str, types: dict, tools: dict, said: dict) -> GoalSpec:
@@ -409,7 +271,7 @@ def _goal(value: Any, place: str, types: dict, tools: dict, said: dict) -> GoalS
             spot = f"{at}.arguments.{name}"
             _known(source, known, spot, "unknown source")
             problem = f"{source} is of type {known[source]!r}; give a {wanted[name]!r}"
-            _must(known[source] == wanted[name], spot, problem)
+            must(known[source] == wanted[name], spot, problem)
             read.append(source)
         returns = tools[step["tool"]].returns
         known |= {f"#{index}.{field}": type_name for field, type_name in returns}
@@ -417,7 +279,7 @@ def _goal(value: Any, place: str, types: dict, tools: dict, said: dict) -> GoalS
     _known(value["answer"], results, f"{place}.answer", "unknown source")
     for slot, _ in constants:
         at = f"{place}.constants.{slot}"
-        _must(f"${slot}" in read, at, "used by no step; use it or remove it")
+        must(f"${slot}" in read, at, "used by no step; use it or remove it")
     steps = tuple((step["tool"], dict(step["arguments"])) for step in value["steps"])
     _check_steps([name for name, _ in steps], place, tools, [*read, value["answer"]])
     phrases = _pools(value["phrases"], f"{place}.phrases", said["phrase"])
@@ -431,17 +293,17 @@ def _goal(value: Any, place: str, types: dict, tools: dict, said: dict) -> GoalS
 
 def _check_steps(steps: list[str], place: str, tools: dict, read: list[str]) -> None:
     """What a step needs comes before it, and every step serves."""
-    needed = {need for name in steps for need in _needs(tools, steps, name)}
+    needed = {need for name in steps for need in needs_before(tools, steps, name)}
     for index, name in enumerate(steps):
         at = f"{place}.steps[{index}]"
-        for need in _needs(tools, steps, name):
+        for need in needs_before(tools, steps, name):
             late, found = need in steps[index:], need in steps
-            _must(not late, at, f"{name!r} needs {need!r}, a later step; move it")
+            must(not late, at, f"{name!r} needs {need!r}, a later step; move it")
             problem = f"{name!r} needs {need!r}, which takes arguments; make it a step"
-            _must(found or not tools[need].arguments, at, problem)
+            must(found or not tools[need].arguments, at, problem)
         serves = any(source.startswith(f"#{index}.") for source in read)
         serves = serves or tools[name].effect or name in needed
-        _must(serves, at, f"{name!r} serves nothing; use its result or remove it")
+        must(serves, at, f"{name!r} serves nothing; use its result or remove it")
 
 
 def _fields(value: dict[str, str], place: str, types: dict[str, TypeSpec]) -> Fields:
@@ -460,7 +322,7 @@ def _claim(said: dict[str, str], texts: Iterable[str], place: str) -> tuple[str,
     for text in texts:
         if text in said:
             problem = f"duplicate {short(text)}, also in {said[text]}"
-            _must(False, place, f"{problem}; keep one of the two")
+            must(False, place, f"{problem}; keep one of the two")
         said[text] = place
     return texts
 
@@ -469,7 +331,7 @@ def _match(given: Any, known: Any, needed: Any, place: str, what: str) -> None:
     for name in given:
         _known(name, known, _join(place, name), f"unknown {what}")
     for name in needed:
-        _must(name in given, place, f"missing {what} {short(name)}; add it")
+        must(name in given, place, f"missing {what} {short(name)}; add it")
 
 
 def _known(name: Any, known: Iterable[str], place: str, what: str) -> None:
@@ -478,13 +340,8 @@ def _known(name: Any, known: Iterable[str], place: str, what: str) -> None:
         remedy = (
             f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
         )
-        _must(False, place, f"{what} {short(name)}; {remedy}")
+        must(False, place, f"{what} {short(name)}; {remedy}")
 
 
 def _join(place: str, name: str) -> str:
     return f"{place}.{name}".strip(".")
-
-
-def _must(fine: Any, place: str, message: str) -> None:
-    if not fine:
-        raise DomainError(f"{place or 'top level'}: {message}")

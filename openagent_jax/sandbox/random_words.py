@@ -79,7 +79,8 @@ class Words:
         same = np.zeros(len(spans.start), bool)
         same[: self.numbers.high] = True  # syntax comes first
         for pool in (self.openings, self.glue, self.back, self.of, self.links,
-                     self.gaps, self.joins, self.articles, self.tell, self.ends):  # fmt: skip
+                     self.gaps, self.joins, self.articles, self.tell,
+                     self.ends):  # fmt: skip
             same[pool.low : pool.high] = True
         ends = zip(spans.start[same], spans.length[same], strict=True)
         used = [spans.flat[start : start + length] for start, length in ends]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from openagent_jax.sandbox import domain as domains
+from openagent_jax.sandbox import domain_spec
 from tests import helpers
 
 ROUNDS = 24  # batches of tasks looked at
@@ -121,7 +122,7 @@ class TestTasks:
         for family, visible in zip(tasks.goal.family, tasks.tools.visible, strict=True):
             goal = spec.goals[family]
             steps = {tool for tool, _ in goal.steps}
-            needs = steps | set(helpers.domain_file.extra_calls(spec, goal))
+            needs = steps | set(domain_spec.extra_calls(spec, goal))
             assert all(visible[rows[tool]] for tool in needs)
             assert visible.sum() == max(len(needs), helpers.NUM_VISIBLE)
             offered |= set(np.flatnonzero(visible))
@@ -159,7 +160,7 @@ def test_one_program_serves_both_domains(samples):
 
 
 def test_a_bad_domain_is_refused():
-    with pytest.raises(domains.domain_file.DomainError, match="did you mean 'poi'"):
+    with pytest.raises(domain_spec.DomainError, match="did you mean 'poi'"):
         helpers.worlds.build("pio", helpers.tokenizer(), helpers.LIMITS, 5)
 
 

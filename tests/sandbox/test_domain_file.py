@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from openagent_jax.sandbox import domain_file
+from openagent_jax import types
+from openagent_jax.sandbox import domain_file, domain_spec
 
 NAMES = ("poi", "medical")
 DOMAINS = {name: domain_file.load(name) for name in NAMES}
@@ -41,11 +42,11 @@ def edges(domain, goal):
     """Edges between the calls of a goal: (before, after, 'data' or 'code')."""
     tools, found = tools_of(domain), set()
     calls = [name for name, _ in goal.steps] + list(
-        domain_file.extra_calls(domain, goal)
+        domain_spec.extra_calls(domain, goal)
     )
     for index, (_, arguments) in enumerate(goal.steps):
         for source in arguments.values():
-            step, _ = domain_file.parse_source(source)
+            step, _ = domain_spec.parse_source(source)
             if step >= 0:
                 found.add((step, index, "data"))
     for index, name in enumerate(calls):
@@ -126,16 +127,16 @@ class TestBuiltin:
             reversible += any(not reaches(found, *pair) for pair in pairs)
         assert codes >= 4
         assert reversible >= 2
-        assert sum(bool(domain_file.extra_calls(domain, g)) for g in domain.goals) >= 2
+        assert sum(bool(domain_spec.extra_calls(domain, g)) for g in domain.goals) >= 2
 
     def test_goals_with_effects(self, domain):
         tools = tools_of(domain)
         effects = []
         for goal in domain.goals:
-            step, _ = domain_file.parse_source(goal.answer)
+            step, _ = domain_spec.parse_source(goal.answer)
             effects.append(step < 0 or tools[goal.steps[step][0]].effect)
         assert sum(effects) >= 2
-        assert domain_file.DONE in [goal.answer for goal in domain.goals]
+        assert domain_spec.DONE in [goal.answer for goal in domain.goals]
 
     def test_no_two_goals_ask_for_the_same_calls(self, domain):
         calls = [
@@ -148,15 +149,15 @@ class TestBuiltin:
         used = set()
         for goal in domain.goals:
             used |= {name for name, _ in goal.steps}
-            used |= set(domain_file.extra_calls(domain, goal))
+            used |= set(domain_spec.extra_calls(domain, goal))
         assert used == set(tools_of(domain))
 
     def test_answers_cannot_be_guessed(self, domain):
         types = {kind.name: kind for kind in domain.types}
         for goal in domain.goals:
-            if goal.answer == domain_file.DONE:
+            if goal.answer == domain_spec.DONE:
                 continue
-            step, field = domain_file.parse_source(goal.answer)
+            step, field = domain_spec.parse_source(goal.answer)
             answer = types[dict(tools_of(domain)[goal.steps[step][0]].returns)[field]]
             assert answer.kind != "enum"
             values = min(len(answer.train), len(answer.test), len(answer.shift))
@@ -197,7 +198,7 @@ class TestPhrases:
         wanted = set().union(*(key_words(tools[name]) for name, _ in goal.steps))
         for text in itertools.chain(*goal.phrases.values()):
             assert wanted <= set(words(re.sub(r"\{.*?\}", "", text))), text
-            assert ("done" in words(text)) == (goal.answer == domain_file.DONE), text
+            assert ("done" in words(text)) == (goal.answer == domain_spec.DONE), text
 
     def test_pools_share_no_frame(self, domain, goal):
         """A frame is what is left without slots, wanted words and empty words."""
@@ -240,13 +241,13 @@ def test_builtins_differ():
 def test_extra_calls_come_in_an_order_that_works():
     domain = DOMAINS["poi"]
     goals = {goal.name: goal for goal in domain.goals}
-    assert domain_file.extra_calls(domain, goals["pay_event"]) == ("sign_in",)
-    assert domain_file.extra_calls(domain, goals["first_table"]) == ()
+    assert domain_spec.extra_calls(domain, goals["pay_event"]) == ("sign_in",)
+    assert domain_spec.extra_calls(domain, goals["first_table"]) == ()
 
 
 def test_sources():
-    assert domain_file.parse_source("$city") == (-1, "city")
-    assert domain_file.parse_source("#12.opening-hour") == (12, "opening-hour")
+    assert domain_spec.parse_source("$city") == (-1, "city")
+    assert domain_spec.parse_source("#12.opening-hour") == (12, "opening-hour")
 
 
 # A small good file, and what happens to it when one thing is wrong.
@@ -351,7 +352,7 @@ def test_good_file_loads(tmp_path):
     assert (book.code_from, book.call_after, book.effect) == ("hold_room", None, True)
     assert book.argument_names["inn"] == {"train": ("inn_one",), "test": ("inn_two",)}
     assert domain.goals[0].steps[1] == ("hold_room", {"inn": "#0.inn"})
-    assert domain_file.extra_calls(domain, domain.goals[0]) == ("sign_in",)
+    assert domain_spec.extra_calls(domain, domain.goals[0]) == ("sign_in",)
 
 
 def test_optional_keys_and_byte_order_mark(tmp_path):
@@ -837,7 +838,7 @@ def write(document, path, value):
 def test_bad_document(tmp_path, path, value, place, problem, remedy):
     document = good()
     write(document, path, copy.deepcopy(value))
-    with pytest.raises(domain_file.DomainError) as caught:
+    with pytest.raises(domain_spec.DomainError) as caught:
         load(tmp_path, document)
     file = tmp_path / "mine.json"
     assert str(caught.value) == f"{file}: {place}: {problem}; {remedy}"
@@ -866,7 +867,7 @@ BAD_TEXT = {
 def test_bad_text(tmp_path, content, message):
     file = tmp_path / "mine.json"
     file.write_bytes(content)
-    with pytest.raises(domain_file.DomainError) as caught:
+    with pytest.raises(domain_spec.DomainError) as caught:
         domain_file.load(file)
     assert str(caught.value) == f"{file}: {message}"
 
@@ -884,7 +885,7 @@ def test_duplicate_key(tmp_path, old, place):
     """JSON readers keep the last one in silence; we do not."""
     text, key = json.dumps(good()), old.split(":")[0]
     assert old in text
-    with pytest.raises(domain_file.DomainError) as caught:
+    with pytest.raises(domain_spec.DomainError) as caught:
         load(tmp_path, text.replace(old, f"{key}: 1, {old}", 1))
     file = tmp_path / "mine.json"
     message = f"{file}: {place}: duplicate key; remove or rename one"
@@ -894,13 +895,13 @@ def test_duplicate_key(tmp_path, old, place):
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"name": ' + "9" * 5000 + "}"])
 def test_absurd_text(tmp_path, text):
     with pytest.raises(
-        domain_file.DomainError, match="top level: .*; follow the schema"
+        domain_spec.DomainError, match="top level: .*; follow the schema"
     ):
         load(tmp_path, text)
 
 
 def test_no_such_file(tmp_path):
-    with pytest.raises(domain_file.DomainError) as caught:
+    with pytest.raises(domain_spec.DomainError) as caught:
         domain_file.load(tmp_path / "none.json")
     message = f"{tmp_path / 'none.json'}: file: No such file or directory; "
     assert str(caught.value) == message + "check the path"
@@ -911,7 +912,7 @@ def test_no_such_file(tmp_path):
     [("pio", "did you mean 'poi'?"), ("weather", "known: medical, poi")],
 )
 def test_no_such_builtin(name, remedy):
-    with pytest.raises(domain_file.DomainError) as caught:
+    with pytest.raises(domain_spec.DomainError) as caught:
         domain_file.load(name)
     message = f"{name}: name: unknown builtin domain {name!r}; {remedy}"
     assert str(caught.value) == message
@@ -946,7 +947,7 @@ class TestDevelopment:
         document = good()
         file.write_text(json.dumps(document))
         with pytest.raises(
-            domain_file.DomainError, match="one text for training; :dev"
+            domain_spec.DomainError, match="one text for training; :dev"
         ):
             domain_file.load(f"{file}:dev")
 
@@ -971,7 +972,7 @@ def test_limits_can_be_raised(tmp_path):
     document["tools"] += extra
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(document))
-    with pytest.raises(domain_file.DomainError, match="17 entries, the limit is 16"):
+    with pytest.raises(domain_spec.DomainError, match="17 entries, the limit is 16"):
         domain_file.load(file)
-    domain = domain_file.load(file, domain_file.Limits(num_tools=17))
+    domain = domain_file.load(file, types.Limits(num_tools=17))
     assert len(domain.tools) == 17

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import types
-from openagent_jax.sandbox import environment
+from openagent_jax.sandbox import domain_spec, environment
 from tests import helpers
 
 NONE = -1
@@ -465,7 +465,7 @@ def play_script(agent, name, task):
     """Play the calls of the goal in their order, tools chosen by the agent."""
     play, goal = Game(task, name), agent.spec.goals[task.goal.family]
     steps = [tool for tool, _ in goal.steps]
-    before = helpers.domain_file.extra_calls(agent.spec, goal)
+    before = domain_spec.extra_calls(agent.spec, goal)
     for tool in (*before, *steps):
         play.call(tool, row=agent.row(task, play.rows[tool]))
     return bool(play.answer().reward)

@@ -11,6 +11,7 @@ from openagent_jax import types
 from openagent_jax.sandbox import (
     demonstrate,
     domain,
+    domain_file,
     oracle,
     random_words,
     random_worlds,
@@ -38,7 +39,7 @@ def played():
 
 @pytest.fixture(scope="module")
 def domain_words():
-    names = [path.stem for path in domain.domain_file.DOMAINS.glob("*.json")]
+    names = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
     assert set(names) >= set(helpers.DOMAINS)
     return set().union(*(domain.words(helpers.spec(name)) for name in names))
 
@@ -48,11 +49,15 @@ def key_words(tasks, i: int, row: int, texts: list[str]) -> tuple[str, str]:
     return texts[first].strip(), texts[second].strip()
 
 
+def told_steps(phrase, num_steps: int):
+    """The pieces of a request, a row for each step, without its ending."""
+    return phrase[: -random_worlds.NUM_ENDING].reshape(num_steps, -1)
+
+
 def told_order(tasks, i: int, texts: list[str]) -> tuple[list[int], list[str]]:
     """The steps as the request tells them, and the small words before each."""
     steps, order, turns = np.sum(tasks.goal.tool[i] >= 0), [], []
-    num_told = len(tasks.goal.tool[i])
-    for told in tasks.phrase[i][: -random_worlds.NUM_ENDING].reshape(num_told, -1)[:steps]:
+    for told in told_steps(tasks.phrase[i], len(tasks.goal.tool[i]))[:steps]:
         said = [texts[s] if s > 0 else "" for s in told]
         words = {text.strip() for text in said}
         order += [s for s in range(steps) if words >= {*key_words(tasks, i, s, texts)}]
@@ -184,7 +189,7 @@ class TestTasks:
             wanted = [s for s in sources if 0 <= s < num_constants]
             kinds = [kind_of(texts[value]) for value in values]
             assert sorted(-1 - piece for piece in phrase if piece < 0) == sorted(wanted)
-            for told in phrase[: -random_worlds.NUM_ENDING].reshape(num_steps, -1):
+            for told in told_steps(phrase, num_steps):
                 order = [piece for piece in told if piece < 0]
                 for one, two in itertools.combinations(order, 2):
                     turned += one < two  # -1 - number
@@ -344,7 +349,7 @@ class TestTasks:
         tasks, texts = played[0], helpers.texts("random")
         num_steps, listed = tasks.goal.tool.shape[1], 0
         for phrase in tasks.phrase:
-            for told in phrase[: -random_worlds.NUM_ENDING].reshape(num_steps, -1):
+            for told in told_steps(phrase, num_steps):
                 said = [s for s in told if s]
                 for one, two in zip(said, said[1:], strict=False):
                     listed += one > 0 and texts[one] == ", " and two < 0
