@@ -57,18 +57,23 @@ def get_config(arg: str = "") -> ConfigDict:
     c.paft = ConfigDict()
     c.paft.alpha = 0.0  # share of perturbed tasks; 0 is plain fine-tuning
     c.paft.strength = 1.0
+    # What is named more than once is drawn more often. To see that a tool is missing is
+    # learned slowest.
     c.paft.perturbations = (
         "identity_erasure",
         "semantic_trap",
         "distractor_tools",
         "query_underspecified",
+        "query_underspecified",
         "runtime_error",
+        "unsolvable",
+        "unsolvable",
         "unsolvable",
     )
 
     c.optim = ConfigDict()
     c.optim.name = "adamw"  # or "muon"
-    c.optim.learning_rate = 1e-3
+    c.optim.learning_rate = 2e-3
     c.optim.muon_learning_rate = 0.01  # of the matrices of the layers, under "muon"
     c.optim.train_embedding = False  # left alone, rare tokens are like all others
     c.optim.schedule = "cosine"  # or "constant", "linear", "wsd"
@@ -78,8 +83,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.optim.clip_norm = 1.0
 
     c.train = ConfigDict()
-    c.train.num_steps = 500
-    c.train.batch_size = 16  # tasks of a step
+    c.train.num_steps = 1100
+    c.train.batch_size = 8  # tasks of a step
     c.train.num_micro_batches = 1
     c.train.shuffle_vectors = False  # words swap theirs; for random worlds only
     c.train.log_every = 10

@@ -80,11 +80,6 @@ def check(c: ConfigDict) -> None:
             )
     if c.paft.alpha and not c.paft.perturbations:
         raise BadUse("paft.perturbations is empty; name some, or set paft.alpha=0")
-    if c.paft.alpha and not paft.num_perturbed(c.paft.alpha, c.train.batch_size):
-        raise BadUse(
-            f"paft.alpha={c.paft.alpha} of train.batch_size={c.train.batch_size} is "
-            "less than one task; raise one of them"
-        )
     if c.paft.alpha and c.sandbox.domain == worlds.RANDOM:
         raise BadUse('paft.alpha needs a domain; sandbox.domain is "random"')
     if c.train.shuffle_vectors and c.sandbox.domain != worlds.RANDOM:

@@ -44,17 +44,26 @@ def make_batch(alpha, num_tasks, key, strength=1.0):
 
 @pytest.mark.parametrize(
     ("alpha", "num_tasks", "expected"),
-    [(0.3, 32, 10), (0.3, 10, 3), (0.5, 8, 4), (0.25, 4, 1), (0, 8, 0), (1, 8, 8)],
+    [(0.3, 10, 3), (0.7, 10, 7), (0.5, 8, 4), (0.25, 4, 1), (0, 8, 0), (1, 8, 8)],
 )
 def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
     (tasks, _), key = make_batch(alpha, num_tasks, getkey()), getkey()
     assert np.count_nonzero(tasks.mark) == expected
-    assert expected == paft.num_perturbed(alpha, num_tasks)
     np.testing.assert_array_equal(tasks.world, np.arange(num_tasks))
     # Each by a key of its own, and another one in each step.
     others = make_batch(alpha, num_tasks, key)[0].mark
     marks = [*tasks.mark[:expected], *others[:expected]]
     assert len(np.unique(marks)) == 2 * expected
+
+
+def test_share_between_two_numbers_of_tasks(getkey):
+    """0.3 of 8 tasks: 2 or 3 of them, 2.4 in the mean."""
+    tasks = Toy(jnp.arange(8), jnp.zeros(8))
+    make = paft.paft(INNER, perturb, 0.3, 1.0).make_batch
+    many = jax.vmap(lambda key: make(None, key, tasks)[0].mark)
+    num = np.count_nonzero(jax.jit(many)(jax.random.split(getkey(), 4000)), axis=1)
+    assert set(num) == {2, 3}
+    assert abs(num.mean() - 2.4) < 0.04  # five standard errors
 
 
 def test_nothing_perturbed_is_the_inner_algorithm(getkey):

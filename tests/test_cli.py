@@ -143,7 +143,6 @@ BAD_USE = [
     ([PAFT, "--config.paft.alpha=1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=-0.1"], ["paft.alpha=-0.1", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=nan"], ["paft.alpha=nan", "from 0 to 1"]),
-    ([PAFT, "--config.paft.alpha=0.01"], ["paft.alpha=0.01", "train.batch_size="]),
     ([PAFT, "--config.paft.strength=2"], ["paft.strength=2", "from 0 to 1"]),
     ([PAFT, "--config.eval.strength=2"], ["eval.strength=2", "from 0 to 1"]),
     ([PAFT, "--config.optim.learning_rate=-1"], ["optim.learning_rate=-1", "from 0"]),

@@ -5,6 +5,8 @@ A share `alpha` of each batch is perturbed before the inner algorithm sees it
 demonstrates the perturbed tasks anew; for RL they are rolled out.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -21,7 +23,8 @@ def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algor
     Args:
       inner: what learns.
       perturbation: `(key, task, strength) -> task`, on one task.
-      alpha: share of a batch that is perturbed; see `num_perturbed`.
+      alpha: share of a batch that is perturbed. Where it is no whole number of tasks,
+        chance decides in each batch between the two next to it.
       strength: of the perturbation.
 
     Raises:
@@ -31,18 +34,17 @@ def paft(inner: Algorithm, perturbation, alpha: float, strength: float) -> Algor
         raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
 
     def make_batch(params: Params, key: jax.Array, tasks: Task) -> Batch:
-        num = num_perturbed(alpha, tasks.world.shape[0])
+        share = round(alpha * tasks.world.shape[0], 6)  # 0.3 * 10 is 3
+        most = math.ceil(share)
         perturb_key = jax.random.fold_in(key, PERTURB)
-        index = jnp.arange(num)
+        index = jnp.arange(most)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(perturb_key, index)
-        some = jax.tree.map(lambda x: x[:num], tasks)
-        some = jax.vmap(perturbation, (0, 0, None))(keys, some, jnp.float32(strength))
-        mixed = jax.tree.map(lambda new, x: x.at[:num].set(new), some, tasks)
+        some = jax.tree.map(lambda x: x[:most], tasks)
+        # Perturbed at no strength is not perturbed at all.
+        last = jax.random.uniform(jax.random.fold_in(perturb_key, most))
+        strengths = jnp.where(share - index > last, jnp.float32(strength), 0)
+        some = jax.vmap(perturbation)(keys, some, strengths)
+        mixed = jax.tree.map(lambda new, x: x.at[:most].set(new), some, tasks)
         return inner.make_batch(params, key, mixed)
 
     return Algorithm(make_batch, inner.loss_fn)
-
-
-def num_perturbed(alpha: float, num_tasks: int) -> int:
-    """Perturbed tasks of a batch: the share, rounded to whole tasks."""
-    return round(alpha * num_tasks)
