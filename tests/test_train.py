@@ -386,11 +386,13 @@ def test_devices_and_micro_batches_change_nothing(real):
     assert not eight.params["embed"].sharding.is_fully_replicated
     assert len({line["train/loss"] for line in lines}) == 4
     assert_close(lines, others)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-3),  # Adam's signs
-        host(one.params),
-        host(eight.params),
-    )
+    # Where a gradient is about 0, Adam makes a whole step of its sign.
+    ends = (host(state.params) for state in (one, eight))
+    learned = (jax.tree.leaves({**params, "embed": ()}) for params in ends)
+    pairs = zip(*learned, strict=True)
+    apart = np.concatenate([np.abs(a - b).ravel() for a, b in pairs])
+    assert len(apart) > 1000
+    assert np.mean(apart > 1e-5) < 0.003
 
 
 def test_one_axis_of_data_changes_nothing():

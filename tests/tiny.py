@@ -23,6 +23,7 @@ CHANGES = {
     "model.mlp_width": 16,
     "model.look_back_heads": 1,
     "algorithm.num_tokens": 256,
+    "optim.learning_rate": 1e-3,  # bounds on what differs are made for it
     # The number of steps is no part of the program then.
     "optim.schedule": "constant",
     "optim.warmup_steps": 2,
