@@ -220,8 +220,8 @@ def picture(reports: Mapping[str, Json]) -> str:
 
 
 def median(reports: Sequence[Json]) -> Json:
-    """One report of several runs of the same tasks: of each scenario the row that has
-    the median success (of an even number the lower one), with its own interval.
+    """One report of several runs of the same tasks: each success, delta and rate is the
+    median of its own (of an even number the lower one), with the interval it has.
 
     Raises:
       ValueError: the runs are not of the same tasks or scenarios.
@@ -234,9 +234,18 @@ def median(reports: Sequence[Json]) -> Json:
             raise ValueError("a median is of runs that were evaluated alike")
     rows = []
     for runs in zip(*(report["rows"] for report in reports), strict=True):
-        ranked = sorted(runs, key=lambda r: r["success"]["mean"] or 0.0)
-        rows.append(ranked[(len(ranked) - 1) // 2])
+        columns = {name: [r[name] for r in runs] for name in runs[0]}
+        rows.append({name: _middle(values) for name, values in columns.items()})
     return {**first, "rows": rows}
+
+
+def _middle(values: Sequence[Any]) -> Any:
+    """The median of measured values, a None left out; of names, which agree, the first."""
+    measured = [(x["mean"] if isinstance(x, dict) else x, x) for x in values]
+    measured = [pair for pair in measured if isinstance(pair[0], float)]
+    if not measured:
+        return values[0]
+    return sorted(measured, key=lambda pair: pair[0])[(len(measured) - 1) // 2][1]
 
 
 def columns(texts: Iterable[str]) -> dict[str, Json]:

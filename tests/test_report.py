@@ -470,14 +470,18 @@ def test_side_by_side_warns_where_one_does_not_say():
     assert text.startswith("Warning: not comparable: seed is 0, unknown.\n")
 
 
-def test_median_is_by_scenario():
+def test_median_is_of_each_number():
+    """Not of the run: the median success and the median refusal may be of two."""
     runs = [make_report(name) for name in "abc"]
-    for run, clean, other in zip(runs, (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), strict=True):
+    rates = (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), (0.3, None, 0.4)
+    for run, clean, other, refused in zip(runs, *rates, strict=True):
         for r in run["rows"]:
             r["success"]["mean"] = clean if r["tier"] == "clean" else other
+            r["refusal_rate"] = refused
     middle = report.median(runs)
     for i, r in enumerate(middle["rows"]):
-        assert r == runs[2 if r["tier"] == "clean" else 1]["rows"][i]
+        of = runs[2 if r["tier"] == "clean" else 1]["rows"][i]
+        assert r == {**of, "refusal_rate": 0.3}
     assert report.median(runs[:1]) == runs[0]
     even = report.median(runs[:2])["rows"]
     assert {r["success"]["mean"] for r in even} == {0.2, 0.1}
