@@ -240,7 +240,7 @@ def median(reports: Sequence[Json]) -> Json:
 
 
 def _middle(values: Sequence[Any]) -> Any:
-    """The median of measured values, a None left out; of names, which agree, the first."""
+    """The median of what was measured, without None; of names, the first of them."""
     measured = [(x["mean"] if isinstance(x, dict) else x, x) for x in values]
     measured = [pair for pair in measured if isinstance(pair[0], float)]
     if not measured:
