@@ -121,8 +121,9 @@ def test_padding_changes_nothing(getkey):
         return jnp.pad(x, ((0, 0), (0, 4)))
 
     longer = loss_and_grads(params, make_batch(pad(tokens), pad(mask), pad(valid)))
+    # Longer sums may be taken in another order: some ulps of gradients up to 1.
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
         clean,
         longer,
     )
