@@ -234,7 +234,7 @@ def median(reports: Sequence[Json]) -> Json:
             raise ValueError("a median is of runs that were evaluated alike")
     rows = []
     for runs in zip(*(report["rows"] for report in reports), strict=True):
-        columns = {name: [r[name] for r in runs] for name in runs[0]}
+        columns = {name: [r.get(name) for r in runs] for name in runs[0]}
         rows.append({name: _middle(values) for name, values in columns.items()})
     return {**first, "rows": rows}
 
@@ -242,7 +242,7 @@ def median(reports: Sequence[Json]) -> Json:
 def _middle(values: Sequence[Any]) -> Any:
     """The median of what was measured, without None; of names, the first of them."""
     measured = [(x["mean"] if isinstance(x, dict) else x, x) for x in values]
-    measured = [pair for pair in measured if isinstance(pair[0], float)]
+    measured = [pair for pair in measured if isinstance(pair[0], int | float)]
     if not measured:
         return values[0]
     return sorted(measured, key=lambda pair: pair[0])[(len(measured) - 1) // 2][1]
