@@ -473,7 +473,7 @@ def test_side_by_side_warns_where_one_does_not_say():
 def test_median_is_of_each_number():
     """Not of the run: the median success and the median refusal may be of two."""
     runs = [make_report(name) for name in "abc"]
-    rates = (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), (1, None, 0.4)  # JSON may say 1
+    rates = (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), (0, None, 0.4)  # JSON may say 0
     for run, clean, other, refused in zip(runs, *rates, strict=True):
         for r in run["rows"]:
             r["success"]["mean"] = clean if r["tier"] == "clean" else other
@@ -481,7 +481,7 @@ def test_median_is_of_each_number():
     middle = report.median(runs)
     for i, r in enumerate(middle["rows"]):
         of = runs[2 if r["tier"] == "clean" else 1]["rows"][i]
-        assert r == {**of, "refusal_rate": 0.4}
+        assert r == {**of, "refusal_rate": 0}
     assert report.median(runs[:1]) == runs[0]
     even = report.median(runs[:2])["rows"]
     assert {r["success"]["mean"] for r in even} == {0.2, 0.1}
