@@ -52,11 +52,46 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"
-    c.algorithm.num_tokens = 288  # of a training row; longer episodes are cut
+    c.algorithm.temperature = 1.0  # at which episodes are sampled
+    c.algorithm.num_tokens = 288  # of a demonstration; longer ones are cut
+
+    c.grpo = ConfigDict()
+    c.grpo.size = 8  # episodes of a task
+    c.grpo.oversample = 1  # groups played for each that is kept
+    c.grpo.std = "none"  # advantages in deviations of: "none", "group", "batch"
+    c.grpo.twins = False  # under paft.twins: a task and its twin are one group
+
+    c.ppo = ConfigDict()
+    c.ppo.discount = 0.95  # of a turn
+    c.ppo.trace = 0.95  # of a turn; often called lambda
+    c.ppo.weight = 1.0  # of the value's loss
+    c.ppo.clip = 0.0  # of the value; 0 clips nothing
+    c.ppo.normalise = False  # advantages, to mean 0 and deviation 1
+
+    c.surrogate = ConfigDict()  # what reinforcement learning optimises
+    c.surrogate.loss = "dapo"  # grpo, dr_grpo, dapo, gspo, cispo or reinforce
+    c.surrogate.normaliser = ""  # token, sequence or constant; "": that of the loss
+    c.surrogate.clip_low = 0.2
+    c.surrogate.clip_high = 0.28
+    c.surrogate.kl = 0.0  # weight of the divergence from the reference
+    c.surrogate.reference = ""  # as init_from; "": where training began
+
+    c.reward = ConfigDict()  # weights; see openagent_jax/rewards.py
+    c.reward.outcome = 1.0
+    c.reward.refusal = 0.0
+    c.reward.abstain = 0.0
+    c.reward.wrong = 0.0
+    c.reward.effect = 0.0
+    c.reward.format = 0.0
+    c.reward.step = 0.0
+    c.reward.detour = 0.0
+    c.reward.progress = 0.0
 
     c.paft = ConfigDict()
     c.paft.alpha = 0.0  # share of perturbed tasks; 0 is plain fine-tuning
     c.paft.strength = 1.0
+    c.paft.ramp_steps = 0  # over which the strength grows from 0
+    c.paft.twins = False  # each clean task beside itself, perturbed; alpha is 0.5 then
     # What is named more than once is drawn more often. To see that a tool is missing is
     # learned slowest.
     c.paft.perturbations = (
@@ -84,10 +119,25 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.train = ConfigDict()
     c.train.num_steps = 1100
+    c.train.max_tokens = 0  # sampled and trained on, then it ends; 0: any number
     c.train.batch_size = 8  # tasks of a step
     c.train.num_micro_batches = 1
+    c.train.num_epochs = 1  # how often a batch is gone through
+    c.train.num_minibatches = 1  # parts of a batch with an update each
     c.train.shuffle_vectors = False  # words swap theirs; for random worlds only
     c.train.log_every = 10
+
+    # What reinforcement learning is watched for; see openagent_jax/monitors.py.
+    c.monitor = ConfigDict()
+    c.monitor.min_entropy = 1e-4
+    c.monitor.max_entropy = 3.0
+    c.monitor.min_calls = 0.05
+    c.monitor.max_refusal_drift = 0.3
+    c.monitor.max_zero_variance = 0.999
+    c.monitor.max_log_prob_gap = 1e-3
+    c.monitor.max_reward_share = 0.95
+    c.monitor.patience = 50  # steps in a row, before one speaks
+    c.monitor.stop = ()  # names of those that end the run; the others warn
 
     c.mesh = ConfigDict()  # one size may be -1: all devices that are left
     c.mesh.data = -1

@@ -5,6 +5,8 @@
 sandbox   env steps/s of a random policy with symbolic actions: one jitted scan
 rollout   tokens/s of whole episodes, and of the same model over the same tokens with
           the environment left out (prefill, decode, prefill of results, by turns)
+episodes  a second, sampled in groups of a task as GRPO does, and those of the same
+          policy in a Python loop over the same tasks (launch/python_loop.py)
 train     tokens/s of the update alone, and of the whole step with its data
 """
 
@@ -22,6 +24,7 @@ CONFIG = config_flags.DEFINE_config_file(
     "config", "configs/base.py", "What to measure.", lock_config=True
 )
 ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
+GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
@@ -43,6 +46,7 @@ def main() -> None:
     figures = {
         "sandbox": sandbox(source, c.sandbox.max_turns),
         "rollout": rollouts(c, model, source),
+        "episodes": episodes(c, model, source),
         "train": updates(c, model, source),
     }
     for name, values in figures.items():
@@ -114,42 +118,124 @@ def rollouts(c, model, source) -> dict[str, float]:
         return rollout.rollout(policy, lexicon, params, keys, tasks, sizes)
 
     @jax.jit
-    def bare(params, decode_steps):
-        """The same chunks through the same model, and nothing else."""
+    def bare(params, read_steps, decode_steps):
+        """As many tokens through the same model and cache, and nothing else."""
 
-        def chunk(carry, size):
-            cache, logits = carry
-            tokens = jnp.broadcast_to(jnp.argmax(logits, -1)[:, None], (rows, size))
-            hidden, cache = policy.extend(params, cache, tokens, jnp.full(rows, size))
-            return cache, policy.head(params, hidden[:, -1])
+        def read(cache, logits, num, chunk):
+            def piece(loop):
+                i, cache, logits = loop
+                tokens = jnp.broadcast_to(
+                    jnp.argmax(logits, -1)[:, None], (rows, chunk)
+                )
+                new = jnp.full(rows, jnp.clip(num - i, 0, chunk))
+                hidden, cache = policy.extend(params, cache, tokens, new)
+                return i + chunk, cache, policy.head(params, hidden[:, -1])
+
+            first = jnp.int32(0), cache, logits
+            return jax.lax.while_loop(lambda loop: loop[0] < num, piece, first)[1:]
 
         def turn(carry):
-            t, carry = carry
-            n = decode_steps[t]
-            carry = jax.lax.fori_loop(0, n, lambda _, x: chunk(x, 1), carry)
-            last = t + 1 >= jnp.sum(decode_steps > 0)
-            carry = jax.lax.cond(
-                last, lambda x: x, lambda x: chunk(x, sizes.result_tokens), carry
-            )
-            return t + 1, carry
+            t, cache, logits = carry
 
-        cache = policy.init_cache(rows, sizes.context_tokens)
-        start = cache, jnp.zeros((rows, lexicon.vocab_size))
-        start = chunk(start, sizes.prompt_tokens)
+            def decode(cache, carry):
+                num_slots = sum(part[0].shape[-1] for part in cache.keys)
+                one = jnp.ones(rows, jnp.int32)
+
+                def token(loop):
+                    i, cache, logits = loop
+                    tokens = jnp.argmax(logits, -1)[:, None]
+                    hidden, cache = policy.extend(params, cache, tokens, one)
+                    return i + 1, cache, policy.head(params, hidden[:, 0])
+
+                def goes_on(loop):
+                    return (loop[0] < decode_steps[t]) & (loop[1].length[0] < num_slots)
+
+                i, logits = carry
+                i, cache, logits = jax.lax.while_loop(
+                    goes_on, token, (i, cache, logits)
+                )
+                return cache, (i, logits)
+
+            cache, (_, logits) = rollout.in_blocks(
+                decode, cache, (jnp.int32(0), logits)
+            )
+            return t + 1, *read(cache, logits, read_steps[t + 1], rollout.RESULT_CHUNK)
+
+        cache = policy.init_cache(rows, rollout.blocks(sizes.context_tokens))
+        logits = jnp.zeros((rows, lexicon.vocab_size))
+        start = read(cache, logits, read_steps[0], rollout.PROMPT_CHUNK)
         num_turns = jnp.sum(decode_steps > 0)
         return jax.lax.while_loop(
-            lambda x: x[0] < num_turns, turn, (jnp.int32(0), start)
+            lambda x: x[0] < num_turns, turn, (jnp.int32(0), *start)
         )
 
     played = whole(params, tasks)
-    steps = played.decode_steps
+    steps = _read_steps(played), played.decode_steps
     num_tokens = float(jnp.sum(played.valid))
-    ours, rival = _medians(lambda: whole(params, tasks), lambda: bare(params, steps))
+    ours, rival = _medians(lambda: whole(params, tasks), lambda: bare(params, *steps))
     return {
         "tokens_per_s": num_tokens / ours,
         "bare_tokens_per_s": num_tokens / rival,
         "ratio": rival / ours,
         "episodes_per_s": rows / ours,
+    }
+
+
+def _read_steps(played):
+    """Tokens of the longest text read before each action, and after the last."""
+    import numpy as np
+
+    longest = np.zeros(played.decode_steps.shape[0] + 1, np.int32)
+    for valid, sampled in zip(
+        *map(np.asarray, (played.valid, played.sampled)), strict=True
+    ):
+        said = sampled[valid]
+        starts = np.flatnonzero(said & ~np.roll(said, 1))
+        ends = np.flatnonzero(said & ~np.roll(said, -1)) + 1
+        gaps = np.append(starts, len(said)) - np.insert(ends, 0, 0)
+        longest[: len(gaps)] = np.maximum(longest[: len(gaps)], gaps)
+    return longest
+
+
+def episodes(c, model, source) -> dict[str, float]:
+    import jax
+    import jax.numpy as jnp
+
+    from launch import build, python_loop
+    from openagent_jax import rollout
+
+    sizes, rows = build.sizes(c), ROWS.value
+    policy, lexicon = model.policy, source.lexicon
+    params = jax.tree.map(jnp.asarray, model.init(jax.random.key(c.seed)))
+    key = jax.random.key(1)
+    keys = jax.random.split(key, rows)
+    draw = jax.jit(jax.vmap(lambda key: source.sample(key, "train")))
+    tasks = draw(keys[: rows // GROUP.value])
+    sampling = rollout.Sampling(c.algorithm.temperature)
+
+    @jax.jit
+    def compiled(params):
+        return rollout.rollout(policy, lexicon, params, keys, tasks, sizes, sampling)
+
+    each = jax.device_put(tasks, jax.devices("cpu")[0])
+    each = [jax.tree.map(lambda x, i=i: x[i // GROUP.value], each) for i in range(rows)]
+    functions = python_loop.environment_functions(lexicon, sizes)
+    agent = python_loop.Agent(policy, params, rows, sizes)
+    success = {"python": 0.0}
+
+    def loop():
+        agent.reset()
+        games = [python_loop.Game(functions, task) for task in each]
+        python_loop.play(agent, games, sizes, lexicon.end_token, key)
+        success["python"] = sum(bool(game.state.success) for game in games) / rows
+
+    ours, rival = _medians(lambda: compiled(params), loop)
+    return {
+        "per_s": rows / ours,
+        "python_loop_per_s": rows / rival,
+        "ratio": rival / ours,
+        "success": float(jnp.mean(compiled(params).trajectory.state.success)),
+        "python_loop_success": success["python"],
     }
 
 

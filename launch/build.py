@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
@@ -22,19 +23,33 @@ from tokenizers import Tokenizer
 import openagent_jax
 from configs import base
 from launch.cli import BadUse
-from openagent_jax import optim, perturb, rollout, sharding, train, worlds
-from openagent_jax.algorithms import paft, sft
+from openagent_jax import (
+    advantages,
+    losses,
+    monitors,
+    optim,
+    perturb,
+    rewards,
+    rollout,
+    sharding,
+    train,
+    worlds,
+)
+from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.models import hf, look_back, shuffle, transformer
 from openagent_jax.sandbox import domain, domain_file
-from openagent_jax.types import Algorithm, Limits, Params, Policy
+from openagent_jax.sandbox.lexicon import Lexicon
+from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
-ALGORITHMS = ("sft",)
+ALGORITHMS = ("sft", "grpo", "ppo")
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
 MAY_BE_ZERO = (
     "seed",
     "optim.warmup_steps",
+    "paft.ramp_steps",
+    "train.max_tokens",
     "eval.every",
     "eval.seed",
     "model.look_back_heads",
@@ -67,11 +82,13 @@ def check(c: ConfigDict) -> None:
         low = 0 if isinstance(value, float) or key in MAY_BE_ZERO else 1
         low = -1 if key.startswith("mesh.") else low
         high = 1 if key in SHARES else 2**31 - 1
+        low = -high if key.startswith("reward.") else low
         if not low <= value <= high:
             raise BadUse(f"{key}={value} is not from {low} to {high}")
     _known("algorithm.name", [c.algorithm.name], ALGORITHMS)
     _known("eval.split", [c.eval.split], domain.SPLITS)
     _known("eval.scenarios", c.eval.scenarios, perturb.CATALOGUE)
+    _known("monitor.stop", c.monitor.stop, monitors.MONITORS)
     _known("paft.perturbations", c.paft.perturbations, perturb.CATALOGUE)
     for name in c.paft.perturbations:
         if perturb.CATALOGUE[name].family != "train":
@@ -110,20 +127,37 @@ def check(c: ConfigDict) -> None:
                 domain_file.load(name, _limits(c))
     with _blamed_on("optim"):
         _optimizer(c)
+    _known("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
+    _known("surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS])
+    _known("grpo.std", [c.grpo.std], advantages.STD_OVER)
+    if c.algorithm.name != "sft":
+        with _blamed_on("reward"):
+            rewards.check({name: weight for name, weight in c.reward.items() if weight})
+    if c.algorithm.name == "grpo":
+        with _blamed_on("grpo"):
+            grpo.check(grpo.Groups(**c.grpo), c.train.batch_size)
+    if c.paft.alpha:
+        with _blamed_on("paft"):
+            paft.check(c.paft.alpha, c.paft.twins)
+    if c.grpo.twins and not c.paft.twins:
+        raise BadUse("grpo.twins=True needs paft.twins=True and paft.alpha=0.5")
 
 
 def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
-    size, parts = c.train.batch_size, c.train.num_micro_batches
-    if size % parts:
-        raise BadUse(
-            f"train.num_micro_batches={parts} does not divide train.batch_size={size}"
-        )
+    rows, parts = _num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
+    what = "train.batch_size"
+    if rows > c.train.batch_size:
+        what += " * grpo.size"
+    keys = [f"train.num_{name}" for name in ("minibatches", "micro_batches")]
+    keys = [key for key in keys if c[key] > 1]
+    if rows % parts:
+        divisors = " * ".join(f"{key}={c[key]}" for key in keys)
+        raise BadUse(f"{divisors} does not divide {what}={rows}")
     with _blamed_on("mesh"):
         made = sharding.make_mesh(**c.mesh, devices=devices)
-        sharding.check_batch_size(made, size, "train.batch_size")
-        part = "train.batch_size / train.num_micro_batches"
-        sharding.check_batch_size(made, size // parts, part)
+        sharding.check_batch_size(made, rows, what)
+        sharding.check_batch_size(made, rows // parts, " / ".join([what, *keys]))
     return made
 
 
@@ -211,11 +245,27 @@ def sizes(c: ConfigDict) -> rollout.Sizes:
 
 
 def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
-    inner = sft.sft(policy, source.lexicon, c.sandbox.max_turns, c.algorithm.num_tokens)
+    inner = _inner(c, policy, source.lexicon)
     if c.paft.alpha == 0:
         return inner
     mix = worlds.perturbation(source, c.paft.perturbations, "train")
-    return paft.paft(inner, mix, c.paft.alpha, c.paft.strength)
+    strength = paft.ramp(c.paft.strength, c.paft.ramp_steps)
+    return paft.paft(inner, mix, c.paft.alpha, strength, c.paft.twins)
+
+
+def _inner(c: ConfigDict, policy: Policy, lexicon: Lexicon) -> Algorithm:
+    turns = c.sandbox.max_turns
+    if c.algorithm.name == "sft":
+        return sft.sft(policy, lexicon, turns, c.algorithm.num_tokens)
+    weights = {name: weight for name, weight in c.reward.items() if weight}
+    names = policy_gradient.Surrogate._fields
+    surrogate = policy_gradient.Surrogate(*(c.surrogate[name] for name in names))
+    learner = policy_gradient.Learner(
+        policy, lexicon, sizes(c), weights, c.algorithm.temperature, surrogate
+    )
+    if c.algorithm.name == "grpo":
+        return grpo.grpo(learner, grpo.Groups(**c.grpo))
+    return ppo.ppo(learner, ppo.Critic(**c.ppo))
 
 
 def trainer(
@@ -231,8 +281,12 @@ def trainer(
         lambda key: source.sample(key, "train"),
         algorithm(c, model.policy, source),
         tx,
-        c.train.batch_size,
+        _num_sampled(c),
         c.train.num_micro_batches,
+        c.train.num_epochs,
+        c.train.num_minibatches,
+        # Demonstrations have a room of their own; few episodes need all of theirs.
+        0 if c.algorithm.name == "sft" else c.sandbox.context_tokens * 5 // 8,
         partial(
             jax.lax.with_sharding_constraint,
             shardings=sharding.batch_sharding(laid_out),
@@ -241,6 +295,10 @@ def trainer(
     )
     # Through the host: what a checkpoint gave lies on one device of its own.
     params = jax.device_get(first_params(c, model))
+    if c.algorithm.name != "sft" and c.surrogate.kl:
+        params = {**params, policy_gradient.REFERENCE: _reference(c, params)}
+    if c.algorithm.name == "ppo":
+        params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
         laid_out,
         transformer.logical_axes(model.config),
@@ -250,6 +308,40 @@ def trainer(
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
     return update.lower(state).compile(), state
+
+
+def watch(c: ConfigDict, say: Callable[[str], None]) -> Callable[[int, Metrics], None]:
+    """What looks at the metrics of each step."""
+    bounds = {name: c.monitor[name] for name in monitors.MONITORS}
+    return monitors.Watch(bounds, c.monitor.patience, c.monitor.stop, say).see
+
+
+def _reference(c: ConfigDict, params: Params) -> Params:
+    """What the policy is held near to."""
+    if not c.surrogate.reference:
+        return params
+    with c.copy_and_resolve_references().unlocked() as other:
+        other.init_from = c.surrogate.reference
+    found = jax.device_get(first_params(other, backbone(other)))
+    ours, theirs = (jax.tree.map(jnp.shape, x) for x in (params, found))
+    if ours != theirs:
+        raise BadUse(
+            f'surrogate.reference="{c.surrogate.reference}" is of another shape than '
+            "the model that learns; take one like init_from"
+        )
+    return found
+
+
+def _num_sampled(c: ConfigDict) -> int:
+    """Tasks of a step; some may be left out of the batch."""
+    over = c.grpo.oversample if c.algorithm.name == "grpo" else 1
+    return c.train.batch_size * over
+
+
+def _num_rows(c: ConfigDict) -> int:
+    """Rows of a batch."""
+    size = c.grpo.size if c.algorithm.name == "grpo" else 1
+    return c.train.batch_size * size
 
 
 def stored(workdir: Path) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import tqdm
 from absl import flags
 from ml_collections import config_flags
 
@@ -58,9 +59,9 @@ def main() -> None:
     if DRY_RUN.value:
         print(json.dumps(c.to_dict(), indent=2))
         return
-    if scoring.file(workdir, c.train.num_steps).exists():
+    if (ended := _ended(workdir)) is not None:
         print(f"{workdir}: this run has ended; another one needs another --workdir")
-        scoring.show(workdir, c.train.num_steps)
+        scoring.show(workdir, ended)
         return
     started = time.time()
     programs.keep(c.compile_cache)
@@ -70,7 +71,8 @@ def main() -> None:
     if first:
         workdir.mkdir(parents=True, exist_ok=True)
         _write_json(workdir / "config.json", c.to_dict())
-        _write_json(workdir / "manifest.json", _manifest(c))
+        manifest = _manifest(c)
+        _write_json(workdir / "manifest.json", manifest)
         build.save_model(workdir / "model", model)
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source)
@@ -79,9 +81,10 @@ def main() -> None:
         keep_last=c.checkpoint.keep_last,
         best_metric="eval/success" if c.eval.every else None,
     )
-    resumed = checkpoints.latest_step()
+    resumed, num_tokens = checkpoints.latest_step(), 0
     if resumed is not None:
-        state, resumed, _ = checkpoints.restore(state)
+        state, resumed, meta = checkpoints.restore(state)
+        num_tokens = meta.get(train.NUM_TOKENS, 0)
     if first:
         num_params = sum(x.size for x in jax.tree.leaves(state.params))
         print(
@@ -90,6 +93,11 @@ def main() -> None:
             f"{jax.default_backend()} device(s), from step {resumed or 0}",
             flush=True,
         )
+
+    def say(warning: str) -> None:
+        if first:
+            tqdm.tqdm.write(f"warning: {warning}")
+
     writer = metrics.Writer(workdir, resume_step=resumed or 0) if first else None
 
     def evaluate(state, at):
@@ -100,7 +108,7 @@ def main() -> None:
         return scoring.scalars(scores)
 
     with contextlib.closing(checkpoints), writer or contextlib.nullcontext():
-        state, scores = train.run(
+        ended = train.run(
             step,
             state,
             num_steps=c.train.num_steps,
@@ -111,12 +119,27 @@ def main() -> None:
             evaluate=evaluate,
             evaluate_every=c.eval.every,
             log_every=c.train.log_every,
+            max_tokens=c.train.max_tokens,
+            num_tokens=num_tokens,
+            watch=build.watch(c, say),
         )
-        if not scores:
-            evaluate(state, c.train.num_steps)
+        last = int(ended.state.step)
+        if not ended.scores:
+            evaluate(ended.state, last)
     if first:
-        scoring.show(workdir, c.train.num_steps)
-        print(f"{time.time() - started:.0f} s")
+        end = {"step": last, "num_tokens": ended.num_tokens}
+        _write_json(workdir / "manifest.json", manifest | {"ended": end})
+        scoring.show(workdir, last)
+        print(f"{ended.num_tokens:,} tokens, {time.time() - started:.0f} s")
+
+
+def _ended(workdir: Path) -> int | None:
+    """The last step of a run that has come to its end."""
+    file = workdir / "manifest.json"
+    try:
+        return json.loads(file.read_text("utf-8"))["ended"]["step"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _check_same_run(workdir: Path, c) -> None:

@@ -12,6 +12,7 @@ import jax
 import optax
 
 OPTIMIZERS = ("adamw", "muon")
+_FROZEN = ("reference",)  # parameters that a policy is held near to
 SCHEDULES = ("constant", "cosine", "linear", "wsd")
 
 
@@ -71,9 +72,13 @@ def make_optimizer(
         raise ValueError(f"optim.clip_norm={clip_norm} must not be negative")
     clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
     optimizer = optax.chain(clip, update)
-    if train_embedding:
-        return optimizer
-    return optax.partition({True: optax.set_to_zero(), False: optimizer}, _is_embedding)
+    frozen = _FROZEN if train_embedding else (*_FROZEN, "embed")
+    return optax.partition(
+        {True: optax.set_to_zero(), False: optimizer},
+        lambda params: jax.tree.map_with_path(
+            lambda path, _: getattr(path[0], "key", None) in frozen, params
+        ),
+    )
 
 
 def make_schedule(
@@ -106,13 +111,6 @@ def make_schedule(
     # The first step already learns: (step + 1) / warmup_steps.
     warmup = optax.linear_schedule(1 / warmup_steps, 1.0, max(warmup_steps - 1, 1))
     return optax.join_schedules([warmup, after], [warmup_steps])
-
-
-def _is_embedding(params: Any) -> Any:
-    """True for the embedding; a tied head is the same array."""
-    return jax.tree.map_with_path(
-        lambda path, _: getattr(path[0], "key", None) == "embed", params
-    )
 
 
 def _is_matrix(params: Any) -> Any:

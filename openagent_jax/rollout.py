@@ -7,7 +7,10 @@ too, and has failed.
 """
 
 import dataclasses
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,11 @@ from openagent_jax import types
 from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
+
+EIGHTHS = (3, 4, 5, 8)  # of the context, where blocks of the cache end
+# Columns that are read at once.
+PROMPT_CHUNK = 32
+RESULT_CHUNK = 12
 
 
 class Sizes(NamedTuple):
@@ -50,14 +58,20 @@ class Rollout(NamedTuple):
     decode_steps: Int[Array, "T"]  # tokens of the longest action of each turn
 
 
-class _Carry(NamedTuple):
-    turn: Array
+class _Context(NamedTuple):
+    """What the policy has read, and what it expects next."""
+
     cache: types.Cache
     logits: Array  # [B, V] for the next token
     tokens: Array  # [B, M]
+    overflow: Array
+
+
+class _Carry(NamedTuple):
+    turn: Array
+    context: _Context
     sampled: Array
     log_prob: Array
-    overflow: Array
     cut: Array
     state: types.State
     action: Action  # [T, B]
@@ -75,100 +89,120 @@ def rollout(
     sizes: Sizes,
     sampling: Sampling = Sampling(),
 ) -> Rollout:
-    """Play one episode for each of B tasks; `keys` holds one key for each."""
-    num_rows = keys.shape[0]
+    """Play B episodes of P tasks, B / P of each in a row; prompts are read once a task.
+
+    Args:
+      policy: what acts.
+      lexicon: of the tasks.
+      params: of the policy.
+      keys: one for each of the B episodes; B is a multiple of P.
+      tasks: leading axis P.
+      sizes: room of an episode.
+      sampling: how tokens are chosen.
+    """
+    num_rows, num_tasks = keys.shape[0], tasks.world.shape[0]
     rows = jnp.arange(num_rows)
+
+    def of_each(x):
+        return jnp.repeat(x, num_rows // num_tasks, axis=0)
 
     def write(pieces, num_tokens):
         return jax.vmap(lambda p: lexicons.write(lexicon, p, num_tokens))(pieces)
 
-    def feed(carry: _Carry, tokens, length, size: int) -> _Carry:
-        """Append tokens of the environment, right-padded rows of `length`."""
-        overflow = carry.overflow | (length > size)
+    def feed(context: _Context, tokens, length, chunk: int) -> _Context:
+        """Append tokens of the environment, right-padded rows of `length`, as many
+        columns at a time."""
+        size, at = tokens.shape[1], context.cache.length
+        overflow = context.overflow | (length > size)
         length = jnp.minimum(length, size)
-        at = carry.cache.length
-        hidden, cache = policy.extend(params, carry.cache, tokens, length)
-        last = hidden[rows, jnp.maximum(length - 1, 0)]
-        logits = policy.head(params, last)
         # An index out of range is dropped: nothing is written behind a row's length.
-        new = jnp.arange(size)[None] < length[:, None]
-        slots = jnp.where(
-            new, at[:, None] + jnp.arange(size)[None], sizes.context_tokens
+        column, rows = jnp.arange(size)[None], jnp.arange(length.shape[0])
+        slots = at[:, None] + column
+        slots = jnp.where(column < length[:, None], slots, sizes.context_tokens)
+        written = context.tokens.at[rows[:, None], slots].set(tokens, mode="drop")
+        tokens = jnp.pad(tokens, ((0, 0), (0, -size % chunk)))
+
+        def read(loop):
+            start, cache, logits = loop
+            piece = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
+            num = jnp.clip(length - start, 0, chunk)
+            hidden, cache = policy.extend(params, cache, piece, num)
+            last = hidden[rows, jnp.maximum(num - 1, 0)]
+            logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
+            return start + chunk, cache, logits
+
+        most = jnp.max(length)
+        _, cache, logits = lax.while_loop(
+            lambda loop: loop[0] < most,
+            read,
+            (jnp.int32(0), context.cache, context.logits),
         )
-        return carry._replace(
-            cache=cache,
-            logits=jnp.where((length > 0)[:, None], logits, carry.logits),
-            tokens=carry.tokens.at[rows[:, None], slots].set(tokens, mode="drop"),
-            overflow=overflow,
-        )
+        return _Context(cache, logits, written, overflow)
 
     def speak(carry: _Carry) -> tuple[_Carry, Array, Array, Array]:
         """Sample an action for each live row: tokens, their number, ended."""
 
         def token(loop):
             i, carry, said, active = loop
-            at = carry.cache.length
-            chosen, log_prob = _choose(carry.logits, keys, at, sampling)
+            context = carry.context
+            at = context.cache.length
+            chosen, log_prob = _choose(context.logits, keys, at, sampling)
             chosen = jnp.where(active, chosen, 0)
             hidden, cache = policy.extend(
-                params, carry.cache, chosen[:, None], active.astype(jnp.int32)
+                params, context.cache, chosen[:, None], active.astype(jnp.int32)
             )
             here = rows, jnp.where(active, at, sizes.context_tokens)
-            carry = carry._replace(
+            context = context._replace(
                 cache=cache,
                 logits=policy.head(params, hidden[:, 0]),
-                tokens=carry.tokens.at[here].set(chosen, mode="drop"),
+                tokens=context.tokens.at[here].set(chosen, mode="drop"),
+            )
+            carry = carry._replace(
+                context=context,
                 sampled=carry.sampled.at[here].set(True, mode="drop"),
                 log_prob=carry.log_prob.at[here].set(log_prob, mode="drop"),
             )
             said = lax.dynamic_update_slice(said, chosen[:, None], (0, i))
             return i + 1, carry, said, active & (chosen != lexicon.end_token)
 
-        def goes_on(loop):
-            i, _, _, active = loop
-            return (i < sizes.action_tokens) & jnp.any(active)
+        def goes_on(loop, num_slots):
+            i, carry, _, active = loop
+            longest = jnp.max(jnp.where(active, carry.context.cache.length, 0))
+            go = (i < sizes.action_tokens) & jnp.any(active)
+            return go & (longest < num_slots)
+
+        def loop(cache, rest):
+            i, carry, said, active = rest
+            num_slots = sum(part[0].shape[-1] for part in cache.keys)
+            i, carry, said, active = lax.while_loop(
+                partial(goes_on, num_slots=num_slots),
+                token,
+                (i, _with_cache(carry, cache), said, active),
+            )
+            return carry.context.cache, (i, _with_cache(carry, None), said, active)
 
         said = jnp.zeros((num_rows, sizes.action_tokens), jnp.int32)
-        active = ~carry.state.finished
-        start = carry.cache.length
-        steps, carry, said, active = lax.while_loop(
-            goes_on, token, (jnp.int32(0), carry, said, active)
-        )
+        active, start = ~carry.state.finished, carry.context.cache.length
+        rest = jnp.int32(0), _with_cache(carry, None), said, active
+        cache, (steps, carry, said, active) = in_blocks(loop, carry.context.cache, rest)
+        carry = _with_cache(carry, cache)
         carry = carry._replace(
             decode_steps=carry.decode_steps.at[carry.turn].set(steps)
         )
-        return carry, said, carry.cache.length - start, ~active
+        return carry, said, carry.context.cache.length - start, ~active
 
     def turn(carry: _Carry) -> _Carry:
         live = ~carry.state.finished
         carry, said, length, ended = speak(carry)
-        # The end mark is no part of the action; one that did not end is malformed.
-        action = jax.vmap(parse.parse, in_axes=(None, 0, 0, 0))(
-            lexicon, tasks, said, length - ended
+        answer = partial(respond, lexicon, max_turns=sizes.max_turns)
+        state, action, result, pieces = jax.vmap(answer)(
+            tasks, carry.state, said, length, ended
         )
-        kind = jnp.where(ended, action.kind, types.MALFORMED)
-        none = demonstrate.no_action(tasks.tools.arg_name.shape[-1])
-        action = jax.tree.map(
-            lambda a, b: jnp.where(ended.reshape(-1, *[1] * (a.ndim - 1)), a, b),
-            Action(kind, action.call, action.value),
-            jax.tree.map(lambda x: jnp.broadcast_to(x, (num_rows, *x.shape)), none),
-        )
-
-        def act(task, state, action, ended):
-            state, timestep = environment.step(
-                lexicon, task, state, action, sizes.max_turns
-            )
-            seen = timestep.observation
-            pieces = render.observation(lexicon.style, task, seen)
-            # What the policy left open is closed for it, as no word of its own.
-            close = jnp.where(ended | (pieces[0] == 0), 0, lexicon.style.end)
-            return state, seen, jnp.concatenate([close[None], pieces])
-
-        state, result, pieces = jax.vmap(act)(tasks, carry.state, action, ended)
         pieces = jnp.where((live & ~state.finished)[:, None], pieces, 0)
         tokens, _, length = write(pieces, sizes.result_tokens)
         # No room for what comes next: the episode ends here, without success.
-        needed = carry.cache.length + length + sizes.action_tokens + sizes.result_tokens
+        needed = carry.context.cache.length + length
+        needed += sizes.action_tokens + sizes.result_tokens
         cut = live & ~state.finished & (needed > sizes.context_tokens)
         state = dataclasses.replace(state, finished=state.finished | cut)
         length = jnp.where(cut, 0, length)
@@ -181,13 +215,20 @@ def rollout(
             valid=carry.valid.at[carry.turn].set(live),
             cut=carry.cut | cut,
         )
-        return lax.cond(
-            jnp.all(state.finished),
-            lambda c: c,
-            lambda c: feed(c, tokens, length, sizes.result_tokens),
-            carry,
-        )
+        context = feed(carry.context, tokens, length, RESULT_CHUNK)
+        return carry._replace(context=context)
 
+    pieces = jax.vmap(lambda task: render.prompt(lexicon.style, task))(tasks)
+    tokens, _, length = write(pieces, sizes.prompt_tokens)
+    shape = (num_tasks, sizes.context_tokens)
+    context = _Context(
+        policy.init_cache(num_tasks, blocks(sizes.context_tokens)),
+        jnp.zeros((num_tasks, lexicon.vocab_size)),
+        jnp.zeros(shape, jnp.int32),
+        jnp.zeros(num_tasks, bool),
+    )
+    context = feed(context, tokens, length, PROMPT_CHUNK)
+    context, tasks = jax.tree.map(of_each, (context, tasks))
     shape = (num_rows, sizes.context_tokens)
     state = jax.vmap(lambda task: environment.reset(lexicon, task))(tasks)
     num_args, num_fields = tasks.tools.arg_name.shape[-1], state.values.shape[-1]
@@ -197,12 +238,9 @@ def rollout(
     )
     carry = _Carry(
         turn=jnp.int32(0),
-        cache=policy.init_cache(*shape),
-        logits=jnp.zeros((num_rows, lexicon.vocab_size)),
-        tokens=jnp.zeros(shape, jnp.int32),
+        context=context,
         sampled=jnp.zeros(shape, bool),
         log_prob=jnp.zeros(shape),
-        overflow=jnp.zeros(num_rows, bool),
         cut=jnp.zeros(num_rows, bool),
         state=state,
         action=action,
@@ -210,9 +248,6 @@ def rollout(
         valid=jnp.zeros((sizes.max_turns, num_rows), bool),
         decode_steps=jnp.zeros(sizes.max_turns, jnp.int32),
     )
-    pieces = jax.vmap(lambda task: render.prompt(lexicon.style, task))(tasks)
-    tokens, _, length = write(pieces, sizes.prompt_tokens)
-    carry = feed(carry, tokens, length, sizes.prompt_tokens)
     carry = lax.while_loop(
         lambda c: (c.turn < sizes.max_turns) & ~jnp.all(c.state.finished), turn, carry
     )
@@ -221,34 +256,134 @@ def rollout(
     )
     trajectory = Trajectory(tasks, action, result, carry.valid.T, carry.state)
 
-    valid = jnp.arange(sizes.context_tokens)[None] < carry.cache.length[:, None]
+    context = carry.context
+    valid = jnp.arange(sizes.context_tokens)[None] < context.cache.length[:, None]
     return Rollout(
         trajectory,
-        carry.tokens,
+        context.tokens,
         valid,
         carry.sampled,
         carry.log_prob,
-        carry.overflow,
+        context.overflow,
         carry.cut,
         carry.decode_steps,
     )
+
+
+def respond(
+    lexicon: lexicons.Lexicon,
+    task: Task,
+    state: types.State,
+    said: Int[Array, "L"],
+    length: Int[Array, ""],
+    ended: Bool[Array, ""],
+    max_turns: int,
+) -> tuple[types.State, Action, ToolResult, Int[Array, "P"]]:
+    """One turn of the environment, from tokens to what is written next.
+
+    Args:
+      lexicon: of the task.
+      task: one.
+      state: before.
+      said: by the policy.
+      length: tokens of it that count.
+      ended: the last of them is the end mark.
+      max_turns: after which an episode is over.
+
+    Returns:
+      The state, the action as it was read, its result, and the pieces of text that
+      follow: none is the symbol 0.
+    """
+    # The end mark is no part of the action; one that did not end is malformed.
+    read = parse.parse(lexicon, task, said, length - ended)
+    none = demonstrate.no_action(task.tools.arg_name.shape[-1])
+    action = jax.tree.map(lambda a, b: jnp.where(ended, a, b), read, none)
+    state, timestep = environment.step(lexicon, task, state, action, max_turns)
+    pieces = render.observation(lexicon.style, task, timestep.observation)
+    # What the policy left open is closed for it, as no word of its own.
+    close = jnp.where(ended | (pieces[0] == 0), 0, lexicon.style.end)
+    return state, action, timestep.observation, jnp.concatenate([close[None], pieces])
+
+
+def blocks(context_tokens: int) -> list[int]:
+    """Slots of each block of a cache. Decoding is compiled for each number of them."""
+    ends = sorted({-(-context_tokens * eighth // 8) for eighth in EIGHTHS})
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def in_blocks(
+    loop: Callable, cache: types.Cache, carry: Any
+) -> tuple[types.Cache, Any]:
+    """A loop with the first block of a cache, then with two, and so on.
+
+    To attend to a slot takes time, used or not. The loop has to leave off where rows
+    that matter come to the end of what it is given; the rest of the cache lies still.
+
+    Args:
+      loop: `(cache, carry) -> (cache, carry)`.
+      cache: the whole.
+      carry: what else the loop changes.
+    """
+    for num in range(1, len(cache.keys) + 1):
+        first = types.Cache(cache.keys[:num], cache.values[:num], cache.length)
+        first, carry = loop(first, carry)
+        keys, values = first.keys + cache.keys[num:], first.values + cache.values[num:]
+        cache = types.Cache(keys, values, first.length)
+    return cache, carry
+
+
+def _with_cache(carry: _Carry, cache: types.Cache | None) -> _Carry:
+    return carry._replace(context=carry.context._replace(cache=cache))
 
 
 def _choose(logits, keys, positions, sampling: Sampling):
     """Next tokens and their log-probabilities, each row with its own key."""
     if sampling.temperature == 0:
         log_probs = jax.nn.log_softmax(logits)
-        chosen = jnp.argmax(logits, axis=-1)
-    else:
-        logits = logits / sampling.temperature
-        if sampling.top_p < 1:
-            ranked = jnp.sort(logits, axis=-1)[:, ::-1]
-            mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
-            keep = jnp.sum(mass < sampling.top_p, axis=-1, keepdims=True)
-            least = jnp.take_along_axis(ranked, keep, axis=-1)
-            logits = jnp.where(logits >= least, logits, -jnp.inf)
-        log_probs = jax.nn.log_softmax(logits)
-        draw = jax.vmap(lambda k, row: jax.random.categorical(k, row))
-        chosen = draw(jax.vmap(jax.random.fold_in)(keys, positions), logits)
-    chosen = chosen.astype(jnp.int32)
-    return chosen, jnp.take_along_axis(log_probs, chosen[:, None], axis=-1)[:, 0]
+        chosen = jnp.argmax(logits, axis=-1).astype(jnp.int32)
+        return chosen, jnp.take_along_axis(log_probs, chosen[:, None], axis=-1)[:, 0]
+    logits = logits / sampling.temperature
+    if sampling.top_p < 1:
+        ranked = jnp.sort(logits, axis=-1)[:, ::-1]
+        mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
+        keep = jnp.sum(mass < sampling.top_p, axis=-1, keepdims=True)
+        least = jnp.take_along_axis(ranked, keep, axis=-1)
+        logits = jnp.where(logits >= least, logits, -jnp.inf)
+    draw = jax.vmap(
+        lambda key, at: jax.random.uniform(jax.random.fold_in(key, at), (2,))
+    )
+    return categorical(logits, draw(keys, positions))
+
+
+def categorical(
+    logits: Float[Array, "B V"], lots: Float[Array, "B 2"]
+) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
+    """A token for each row, and its log-probability.
+
+    Drawn in two stages, a part of the vocabulary and a token of it, each by the inverse
+    of its distribution function. That takes two numbers a row; Gumbel's trick takes one
+    for every token, and then the drawing was seen to take as long as the model.
+
+    Args:
+      logits: of the next token.
+      lots: uniform in [0, 1).
+    """
+    num_rows, num_tokens = logits.shape
+    most = jnp.max(logits, axis=-1, keepdims=True)
+    mass = jnp.exp(logits - most)
+    size = 2 ** round(math.log2(num_tokens) / 2)  # often divides it
+    mass = jnp.pad(mass, ((0, 0), (0, -num_tokens % size)))
+    mass = mass.reshape(num_rows, -1, size)
+
+    def pick(mass, lot):
+        below = jnp.cumsum(mass, axis=-1)
+        # Less than the whole after rounding too: what has no mass is never picked.
+        lot = jnp.minimum(lot, 1 - 2.0**-22) * below[:, -1]
+        return jnp.sum(below <= lot[:, None], axis=-1)
+
+    of_part = jnp.sum(mass, axis=-1)
+    part = pick(of_part, lots[:, 0])
+    tokens = jnp.take_along_axis(mass, part[:, None, None], axis=1)[:, 0]
+    chosen = part * size + pick(tokens, lots[:, 1])
+    logit = jnp.take_along_axis(logits - most, chosen[:, None], axis=-1)[:, 0]
+    return chosen.astype(jnp.int32), logit - jnp.log(jnp.sum(of_part, axis=-1))

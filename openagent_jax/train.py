@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,11 @@ from openagent_jax.metrics import Progress, Writer
 from openagent_jax.types import Algorithm, Batch, Metrics, Params, Task, TrainState
 
 View = Callable[[Params, jax.Array], Params]
-VIEW = 0x56494557  # folded into the key of a batch, which the algorithm has too
+# Folded into the key of a batch, which the algorithm has too.
+VIEW = 0x56494557
+ORDER = 0x4F524452
+NUM_SAMPLED = "num_sampled_tokens"  # a metric of the making of a batch
+NUM_TOKENS = "num_tokens"  # in the meta of a checkpoint: used until then
 
 
 class Preempted(Exception):
@@ -30,6 +34,14 @@ class Preempted(Exception):
 
 class Diverged(Exception):
     """The loss or the gradient is not finite."""
+
+
+class Ended(NamedTuple):
+    """What is left of a run."""
+
+    state: TrainState
+    scores: Metrics
+    num_tokens: int  # sampled and trained on
 
 
 def init_state(
@@ -44,10 +56,13 @@ def make_step(
     optimizer: optax.GradientTransformation,
     batch_size: int,
     num_micro_batches: int = 1,
+    num_epochs: int = 1,
+    num_minibatches: int = 1,
+    few_columns: int = 0,
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
     view: View = lambda params, key: params,
 ) -> Callable[[TrainState], tuple[TrainState, Metrics]]:
-    """One update, as a function of the state alone.
+    """One batch and its updates, as a function of the state alone.
 
     Args:
       sample: one task from one key.
@@ -56,6 +71,11 @@ def make_step(
       batch_size: tasks of a step.
       num_micro_batches: parts over which the gradient is summed; they change
         nothing but memory.
+      num_epochs: how often the batch is gone through.
+      num_minibatches: parts of the batch, in an order of each epoch's own, with an
+        update each.
+      few_columns: where no row is longer, the other columns are left out of an update:
+        it is compiled for both. 0 is never.
       constrain: lays a batch out over the devices.
       view: what the loss of this step is to see of the parameters, by a key.
     """
@@ -65,46 +85,82 @@ def make_step(
         task_key, batch_key = jax.random.split(key)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         tasks = jax.vmap(sample)(fold(task_key, jnp.arange(batch_size)))
-        batch = constrain(algorithm.make_batch(state.params, batch_key, tasks))
-        num_loss_tokens = jnp.sum(batch.loss_mask).astype(jnp.float32)
+        batch, made = algorithm.make_batch(state, batch_key, tasks)
+        batch = constrain(batch)
+
+        def update(learned, part: Batch):
+            params, opt_state = learned
+            view_key = jax.random.fold_in(batch_key, VIEW)
+            grads, metrics = short_or_whole(params, part, lambda x: view(x, view_key))
+            updates, opt_state = optimizer.update(grads, opt_state, params)
+            metrics["grad_norm"] = optax.tree.norm(grads)
+            return (optax.apply_updates(params, updates), opt_state), metrics
+
+        learned = state.params, state.opt_state
+        if num_epochs * num_minibatches == 1:
+            learned, metrics = update(learned, batch)
+        else:
+            num_rows = batch.tokens.shape[0]
+            keys = fold(jax.random.fold_in(batch_key, ORDER), jnp.arange(num_epochs))
+            order = jax.vmap(lambda key: jax.random.permutation(key, num_rows))(keys)
+            order = order.reshape(num_epochs * num_minibatches, -1)
+            learned, metrics = jax.lax.scan(
+                lambda learned, rows: update(
+                    learned, constrain(jax.tree.map(lambda x: x[rows], batch))
+                ),
+                learned,
+                order,
+            )
+            metrics = jax.tree.map(jnp.mean, metrics)
+        metrics = {f"train/{name}": value for name, value in metrics.items()} | {
+            "train/num_loss_tokens": jnp.sum(batch.loss_mask).astype(jnp.float32),
+            "train/num_tokens": num_epochs * jnp.sum(batch.valid),
+        }
+        return TrainState(state.step + 1, *learned, state.key), metrics | made
+
+    def short_or_whole(params: Params, batch: Batch, see):
+        """`gradient`, of as many columns as there are tokens in."""
+        num_columns = batch.tokens.shape[1]
+        if not 0 < few_columns < num_columns:
+            return gradient(params, batch, see)
+        short = jax.tree.map(lambda x: x[:, :few_columns] if x.ndim > 1 else x, batch)
+        return jax.lax.cond(
+            jnp.any(batch.valid[:, few_columns:]),
+            lambda: gradient(params, batch, see),
+            lambda: gradient(params, constrain(short), see),
+        )
+
+    def gradient(params: Params, batch: Batch, see: Callable[[Params], Params]):
+        """Gradient and metrics of a batch, summed over its parts."""
         # An empty mask has no loss: 0 / 1, not 0 / 0.
-        total = jnp.maximum(num_loss_tokens, 1)
+        divisor = jnp.sum(batch.divisor)
+        divisor = jnp.where(divisor > 0, divisor, 1)
+        num_loss_tokens = jnp.maximum(jnp.sum(batch.loss_mask), 1)
 
-        def loss(params: Params, part: Batch):
-            seen = view(params, jax.random.fold_in(batch_key, VIEW))
-            return algorithm.loss_fn(seen, part, total)
+        def of_part(part: Batch):
+            def loss(params: Params):
+                return algorithm.loss_fn(see(params), part, divisor)
 
-        def gradient(part: Batch):
-            grad = jax.value_and_grad(loss, has_aux=True)
-            (_, metrics), grads = grad(state.params, part)
-            return grads, metrics
+            (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
+            means = {name: x / num_loss_tokens for name, x in metrics.items()}
+            return grads, {"loss": value, **means}
 
         if num_micro_batches == 1:
-            grads, metrics = gradient(batch)
-        else:
-            # Every n-th row, so that each part is spread over all devices.
-            parts = jax.tree.map(
-                lambda x: x.reshape(-1, num_micro_batches, *x.shape[1:]).swapaxes(0, 1),
-                batch,
-            )
-            first = jax.tree.map(lambda x: x[0], parts)
-            zeros = jax.tree.map(
-                lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, first)
-            )
+            return of_part(batch)
+        # Every n-th row, so that each part is spread over all devices.
+        parts = jax.tree.map(
+            lambda x: x.reshape(-1, num_micro_batches, *x.shape[1:]).swapaxes(0, 1),
+            batch,
+        )
+        first = jax.tree.map(lambda x: x[0], parts)
+        zeros = jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_part, first)
+        )
 
-            def add(total, part):
-                return jax.tree.map(jnp.add, total, gradient(constrain(part))), None
+        def add(total, part):
+            return jax.tree.map(jnp.add, total, of_part(constrain(part))), None
 
-            (grads, metrics), _ = jax.lax.scan(add, zeros, parts)
-
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        metrics = {f"train/{name}": value for name, value in metrics.items()} | {
-            "train/grad_norm": optax.tree.norm(grads),
-            "train/num_loss_tokens": num_loss_tokens,
-            "train/num_tokens": jnp.sum(batch.valid),
-        }
-        return TrainState(state.step + 1, params, opt_state, state.key), metrics
+        return jax.lax.scan(add, zeros, parts)[0]
 
     return step
 
@@ -121,8 +177,11 @@ def run(
     evaluate: Callable[[TrainState, int], Metrics] = lambda state, step: {},
     evaluate_every: int = 0,
     log_every: int = 1,
-) -> tuple[TrainState, Metrics]:
-    """Train from `state.step` to `num_steps`, and save.
+    max_tokens: int = 0,
+    num_tokens: int = 0,
+    watch: Callable[[int, Metrics], None] = lambda step, metrics: None,
+) -> Ended:
+    """Train from `state.step` to `num_steps` or a budget of tokens, and save.
 
     A killed run loses `checkpoint_every` steps, and those that were made while the
     last save was being written, at most.
@@ -134,45 +193,62 @@ def run(
       evaluate: `(state, step)` -> scores, which go into the checkpoint of the step.
       evaluate_every: steps; 0 is never.
       log_every: steps.
+      max_tokens: sampled and trained on, after which training ends; 0 is any number.
+      num_tokens: that the steps before `state.step` have used, as `meta` says it.
+      watch: sees the metrics of each step in their order, and may raise.
 
     Returns:
-      The state, and the scores of the last step; empty if it was not evaluated.
+      The state, its scores (empty if it was not evaluated), and the tokens used.
 
     Raises:
       Preempted: SIGTERM came; the state is saved.
       Diverged: a loss is not finite, so this step was not saved.
+      Unhealthy: `watch` has had enough; the same.
       OSError: something could not be written.
     """
     done = start = since_step = int(state.step)
-    since, num_tokens = time.monotonic(), 0.0
+    since, since_tokens = time.monotonic(), num_tokens
     unread: list[tuple[int, Metrics]] = []
+
+    def read(unread: list[tuple[int, Metrics]], leave: bool = False) -> int:
+        """Tokens of the steps that are read now: all but the last, if it is left."""
+        used = 0
+        while len(unread) > leave:
+            used += _check(*unread[0], checkpoints)
+            watch(*unread.pop(0))
+        return used
+
+    def spent() -> bool:
+        return 0 < max_tokens <= num_tokens
+
     scores: Metrics = {}
     stopping = False
     stop = _Sigterm()
     progress = Progress(num_steps, start) if writer else None
     try:
-        while done < num_steps and not stopping:
+        while done < num_steps and not spent() and not stopping:
             state, metrics = step(state)
             done, scores = done + 1, {}
             unread.append((done, metrics))
             stopping = stop.reached(done)
-            last = done == num_steps
+            if max_tokens:  # whether this is the last step depends on it
+                num_tokens += read(unread)
+            last = done == num_steps or spent()
             must_log = last or done % log_every == 0
             must_save = last or done % checkpoint_every == 0 or stopping
             must_evaluate = evaluate_every > 0 and done % evaluate_every == 0
             # One step stays unread, so that the device does not wait for us.
-            read = len(unread) - (not (must_log or must_save or must_evaluate))
-            for item in unread[:read]:
-                num_tokens += _check(*item, checkpoints)
-            del unread[:read]
+            num_tokens += read(unread, not (must_log or must_save or must_evaluate))
             if must_log and writer and progress:
                 seconds = time.monotonic() - since
                 values = {name: float(value) for name, value in metrics.items()}
                 values["perf/step_time_s"] = seconds / (done - since_step)
-                values["perf/tokens_per_s"] = num_tokens / seconds
+                values["perf/tokens_per_s"] = (num_tokens - since_tokens) / seconds
+                values["num_tokens"] = num_tokens
                 writer.write(done, values)
                 progress.update(done, values)
-                since, since_step, num_tokens = time.monotonic(), done, 0.0
+                since, since_step = time.monotonic(), done
+                since_tokens = num_tokens
             if must_evaluate and not stopping:
                 pause = time.monotonic()
                 try:
@@ -183,7 +259,7 @@ def run(
                     stopping = must_save = True
                 since += time.monotonic() - pause
             if must_save:
-                checkpoints.save(done, state, scores, meta)
+                checkpoints.save(done, state, scores, meta | {NUM_TOKENS: num_tokens})
         checkpoints.wait()
         if stopping or stop.asked:
             raise Preempted(f"stopped at step {done}, saved; start again to go on")
@@ -195,10 +271,10 @@ def run(
         stop.restore()
         if progress:
             progress.close()
-    return state, scores
+    return Ended(state, scores, num_tokens)
 
 
-def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> float:
+def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> int:
     """Tokens of a step, once it is known to be sound."""
     for name in ("train/loss", "train/grad_norm"):
         value = float(metrics[name])
@@ -207,7 +283,7 @@ def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> float:
                 f"{name} is {value} at step {step}; lower optim.learning_rate, or "
                 f"raise optim.warmup_steps ({_last(checkpoints)})"
             )
-    return float(metrics["train/num_tokens"])
+    return int(metrics["train/num_tokens"]) + int(metrics.get(NUM_SAMPLED, 0))
 
 
 def _last(checkpoints: Checkpoints) -> str:

@@ -203,17 +203,20 @@ class Batch:
     positions: Int[Array, "B S"]
     valid: Bool[Array, "B S"]  # attention: real tokens
     loss_mask: Bool[Array, "B S"]  # policy loss: tokens that the policy produces
+    divisor: Float[Array, "B"]  # what each row adds to what the loss is divided by
+    extra: Any = ()  # what else the loss of the algorithm needs; leading axis B
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of the tokens so far, those of each row from slot 0 on. One array
-    per layer: a loop that carries the cache then updates it in place. H counts the
-    heads of keys and values."""
+    """Keys and values of the tokens so far, those of each row from slot 0 on, in blocks
+    of slots: the first blocks alone are a cache of fewer slots. One array per block and
+    layer: a loop that carries the cache then updates it in place. H counts the heads of
+    keys and values."""
 
-    keys: tuple[Float[Array, "B H K M"], ...]
-    values: tuple[Float[Array, "B H M K"], ...]
+    keys: tuple[tuple[Float[Array, "B H K _"], ...], ...]  # [block][layer]
+    values: tuple[tuple[Float[Array, "B H _ K"], ...], ...]
     length: Int[Array, "B"]  # tokens of each row
 
 
@@ -222,9 +225,9 @@ class Policy(NamedTuple):
 
     init: Callable[..., Params]  # (key) -> params
     hidden: Callable[..., jax.Array]  # (params, tokens, positions, valid) -> [B S D]
-    init_cache: Callable[..., Cache]  # (num_rows, num_slots) -> cache
+    init_cache: Callable[..., Cache]  # (num_rows, slots of each block) -> cache
     # (params, cache, tokens, num_new [B]) -> (hidden [B S D], cache); of each row the
-    # first num_new tokens count
+    # first num_new tokens count, and what has no slot is not written
     extend: Callable[..., tuple[jax.Array, Cache]]
     head: Callable[..., jax.Array]  # (params, hidden [... D]) -> logits [... V]
 
@@ -241,7 +244,9 @@ class TrainState:
 class Algorithm(NamedTuple):
     """A pair of pure functions."""
 
-    make_batch: Callable[..., Batch]  # (params, key, tasks) -> Batch
-    # (params, part of a batch, loss tokens of the whole batch) -> (loss, metrics);
-    # losses and metrics of the parts add up to those of the batch
+    # (state, key, tasks) -> (Batch, metrics of the making); the state is read only
+    make_batch: Callable[..., tuple[Batch, Metrics]]
+    # (params, part of a batch, sum of the divisors of the whole batch) ->
+    # (loss, metrics); the losses of the parts add up to that of the batch, and metrics
+    # are sums over loss tokens, to become means
     loss_fn: Callable[..., tuple[jax.Array, Metrics]]

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 import openagent_jax
 from openagent_jax import perturb, types, worlds
+from openagent_jax.models import transformer
 from openagent_jax.sandbox import demonstrate as demonstrations
 from openagent_jax.sandbox import (
     domain,
@@ -191,6 +192,33 @@ def family(name: str, goal: str) -> int:
 def rows_of(name: str) -> dict[str, int]:
     """Row of each tool of a domain."""
     return {tool.name: n for n, tool in enumerate(spec(name).tools)}
+
+
+def talker(likely: dict[str, float]) -> tuple[types.Policy, types.Params]:
+    """A small policy at its start, with what some tokens have added to their logits:
+    one of random weights would never end, refuse or ask."""
+    config = transformer.ModelConfig(
+        vocab_size=tokenizer().get_vocab_size(),
+        width=32,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=2,
+        head_size=16,
+        mlp_width=32,
+        remat=False,
+    )
+    plain = transformer.make_policy(config)
+    # Sharper than at the start, so that what was said before makes a difference.
+    params = jax.tree.map(lambda x: 3 * x, plain.init(jax.random.key(0)))
+    bias = np.zeros(config.vocab_size, np.float32)
+    for text, value in likely.items():
+        bias[tokenizer().token_to_id(text)] = value
+
+    def head(params, hidden):
+        logits = plain.head(params, hidden)
+        return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))
+
+    return plain._replace(head=head), params
 
 
 class Writer:

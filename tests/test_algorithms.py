@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from openagent_jax.algorithms import paft, sft
-from openagent_jax.types import Algorithm
+from openagent_jax.types import Algorithm, TrainState
 from tests import helpers, tiny
 
 GOLDEN = Path(__file__).parent / "golden" / "one_step.json"
@@ -26,9 +26,10 @@ class Toy(NamedTuple):
     mark: jax.Array
 
 
+STATE = TrainState(jnp.int32(0), {}, (), jax.random.key(0))
 INNER = Algorithm(
-    make_batch=lambda params, key, tasks: (tasks, jax.random.key_data(key)),
-    loss_fn=lambda params, batch, num_loss_tokens: (jnp.float32(0), {}),
+    make_batch=lambda state, key, tasks: (tasks, jax.random.key_data(key)),
+    loss_fn=lambda params, batch, divisor: (jnp.float32(0), {}),
 )
 
 
@@ -38,8 +39,8 @@ def perturb(key, task, strength):
 
 def make_batch(alpha, num_tasks, key, strength=1.0):
     tasks = Toy(jnp.arange(num_tasks), jnp.zeros(num_tasks))
-    algorithm = paft.paft(INNER, perturb, alpha, strength)
-    return jax.device_get(jax.jit(algorithm.make_batch)(None, key, tasks))
+    algorithm = paft.paft(INNER, perturb, alpha, lambda step: strength)
+    return jax.device_get(jax.jit(algorithm.make_batch)(STATE, key, tasks))
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
 def test_share_between_two_numbers_of_tasks(getkey):
     """0.3 of 8 tasks: 2 or 3 of them, 2.4 in the mean."""
     tasks = Toy(jnp.arange(8), jnp.zeros(8))
-    make = paft.paft(INNER, perturb, 0.3, 1.0).make_batch
-    many = jax.vmap(lambda key: make(None, key, tasks)[0].mark)
+    make = paft.paft(INNER, perturb, 0.3, lambda step: 1.0).make_batch
+    many = jax.vmap(lambda key: make(STATE, key, tasks)[0].mark)
     num = np.count_nonzero(jax.jit(many)(jax.random.split(getkey(), 4000)), axis=1)
     assert set(num) == {2, 3}
     assert abs(num.mean() - 2.4) < 0.04  # five standard errors
@@ -71,7 +72,9 @@ def test_nothing_perturbed_is_the_inner_algorithm(getkey):
     tasks = Toy(jnp.arange(8), jnp.zeros(8))
     got = make_batch(0.0, 8, key)
     # The same key as well: for reinforcement learning the same samples.
-    jax.tree.map(np.testing.assert_array_equal, got, INNER.make_batch(None, key, tasks))
+    jax.tree.map(
+        np.testing.assert_array_equal, got, INNER.make_batch(STATE, key, tasks)
+    )
 
 
 def test_strength_is_passed_on(getkey):
@@ -81,10 +84,36 @@ def test_strength_is_passed_on(getkey):
     assert not none.any()
 
 
+def test_strength_may_grow(getkey):
+    """As its schedule says, by the step."""
+    tasks, key = Toy(jnp.arange(8), jnp.zeros(8)), getkey()
+    algorithm = paft.paft(INNER, perturb, 1.0, paft.ramp(0.8, 4))
+
+    @jax.jit
+    def marks(step):
+        state = TrainState(step, {}, (), key)
+        return algorithm.make_batch(state, key, tasks)[0].mark
+
+    none, half, full, later = (marks(jnp.int32(step)) for step in (0, 2, 4, 9))
+    assert not none.any() and full.any()
+    np.testing.assert_allclose(half, full / 2, rtol=1e-6)
+    np.testing.assert_array_equal(later, full)
+
+
+def test_twins_stand_beside_each_other(getkey):
+    tasks, key = Toy(jnp.arange(8), jnp.zeros(8)), getkey()
+    algorithm = paft.paft(INNER, perturb, 0.5, lambda step: 1.0, twins=True)
+    got, _ = algorithm.make_batch(STATE, key, tasks)
+    assert got.world.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert not got.mark[::2].any() and got.mark[1::2].all()
+    with pytest.raises(ValueError, match=r"paft.alpha=0.3, but of twins"):
+        paft.paft(INNER, perturb, 0.3, lambda step: 1.0, twins=True)
+
+
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
 def test_no_share(alpha):
     with pytest.raises(ValueError, match=f"paft.alpha={alpha}"):
-        paft.paft(INNER, perturb, alpha, 1.0)
+        paft.paft(INNER, perturb, alpha, lambda step: 1.0)
 
 
 def test_sft_shows_the_demonstrations(getkey):
@@ -95,7 +124,7 @@ def test_sft_shows_the_demonstrations(getkey):
     num_tokens = 200
     assert np.any(length > num_tokens) and np.any(length < num_tokens)
     algorithm = sft.sft(None, lexicon, helpers.MAX_TURNS, num_tokens)
-    batch = jax.jit(algorithm.make_batch)(None, None, tasks)
+    batch, _ = jax.jit(algorithm.make_batch)(None, None, tasks)
     for got, expected in (
         (batch.tokens, tokens),
         (batch.valid, valid),
@@ -104,6 +133,7 @@ def test_sft_shows_the_demonstrations(getkey):
         np.testing.assert_array_equal(got, expected[:, :num_tokens])
     np.testing.assert_array_equal(batch.positions, [np.arange(num_tokens)] * len(mask))
     assert not np.any(batch.loss_mask & ~batch.valid)
+    np.testing.assert_array_equal(batch.divisor, np.sum(batch.loss_mask, axis=1))
 
 
 def one_step(name: str) -> dict[str, float]:

@@ -109,6 +109,7 @@ def commands(tmp_path_factory):
 # Bad use.
 
 PAFT = "--config=configs/paft.py"
+GRPO = "--config=configs/grpo.py"
 DEFAULT = paft.get_config()
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 # Arguments, and what the one line must name: the key, and what would be right.
@@ -215,6 +216,20 @@ BAD_USE = [
         ["model.look_back_heads=9", "model.num_heads=4"],
     ),
     ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
+    ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
+    ([GRPO, "--config.grpo.std=token"], ["grpo.std", "token", "batch, group, none"]),
+    ([GRPO, "--config.grpo.twins"], ["grpo.twins=True", "paft.twins=True"]),
+    (
+        [GRPO, "--config.train.num_minibatches=3"],
+        ["train.num_minibatches=3", "train.batch_size * grpo.size=64"],
+    ),
+    ([GRPO, "--config.surrogate.loss=dapu"], ["surrogate.loss", '"dapo"']),
+    ([GRPO, "--config.surrogate.normaliser=x"], ["surrogate.normaliser", "sequence"]),
+    ([GRPO, "--config.reward.outcome=0.0"], ["reward", "no component has a weight"]),
+    ([GRPO, "--config.reward.outcome=nan"], ["reward.outcome=nan"]),
+    ([GRPO, "--config.reward.outcome=much"], ["reward.outcome", "much"]),
+    ([GRPO, "--config.monitor.stop=('entropy',)"], ["monitor.stop", '"min_entropy"']),
+    ([PAFT, "--config.paft.twins"], ["paft.alpha=0.3", "twins"]),
     ([PAFT, "--config.mesh.data=3"], ["mesh.data=3", "1 devices"]),
     ([PAFT, "--config.mesh.data=0"], ["mesh.data=0", "positive"]),
     ([PAFT, "--config.mesh.fsdp=-1"], ["mesh.fsdp=-1", "one may be -1"]),

@@ -17,11 +17,11 @@ LAYERS = (
     ["interop", "configs"],
     ["train evaluate report"],
     ["algorithms"],
-    ["rollout"],
+    ["rollout rewards"],
     ["worlds"],
     ["data"],
     [
-        "losses advantages optim sharding checkpoint metrics",
+        "losses advantages optim sharding checkpoint metrics monitors",
         "sandbox",
         "perturb",
         "models",

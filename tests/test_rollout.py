@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from openagent_jax import rollout, types
-from openagent_jax.models import transformer
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.sandbox import render
 from tests import helpers
@@ -49,35 +49,23 @@ def room(lengths):
 
 
 @pytest.fixture(scope="module")
-def play(lexicon, tasks, room):
+def agent():
+    return helpers.talker(LIKELY)
+
+
+@pytest.fixture(scope="module")
+def sizes(room):
+    return rollout.Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def play(agent, lexicon, tasks, sizes):
     """`keys -> (sampled, greedy, log-probabilities, best tokens)`, one program.
 
     The last two are those of the trainer's forward pass on the sampled tokens, and
     on the greedy ones.
     """
-    config = transformer.ModelConfig(
-        vocab_size=lexicon.vocab_size,
-        width=32,
-        num_layers=2,
-        num_heads=2,
-        num_kv_heads=2,
-        head_size=16,
-        mlp_width=32,
-        remat=False,
-    )
-    plain = transformer.make_policy(config)
-    # Sharper than at the start, so that what was said before makes a difference.
-    params = jax.tree.map(lambda x: 3 * x, plain.init(jax.random.key(0)))
-    bias = np.zeros(lexicon.vocab_size, np.float32)
-    for text, value in LIKELY.items():
-        bias[helpers.tokenizer().token_to_id(text)] = value
-
-    def head(params, hidden):
-        logits = plain.head(params, hidden)
-        return logits + bias.reshape((1,) * (logits.ndim - 1) + (-1,))
-
-    policy = plain._replace(head=head)
-    sizes = rollout.Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
+    policy, params = agent
 
     def trained_on(played):
         """Logits of the next token at each place, as a trainer computes them."""
@@ -238,3 +226,62 @@ class TestEpisodes:
                 for t, run in enumerate(spoken(rolled, i)):
                     longest[t] = max(longest[t], len(run))
             assert rolled.decode_steps.tolist() == longest.tolist()
+
+
+def test_a_group_reads_its_prompt_once(agent, lexicon, tasks, sizes):
+    """Four episodes of each task are those of four rows with the same task and keys."""
+    policy, params = agent
+    few = jax.tree.map(lambda x: x[: NUM // 4], tasks)
+    each = jax.tree.map(lambda x: jnp.repeat(x, 4, axis=0), few)
+    num_read = []  # rows of what is read at once
+
+    def extend(params, cache, tokens, length):
+        num_read.append(tokens.shape)
+        return policy.extend(params, cache, tokens, length)
+
+    @jax.jit
+    def run(keys, tasks):
+        reader = policy._replace(extend=extend)
+        sampling = rollout.Sampling(temperature=1.0)
+        return rollout.rollout(reader, lexicon, params, keys, tasks, sizes, sampling)
+
+    keys = helpers.keys(0, num=NUM)
+    grouped, single = helpers.host((run(keys, few), run(keys, each)))
+    prompts = [shape[0] for shape in num_read if shape[1] == rollout.PROMPT_CHUNK]
+    assert prompts == [NUM // 4, NUM]
+    # One matrix product of fewer rows may round otherwise.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+        grouped,
+        single,
+    )
+    said = [row[own].tolist() for row, own in zip(grouped.tokens, grouped.sampled)]
+    assert all(a != b for a, b in zip(said[::4], said[1::4]))  # keys of their own
+
+
+def test_tokens_are_drawn_by_their_probabilities(getkey):
+    """Of a vocabulary that the two stages do not divide, with holes."""
+    num, size = 40_000, 37
+    logits = 2 * jax.random.normal(getkey(), (size,))
+    logits = logits.at[jnp.array([0, 5, 36])].set(-jnp.inf)
+    lots = jax.random.uniform(getkey(), (num, 2))
+    rows = jnp.broadcast_to(logits, (num, size))
+    tokens, log_prob = jax.jit(rollout.categorical)(rows, lots)
+    want = jax.nn.log_softmax(logits)
+    np.testing.assert_allclose(log_prob, want[tokens], rtol=1e-5, atol=1e-5)
+    count, p = np.bincount(tokens, minlength=size), np.exp(np.float64(want))
+    assert count[p == 0].sum() == 0
+    some = p > 0
+    chance = stats.chisquare(count[some], num * p[some] / p[some].sum()).pvalue
+    assert chance > 1e-3
+
+
+@pytest.mark.parametrize("lot", [0.0, 1 - 2.0**-23])
+def test_the_least_and_the_largest_lot(lot):
+    """Neither a token without mass nor one that does not exist."""
+    one = jnp.full((1, 37), -jnp.inf).at[0, 20].set(3.0)
+    pair = one.at[0, 30].set(-40.0)
+    for logits in (one, pair):
+        token, log_prob = rollout.categorical(logits, jnp.full((1, 2), lot))
+        assert jnp.isfinite(logits[0, token[0]])
+        np.testing.assert_allclose(log_prob[0], logits[0, token[0]] - 3, atol=1e-5)

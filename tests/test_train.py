@@ -27,13 +27,13 @@ def sample(key):
 def make_batch(params, key, tasks):
     """The task is the tokens; more of them count in some rows than in others."""
     mask = jax.random.bernoulli(key, 0.4, tasks.shape[:2])
-    return Batch(tasks, jnp.zeros(mask.shape, jnp.int32), jnp.ones_like(mask), mask)
+    positions, num = jnp.zeros(mask.shape, jnp.int32), jnp.sum(mask, 1) * 1.0
+    return Batch(tasks, positions, jnp.ones_like(mask), mask, num), {"made": num[0]}
 
 
-def loss_fn(params, batch, num_loss_tokens):
-    error = (batch.tokens @ params["w"] - 1) ** 2
-    loss = jnp.sum(error * batch.loss_mask) / num_loss_tokens
-    return loss, {"loss": loss}
+def loss_fn(params, batch, divisor):
+    error = (batch.tokens @ params["w"] - 1) ** 2 * batch.loss_mask
+    return jnp.sum(error) / divisor, {"error": jnp.sum(jnp.sqrt(error))}
 
 
 ALGORITHM = Algorithm(make_batch, loss_fn)
@@ -52,9 +52,17 @@ def toy_state(seed=0):
 
 def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
     """As `launch.train` does: goes on from the last checkpoint, if there is one."""
-    checkpoints = Checkpoints(folder / "checkpoints", best_metric="score")
+    return whole_run(folder, step, state, num_steps, checkpoint_every, **kwargs)[:2]
+
+
+def whole_run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
+    checkpoints, num_tokens = (
+        Checkpoints(folder / "checkpoints", best_metric="score"),
+        0,
+    )
     if resumed := checkpoints.latest_step():
         state, _, meta = checkpoints.restore(state)
+        num_tokens = meta.pop(train.NUM_TOKENS)
         assert meta == {"name": "test"}
     writer = Writer(folder, resume_step=resumed or 0)
     with contextlib.closing(checkpoints), writer:
@@ -66,6 +74,7 @@ def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
             checkpoints=checkpoints,
             checkpoint_every=checkpoint_every,
             meta={"name": "test"},
+            num_tokens=num_tokens,
             **kwargs,
         )
 
@@ -125,6 +134,9 @@ def test_a_step_by_hand(step):
     mask = np.asarray(jax.random.bernoulli(batch_key, 0.4, tasks.shape[:2]))
     error = np.asarray(tasks) @ np.arange(3.0) - 1
     np.testing.assert_allclose(metrics["train/loss"], np.mean(error[mask] ** 2), 1e-5)
+    mean = np.mean(np.abs(error[mask]))  # of the loss tokens, as all metrics of a loss
+    np.testing.assert_allclose(metrics["train/error"], mean, 1e-5)
+    assert metrics["made"] == mask[0].sum()
     grads = np.mean(2 * error[mask, None] * np.asarray(tasks)[mask], axis=0)
     np.testing.assert_allclose(metrics["train/grad_norm"], np.linalg.norm(grads), 1e-5)
     assert metrics["train/num_loss_tokens"] == mask.sum() and np.ptp(mask.sum(1)) > 0
@@ -170,9 +182,9 @@ def test_micro_batches_change_nothing(step, num_micro_batches):
 @pytest.mark.parametrize("num_micro_batches", [1, 2])
 def test_nothing_to_learn_from(num_micro_batches):
     def empty(*args):
-        batch = make_batch(*args)
-        nothing = jnp.zeros_like(batch.loss_mask)
-        return Batch(batch.tokens, batch.positions, batch.valid, nothing)
+        batch, _ = make_batch(*args)
+        nothing, none = jnp.zeros_like(batch.loss_mask), jnp.zeros(8)
+        return Batch(batch.tokens, batch.positions, batch.valid, nothing, none), {}
 
     algorithm = Algorithm(empty, loss_fn)
     state, metrics = toy_step(algorithm, num_micro_batches=num_micro_batches)(
@@ -273,16 +285,59 @@ def test_progress(step, tmp_path, capsys):
         assert word in last
 
 
+def sampler(params, key, tasks):
+    """As `make_batch`, by an algorithm that samples 10 to 19 tokens a step."""
+    batch, metrics = make_batch(params, key, tasks)
+    num_sampled = 10 + jax.random.randint(key, (), 0, 10)
+    return batch, metrics | {train.NUM_SAMPLED: num_sampled}
+
+
+@pytest.mark.parametrize("cut", [None, 2, 3])
+def test_a_budget_of_tokens(tmp_path, cut):
+    """Ends with the step that uses it up, also when resumed in between."""
+    step = toy_step(Algorithm(sampler, loss_fn))
+    lines, state = [], toy_state()
+    for _ in range(9):
+        state, metrics = step(state)
+        lines.append(32 + int(metrics[train.NUM_SAMPLED]))  # 8 rows of 4, and these
+    used = np.cumsum(lines)
+    assert len(set(lines)) > 3
+    budget = dict(num_steps=9, max_tokens=int(used[4]) - 1, log_every=2)
+    if cut:
+        with pytest.raises(train.Preempted):
+            stopping = stop_at(step, cut, terminate)
+            run(tmp_path, stopping, toy_state(), **budget)
+    ended = whole_run(tmp_path, step, toy_state(), **budget)
+    assert ended.state.step == 5 and ended.num_tokens == used[4]
+    assert saved(tmp_path)[-1] == 5
+    again = whole_run(tmp_path, step, toy_state(), **budget)
+    assert again.state.step == 5 and again.num_tokens == used[4]
+
+
+def test_each_step_is_watched_once(step, tmp_path):
+    seen = []
+
+    def watch(at, metrics):
+        seen.append(at)
+        if at == 5:
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        run(tmp_path, step, toy_state(), log_every=3, watch=watch)
+    assert seen == [1, 2, 3, 4, 5]
+    assert saved(tmp_path) == [2, 4]
+
+
 # What stops it.
 
 
 @pytest.mark.parametrize("log_every", [1, 100])
 def test_divergence_is_not_saved(tmp_path, log_every):
-    def fatal(params, batch, num_loss_tokens):
-        loss, _ = loss_fn(params, batch, num_loss_tokens)
+    def fatal(params, batch, divisor):
+        loss, _ = loss_fn(params, batch, divisor)
         loss -= params["clock"]  # it grows by the learning rate
         loss = jnp.where(params["clock"] > 0.12, jnp.nan, loss)
-        return loss, {"loss": loss}
+        return loss, {}
 
     step = toy_step(Algorithm(make_batch, fatal))
     state = toy_state()

@@ -27,6 +27,10 @@ CHANGES = {
     # The number of steps is no part of the program then.
     "optim.schedule": "constant",
     "optim.warmup_steps": 2,
+    "sandbox.action_tokens": 10,
+    "grpo.size": 2,
+    "train.num_epochs": 1,
+    "train.num_minibatches": 1,
     "train.batch_size": 8,
     "train.num_steps": 4,
     "train.log_every": 1,

@@ -5,7 +5,15 @@ import jax.numpy as jnp
 
 from openagent_jax import losses
 from openagent_jax.sandbox import demonstrate, lexicon, render
-from openagent_jax.types import Algorithm, Batch, Metrics, Params, Policy, Task
+from openagent_jax.types import (
+    Algorithm,
+    Batch,
+    Metrics,
+    Params,
+    Policy,
+    Task,
+    TrainState,
+)
 
 
 def sft(
@@ -16,8 +24,10 @@ def sft(
     Demonstrations longer than `num_tokens` are cut there.
     """
 
-    def make_batch(params: Params, key: jax.Array, tasks: Task) -> Batch:
-        del params, key  # the expert needs neither
+    def make_batch(
+        state: TrainState, key: jax.Array, tasks: Task
+    ) -> tuple[Batch, Metrics]:
+        del state, key  # the expert needs neither
 
         def one(task):
             episode = demonstrate.demonstrate(lexicon, task, max_turns)
@@ -25,11 +35,12 @@ def sft(
 
         tokens, valid, loss_mask, _ = jax.vmap(one)(tasks)
         positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
-        return Batch(tokens, positions, valid, loss_mask)
+        num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
+        return Batch(tokens, positions, valid, loss_mask, num_loss_tokens), {}
 
     def loss_fn(
-        params: Params, batch: Batch, num_loss_tokens: jax.Array
+        params: Params, batch: Batch, divisor: jax.Array
     ) -> tuple[jax.Array, Metrics]:
-        return losses.cross_entropy(policy, params, batch, num_loss_tokens)
+        return losses.cross_entropy(policy, params, batch, divisor)
 
     return Algorithm(make_batch, loss_fn)

@@ -3,6 +3,8 @@
 All functions are pure and know no parameters; `transformer` puts them together.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -32,7 +34,7 @@ def causal_attention(
         end = min(start + QUERY_BLOCK, q.shape[1])
         causal = slots[None, :end] <= slots[start:end, None]
         mask = causal[None] & valid[:, None, :end]
-        out.append(attention(q[:, start:end], k[..., :end], v[:, :, :end], mask))
+        out.append(attention(q[:, start:end], [k[..., :end]], [v[:, :, :end]], mask))
     return jnp.concatenate(out, axis=1)
 
 
@@ -47,36 +49,45 @@ def as_values(x: Float[Array, "B S J K"]) -> Float[Array, "B J S K"]:
 
 
 def put(
-    whole: Float[Array, "B ..."], part: Float[Array, "B ..."], at: Int[Array, "B"], axis
-) -> Float[Array, "B ..."]:
-    """Row b of `part` written into row b of `whole` from `at[b]` on, along an axis that
-    counts from 0 after the rows."""
-    return jax.vmap(
-        lambda x, y, start: lax.dynamic_update_slice_in_dim(x, y, start, axis)
-    )(whole, part, at)
+    whole: Float[Array, "B J *any"],
+    part: Float[Array, "B J *any"],
+    slots: Int[Array, "B S"],
+    axis: int,
+) -> Float[Array, "B J *any"]:
+    """`part` written into the slots of an axis; what is out of range is not."""
+    # A negative index would count from the end.
+    slots = jnp.where(slots < 0, whole.shape[axis], slots)
+    at = (slice(None),) * (axis - 1)
+    return jax.vmap(lambda x, y, slots: x.at[*at, slots].set(y, mode="drop"))(
+        whole, part, slots
+    )
 
 
 def attention(
     q: Float[Array, "B S H K"],
-    k: Float[Array, "B J K M"],
-    v: Float[Array, "B J M K"],
+    keys: Sequence[Float[Array, "B J K _"]],
+    values: Sequence[Float[Array, "B J _ K"]],
     mask: Bool[Array, "B S M"],
 ) -> Float[Array, "B S H K"]:
-    """Query heads come in groups, one for each of the J key heads.
+    """Keys and values come in blocks, M slots together; query heads in groups, one for
+    each of the J key heads.
 
     With keys as `[K M]` both products are plain ones, which matters in decoding.
     """
-    (b, s, h, size), (_, j, _, m) = q.shape, k.shape
+    (b, s, h, size), j = q.shape, keys[0].shape[1]
     q = (q * size**-0.5).reshape(b, s, j, h // j, size).transpose(0, 2, 3, 1, 4)
     # The queries of a group are the rows of one matrix product with their keys.
-    scores = jnp.einsum(
-        "bjrk,bjkm->bjrm",
-        q.reshape(b, j, -1, size),
-        k,
-        preferred_element_type=jnp.float32,
-    ).reshape(b, j, h // j, s, m)
+    q = q.reshape(b, j, -1, size)
+    product = partial(jnp.einsum, preferred_element_type=jnp.float32)
+    scores = [product("bjrk,bjkm->bjrm", q, k) for k in keys]
+    scores = jnp.concatenate(scores, axis=-1).reshape(b, j, h // j, s, -1)
     weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
-    out = jnp.einsum("bjrm,bjmk->bjrk", weights.astype(v.dtype).reshape(b, j, -1, m), v)
+    weights = weights.astype(values[0].dtype).reshape(b, j, -1, scores.shape[-1])
+    out, start = jnp.zeros((b, j, weights.shape[2], size), values[0].dtype), 0
+    for v in values:
+        end = start + v.shape[2]
+        out += jnp.einsum("bjrm,bjmk->bjrk", weights[..., start:end], v)
+        start = end
     return out.reshape(b, h, s, size).swapaxes(1, 2)
 
 

@@ -10,6 +10,8 @@ Training scans over the layers: it compiles in a time that does not depend on th
 number. Decoding unrolls them: a step then reads each weight in place.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -98,13 +100,17 @@ def make_policy(config: ModelConfig) -> Policy:
         x, _ = lax.scan(layer, x, params["layers"])
         return layers.rms_norm(x, params["norm"], config.norm_eps)
 
-    def init_cache(num_rows: int, num_slots: int) -> Cache:
-        rows, heads, size = num_rows, config.num_kv_heads, config.head_size
-        keys, values = (rows, heads, size, num_slots), (rows, heads, num_slots, size)
-        every = range(config.num_layers)
+    def init_cache(num_rows: int, blocks: Sequence[int]) -> Cache:
+        heads, size, every = config.num_kv_heads, config.head_size, config.num_layers
+
+        def zeros(*shape):
+            return tuple(
+                jnp.zeros((num_rows, heads, *shape), dtype) for _ in range(every)
+            )
+
         return Cache(
-            keys=tuple(jnp.zeros(keys, dtype) for _ in every),
-            values=tuple(jnp.zeros(values, dtype) for _ in every),
+            keys=tuple(zeros(size, num_slots) for num_slots in blocks),
+            values=tuple(zeros(num_slots, size) for num_slots in blocks),
             length=jnp.zeros(num_rows, jnp.int32),
         )
 
@@ -115,27 +121,36 @@ def make_policy(config: ModelConfig) -> Policy:
         num_new: Int[Array, "B"],
     ) -> tuple[Float[Array, "B S D"], Cache]:
         # All S tokens are written, those that do not count behind those that do, where
-        # no query looks and the next chunk is written. Rows that reach the end of the
-        # cache would be moved back silently: callers size it for the whole episode.
-        num_slots = cache.keys[0].shape[-1]
+        # no query looks and the next chunk is written.
+        starts = list(
+            itertools.accumulate((part[0].shape[-1] for part in cache.keys), initial=0)
+        )
         positions = cache.length[:, None] + jnp.arange(tokens.shape[1])[None]
-        mask = jnp.arange(num_slots)[None, None] <= positions[..., None]
+        mask = jnp.arange(starts[-1])[None, None] <= positions[..., None]
         rotation = _rotation(config, positions)
         x = params["embed"].astype(dtype)[tokens]
         keys, values = [], []
         for i in range(config.num_layers):
 
             def attend(q, k, v, i=i):
-                k = layers.put(cache.keys[i], layers.as_keys(k), cache.length, axis=2)
-                v = layers.put(cache.values[i], layers.as_values(v), cache.length, 1)
-                return layers.attention(q, k, v, mask), (k, v)
+                k, v = layers.as_keys(k), layers.as_values(v)
+                ks, vs = (
+                    [
+                        layers.put(part[i], new, positions - start, axis)
+                        for part, start in zip(blocks, starts, strict=False)
+                    ]
+                    for blocks, new, axis in ((cache.keys, k, 3), (cache.values, v, 2))
+                )
+                return layers.attention(q, ks, vs, mask), (ks, vs)
 
             weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
             keys.append(k)
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
-        return x, Cache(tuple(keys), tuple(values), cache.length + num_new)
+        length = cache.length + num_new
+        keys, values = (tuple(zip(*x, strict=True)) for x in (keys, values))
+        return x, Cache(keys, values, length)
 
     def head(
         params: Params, hidden: Float[Array, "*batch D"]

@@ -1,0 +1,146 @@
+"""What episodes earn, by component, against what was done in them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from openagent_jax import rewards, types
+from tests import helpers
+
+
+@pytest.fixture(scope="module")
+def earn():
+    """`episodes -> {component: [B, T]}`, one program for all."""
+    lexicon = helpers.world("poi").lexicon
+
+    @jax.jit
+    def run(episodes):
+        return jax.vmap(lambda one: rewards.by_turn(lexicon, one, helpers.MAX_TURNS))(
+            episodes
+        )
+
+    return lambda episodes: helpers.host(run(episodes))
+
+
+def expert(entry: str = helpers.CLEAN):
+    """Episodes of the expert, and the fewest calls."""
+    lexicon = helpers.world("poi").lexicon
+    tasks = helpers.edited("poi", "train", entry)
+    return helpers.host(helpers.demonstrate(lexicon, tasks))
+
+
+def change(episodes, turn: int, **fields):
+    """The same episodes with another action at one turn, and nothing after it."""
+    action = episodes.action
+    kind = np.array(action.kind)
+    kind[:, turn] = fields["kind"]
+    value = np.array(action.value)
+    value[:, turn] = fields.get("value", -1)
+    valid = np.array(episodes.valid)
+    valid[:, turn] = True
+    valid[:, turn + 1 :] = False
+    action = dataclasses.replace(action, kind=kind, value=value)
+    return dataclasses.replace(episodes, action=action, valid=valid)
+
+
+def sums(earned):
+    return {name: x.sum(axis=1) for name, x in earned.items()}
+
+
+def test_the_expert_earns_the_outcome(earn):
+    episodes, _ = expert()
+    earned = earn(episodes)
+    assert set(earned) == set(rewards.COMPONENTS)
+    num_turns = episodes.valid.sum(axis=1)
+    got = sums(earned)
+    assert np.all(got["outcome"] == 1)
+    np.testing.assert_allclose(got["progress"], 1, rtol=1e-6)
+    np.testing.assert_array_equal(got["step"], num_turns)
+    for name in ("refusal", "abstain", "wrong", "effect", "format", "detour"):
+        assert not np.any(got[name]), name
+    # The answer is the last thing that it says.
+    last = np.argmax(earned["outcome"], axis=1)
+    np.testing.assert_array_equal(last, num_turns - 1)
+
+
+def test_refusing_what_cannot_be_done(earn):
+    got = sums(earn(expert("unsolvable")[0]))
+    assert np.all(got["refusal"] == 1)
+    assert not np.any(got["outcome"]) and not np.any(got["abstain"])
+
+
+def test_refusing_what_can_be_done(earn):
+    got = sums(earn(change(expert()[0], 0, kind=types.REFUSE)))
+    assert np.all(got["abstain"] == 1)
+    for name in ("outcome", "refusal", "wrong", "progress"):
+        assert not np.any(got[name]), name
+
+
+def test_an_answer_without_the_calls_is_wrong(earn):
+    """Even if it is the right one: nobody can know it."""
+    episodes, _ = expert()
+    turns = np.arange(len(episodes.valid)), episodes.valid.sum(axis=1) - 1
+    right = episodes.action.value[turns]
+    got = sums(earn(change(episodes, 0, kind=types.ANSWER, value=right)))
+    assert np.all(got["wrong"] == 1)
+    assert not np.any(got["outcome"])
+
+
+def test_what_cannot_be_read(earn):
+    got = sums(earn(change(expert()[0], 0, kind=types.MALFORMED)))
+    assert np.all(got["format"] == 1) and np.all(got["step"] == 1)
+    assert not np.any(got["outcome"])
+
+
+def test_progress_comes_with_the_calls(earn):
+    """A step of the goal earns its share when it is done, once."""
+    episodes, _ = expert()
+    earned = earn(episodes)["progress"]
+    num_steps = np.sum(episodes.task.goal.tool >= 0, axis=1)
+    share = earned[earned > 0] * np.repeat(num_steps, np.sum(earned > 0, axis=1))
+    np.testing.assert_allclose(share, 1, rtol=1e-5)
+    calls = episodes.action.kind == types.CALL
+    assert not np.any(earned[~(calls & episodes.valid)])
+
+
+def test_calls_that_were_not_needed(earn):
+    """The first call made twice, then the rest: one too many."""
+    episodes, fewest = expert()
+    again = jax.tree.map(
+        lambda x: np.concatenate([x[:, :1], x[:, :-1]], axis=1), episodes.action
+    )
+    valid = np.concatenate([episodes.valid[:, :1], episodes.valid[:, :-1]], axis=1)
+    twice = dataclasses.replace(episodes, action=again, valid=valid)
+    fits = episodes.valid.sum(axis=1) < helpers.MAX_TURNS
+    got = sums(earn(twice))
+    assert fits.sum() > 0.9 * len(fits)
+    assert np.all(got["detour"][fits] == 1)
+    effects = episodes.task.tools.effect.any(axis=1)
+    assert np.all(got["effect"][fits & ~effects] == 0)
+    assert np.all(fewest > 0)
+
+
+def test_faults_are_no_detour(earn):
+    """A call that must be repeated is among the fewest."""
+    episodes, fewest = expert("runtime_error")
+    got = sums(earn(episodes))
+    assert np.all(got["outcome"] == 1)
+    assert not np.any(got["detour"])
+    assert np.mean(fewest > np.sum(episodes.task.goal.tool >= 0, axis=1)) > 0.9
+
+
+def test_total():
+    earned = {name: jnp.full((2, 3), 1.0) for name in rewards.COMPONENTS}
+    got = rewards.total(earned, {"outcome": 1.0, "step": -0.25})
+    np.testing.assert_allclose(got, 0.75)
+    for weights, message in (
+        ({"outcme": 1.0}, 'reward "outcme" is not one of outcome'),
+        ({"outcome": float("nan")}, "reward.outcome=nan is not a finite number"),
+        ({"outcome": float("inf")}, "reward.outcome=inf is not a finite number"),
+        ({}, "no component has a weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rewards.total(earned, weights)
