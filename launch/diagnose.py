@@ -1,0 +1,132 @@
+"""The diagnosis: ways of training at the same cost, each on clean and perturbed tasks.
+
+    python -m launch.diagnose                       what is missing is run; the page
+    python -m launch.diagnose --only=sft,grpo --seeds=0
+    python -m launch.diagnose --show                the page, from what is there
+
+A method is one run of launch.train, or one that goes on from another. Of each the
+report and the manifest are kept in docs/results/NAME_SEED, and docs/results.md is made
+of them. A run that was killed goes on.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from launch import cli
+
+ONLY = flags.DEFINE_list("only", None, "Names of methods; default: all.")
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Of each method.")
+SHOW = flags.DEFINE_bool("show", False, "Run nothing.")
+RUNS = flags.DEFINE_string("runs", "runs/diagnosis", "Where the runs are kept.")
+RESULTS = flags.DEFINE_string(
+    "results", "docs/results", "Where their reports are kept."
+)
+PAGE = flags.DEFINE_string("page", "docs/results.md", "The page that is made of them.")
+
+TOKENS = 1_900_000  # sampled and trained on, by each method: that of configs/sft.py
+SFT_STEPS = 550  # half of it
+
+
+@dataclass(frozen=True)
+class Method:
+    """One run of launch.train."""
+
+    title: str  # "": a first half only, which is not kept
+    config: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    after: str = ""  # the method whose weights it starts from
+
+
+HALF_SFT = {"train.num_steps": SFT_STEPS, "eval.scenarios": "()", "eval.num_tasks": 16}
+HALF_RL = {"train.num_steps": 1_000, "train.max_tokens": TOKENS // 2}
+ALL_RL = {"train.num_steps": 1_000, "train.max_tokens": TOKENS}
+METHODS = {
+    "sft": Method("SFT", "configs/sft.py"),
+    "sft_half": Method("", "configs/sft.py", HALF_SFT),
+    "grpo": Method("GRPO", "configs/grpo.py", ALL_RL),
+    "sft_grpo": Method("SFT+GRPO", "configs/grpo.py", HALF_RL, "sft_half"),
+    "paft": Method("PAFT", "configs/paft.py"),
+    "paft_half": Method("", "configs/paft.py", HALF_SFT),
+    "paft_grpo": Method("PAFT+GRPO", "configs/grpo.py", HALF_RL, "paft_half"),
+    "paft_perturbed_grpo": Method(
+        "PAFT+perturbed GRPO", "configs/paft_grpo.py", HALF_RL, "paft_half"
+    ),
+}
+BASE = "base"  # the backbone; evaluated only
+
+
+def main() -> None:
+    titles = {BASE: "Backbone"}
+    titles |= {name: method.title for name, method in METHODS.items() if method.title}
+    chosen = ONLY.value or list(titles)
+    for name in chosen:
+        if name not in titles:
+            raise cli.BadUse(f'--only: there is no "{name}"; {", ".join(titles)}')
+    for seed in SEEDS.value:
+        if not seed.isdecimal():
+            raise cli.BadUse(f'--seeds: "{seed}" is not a number')
+    if not SHOW.value:
+        for seed in SEEDS.value:
+            for name in chosen:
+                make(name, int(seed))
+    from launch import diagnosis_page  # loads slowly
+
+    text = diagnosis_page.page(Path(RESULTS.value), titles)
+    Path(PAGE.value).parent.mkdir(parents=True, exist_ok=True)
+    Path(PAGE.value).write_text(text, "utf-8")
+    print(PAGE.value)
+
+
+def make(name: str, seed: int) -> None:
+    """Run a method, unless its report is there."""
+    kept = Path(RESULTS.value) / (name if name == BASE else f"{name}_{seed}")
+    if (kept / "report.json").exists():
+        return
+    workdir = Path(RUNS.value) / kept.name
+    if name == BASE:
+        run("evaluate", "configs/base.py", workdir, {})
+        manifest = None
+    else:
+        manifest = train(name, seed)
+    kept.mkdir(parents=True, exist_ok=True)
+    if manifest:
+        text = json.dumps(manifest, indent=2) + "\n"
+        (kept / "manifest.json").write_text(text, "utf-8")
+    reports = workdir.glob("eval/*/report.json")
+    last = max(reports, key=lambda path: int(path.parent.name))
+    shutil.copy(last, kept / "report.json")  # last: what has it is whole
+
+
+def train(name: str, seed: int) -> dict[str, Any]:
+    """Run a method and what it goes on from; returns its manifest, with theirs."""
+    method, workdir = METHODS[name], Path(RUNS.value) / f"{name}_{seed}"
+    changes, before = {"seed": seed, **method.changes}, None
+    if method.after:
+        before = train(method.after, seed)
+        changes["init_from"] = Path(RUNS.value) / f"{method.after}_{seed}"
+    file = workdir / "manifest.json"
+    if not (file.exists() and "ended" in json.loads(file.read_text("utf-8"))):
+        run("train", method.config, workdir, changes)
+    manifest = json.loads(file.read_text("utf-8"))
+    return manifest | ({"after": before} if before else {})
+
+
+def run(command: str, config: str, workdir: Path, changes: dict[str, Any]) -> None:
+    """One of our commands, in a process of its own."""
+    words = [f"--config={config}", f"--workdir={workdir}"]
+    words += [f"--config.{key}={value}" for key, value in changes.items()]
+    print(f"launch.{command} " + " ".join(words), flush=True)
+    done = subprocess.run([sys.executable, "-m", f"launch.{command}", *words])
+    if done.returncode:
+        raise RuntimeError(f"launch.{command} of {workdir} gave up; start again")
+
+
+if __name__ == "__main__":
+    cli.run(main)
