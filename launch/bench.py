@@ -248,6 +248,9 @@ def updates(c, model, source) -> dict[str, float]:
     step, state = build.trainer(c, model, source)
     state, metrics = step(state)
     num_tokens = float(metrics["train/num_tokens"])
+    sft = c.algorithm.name == "sft"
+    num_columns = c.algorithm.num_tokens if sft else c.sandbox.context_tokens
+    num_slots = build.num_rows(c) * num_columns * c.train.num_epochs
     times = []
     for _ in range(REPEATS.value):
         start = time.perf_counter()
@@ -258,7 +261,7 @@ def updates(c, model, source) -> dict[str, float]:
     return {
         "step_s": seconds,
         "tokens_per_s": num_tokens / seconds,
-        "padding_share": 1 - num_tokens / (c.train.batch_size * c.algorithm.num_tokens),
+        "padding_share": 1 - num_tokens / num_slots,
         "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
     }
 

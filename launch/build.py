@@ -145,7 +145,7 @@ def check(c: ConfigDict) -> None:
 
 def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
-    rows, parts = _num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
+    rows, parts = num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
     what = "train.batch_size"
     if rows > c.train.batch_size:
         what += " * grpo.size"
@@ -338,7 +338,7 @@ def _num_sampled(c: ConfigDict) -> int:
     return c.train.batch_size * over
 
 
-def _num_rows(c: ConfigDict) -> int:
+def num_rows(c: ConfigDict) -> int:
     """Rows of a batch."""
     size = c.grpo.size if c.algorithm.name == "grpo" else 1
     return c.train.batch_size * size

@@ -78,9 +78,14 @@ class Progress:
             )
 
     def update(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """`step` steps are done; shows `train/loss` and `perf/tokens_per_s`, if any."""
+        """`step` steps are done; shows what is earned, the loss and the speed, if any.
+
+        What reinforcement learning calls its loss says nothing.
+        """
         shown = {}
-        if "train/loss" in scalars:
+        if "reward" in scalars:
+            shown["reward"] = f"{float(scalars['reward']):.3f}"
+        elif "train/loss" in scalars:
             shown["loss"] = f"{float(scalars['train/loss']):.4g}"
         if "perf/tokens_per_s" in scalars:
             shown["tokens/s"] = f"{float(scalars['perf/tokens_per_s']):.3g}"

@@ -66,9 +66,10 @@ def test_checks_compile_nothing():
     assert len(COMPILED) > before
 
 
-@pytest.mark.parametrize(("name", "arg"), CASES)
+@pytest.mark.parametrize(("name", "arg"), [c for c in CASES if c[0] != "paft_grpo"])
 def test_trains_one_step(name, arg):
-    """The small form of each: most share a program, so this compiles little."""
+    """The small form of each: most share a program, so this compiles little. That of
+    `paft_grpo`, which compiles longest, trains in `test_reinforcement`."""
     c = tiny.config(name, arg)
     step, state = tiny.trainer(c)
     new, metrics = step(state)
