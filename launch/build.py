@@ -208,7 +208,9 @@ def restore(
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
             params, step, _ = checkpoints.restore_params(
-                abstract, int(which) if which.isdecimal() else which
+                abstract,
+                int(which) if which.isdecimal() else which,
+                without=(ppo.VALUE, policy_gradient.REFERENCE),
             )
         except FileNotFoundError:
             raise BadUse(

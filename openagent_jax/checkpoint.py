@@ -16,6 +16,7 @@ import json
 import logging
 import math
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,16 +115,23 @@ class Checkpoints:
         (None: the first device). Other leaves, shapes or dtypes: ValueError.
         """
         steps = self.steps()[::-1]
-        state, step, meta = self._first_good(steps, abstract, partial=False)
+        state, step, meta = self._first_good(steps, abstract)
         self._passed_over = steps[: steps.index(step)]
         return state, step, meta
 
-    def restore_params(self, abstract: Any, which: int | str = "latest") -> Restored:
-        """The same for `params` alone; `which`: "latest", "best" or one step."""
+    def restore_params(
+        self,
+        abstract: Any,
+        which: int | str = "latest",
+        without: Collection[str] = (),
+    ) -> Restored:
+        """The same for `params` alone; `which`: "latest", "best" or one step. Branches
+        of the parameters that are named in `without` may be there, and are left."""
         last, best = self.steps()[::-1], self._best_first(self.steps())
         choice: dict[int | str, list[int]] = {"latest": last, "best": best}
         steps = choice.get(which, [s for s in last if s == which])
-        found, step, meta = self._first_good(steps, {"params": abstract}, partial=True)
+        left = {f"params.{name}" for name in without}
+        found, step, meta = self._first_good(steps, {"params": abstract}, left)
         return found["params"], step, meta
 
     def wait(self) -> None:
@@ -149,11 +157,13 @@ class Checkpoints:
         ranked = [(score, s) for s, score in scores.items() if not math.isnan(score)]
         return [step for _, step in sorted(ranked, reverse=True)]
 
-    def _first_good(self, steps: list[int], abstract: Any, partial: bool) -> Restored:
+    def _first_good(
+        self, steps: list[int], abstract: Any, without: Any = None
+    ) -> Restored:
         problems = []
         for step in steps:
             try:
-                found, problem = self._load(step, abstract, partial), None
+                found, problem = self._load(step, abstract, without), None
             except Damaged as damage:
                 found, problem = None, damage
             good = np.array(found is not None)
@@ -165,11 +175,13 @@ class Checkpoints:
             raise FileNotFoundError(f"no such checkpoint in {self.folder}")
         raise Damaged("no good checkpoint: " + "; ".join(problems))
 
-    def _load(self, step: int, abstract: Any, partial: bool) -> Restored:
+    def _load(self, step: int, abstract: Any, without: Any = None) -> Restored:
         record = self._read_record(step)
-        _check_same(f"{self.folder}/{step}", record["arrays"], abstract, partial)
+        _check_same(f"{self.folder}/{step}", record["arrays"], abstract, without)
         shardings = jax.tree.map(_restore_args, abstract)
-        args = ocp.args.PyTreeRestore(abstract, shardings, partial_restore=partial)
+        args = ocp.args.PyTreeRestore(
+            abstract, shardings, partial_restore=without is not None
+        )
         try:  # without the manager: its barriers hang the hosts that read it well
             path = self._manager.directory / str(step) / "state"
             state = ocp.PyTreeCheckpointHandler().restore(path, args=args)
@@ -219,11 +231,16 @@ def _specs(tree: Any) -> dict[str, str]:
     return {k: f"{x.dtype}{list(x.shape)}" for k, x in _named(tree).items()}
 
 
-def _check_same(where: str, saved: Json, abstract: Any, partial: bool) -> None:
+def _check_same(where: str, saved: Json, abstract: Any, without: Any) -> None:
+    """Of what is left out, `without` names branches; None if all is wanted."""
     wanted = _specs(abstract)
     for name in sorted({*saved, *wanted}):
         there, here = saved.get(name, "absent"), wanted.get(name, "absent")
-        if there != here and not (partial and name.split(".")[0] not in abstract):
+        left = without is not None and (
+            name.split(".")[0] not in abstract
+            or ".".join(name.split(".")[:2]) in without
+        )
+        if there != here and not left:
             raise ValueError(f"{where}: {name} is {there} there, {here} was asked for")
 
 

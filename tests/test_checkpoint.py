@@ -362,6 +362,19 @@ def test_another_state_is_an_error_and_no_damage(folder, caplog, change, name):
     checkpoints.close()
 
 
+def test_branches_of_parameters_can_be_left(folder):
+    """The value that PPO has learned is no part of the policy."""
+    params = make_state(2).params
+    more = {**params, "value": {"weight": jnp.ones(3)}}
+    checkpoints = checkpoint.Checkpoints(folder)
+    checkpoints.save(1, {"params": more}, {}, {})
+    with pytest.raises(ValueError, match=r"params\.value\.weight is "):
+        checkpoints.restore_params(abstract(params))
+    found, _, _ = checkpoints.restore_params(abstract(params), without=["value"])
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+    checkpoints.close()
+
+
 def test_another_kind_of_key_is_an_error(folder):
     checkpoints = checkpoint.Checkpoints(folder)
     checkpoints.save(1, {"key": jax.random.key(0)}, {}, {})
