@@ -138,7 +138,7 @@ def rollouts(c, model, source) -> dict[str, float]:
             t, cache, logits = carry
 
             def decode(cache, carry):
-                num_slots = sum(part[0].shape[-1] for part in cache.keys)
+                num_slots = sum(cache.block_sizes)
                 one = jnp.ones(rows, jnp.int32)
 
                 def token(loop):

@@ -98,7 +98,7 @@ def page(results: Path, methods: dict[str, str]) -> str:
             (
                 [
                     said if i == 0 else "",
-                    _what(key, name),
+                    f"{key.replace('_', ' ')}, {name}",
                     *_numbers(reports, key, name),
                 ]
                 for said, key, scenarios in REPORTED
@@ -125,7 +125,7 @@ def _runs(folders: list[Path]) -> list[str]:
     if not manifests:
         return [str(len(folders)), "0", "", ""]
     chains = [_chain(manifest) for manifest in manifests]
-    tokens = [sum(_tokens(m) for m in chain) for chain in chains]
+    tokens = [sum(m["ended"]["num_tokens"] for m in chain) for chain in chains]
     every = [manifest for chain in chains for manifest in chain]
     commits = sorted({m["git_commit"][:7] for m in every if m["git_commit"]})
     machines = {
@@ -141,20 +141,6 @@ def _chain(manifest: dict) -> list[dict]:
     """A run and those it goes on from."""
     before = manifest.get("after")
     return [manifest, *(_chain(before) if before else [])]
-
-
-def _tokens(manifest: dict) -> int:
-    return manifest["ended"]["num_tokens"]
-
-
-def _what(key: str, scenario: str) -> str:
-    words = {
-        "success": "success",
-        "delta": "delta",
-        "refusal_rate": "refused",
-        "false_refusal_rate": "refused",
-    }
-    return f"{words[key]}, {scenario}"
 
 
 def _numbers(reports: dict, key: str, scenario: str) -> Iterable[str]:

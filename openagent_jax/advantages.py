@@ -106,7 +106,11 @@ def by_token(
     return jnp.where(sampled, spread, 0)
 
 
+def starts_turn(sampled: Bool[Array, "B S"]) -> Bool[Array, "B S"]:
+    """The first of the sampled tokens of each turn."""
+    return sampled & ~jnp.pad(sampled[:, :-1], ((0, 0), (1, 0)))
+
+
 def turn_of(sampled: Bool[Array, "B S"]) -> Int[Array, "B S"]:
     """Turns so far at each token, counted from 0; -1 before the first."""
-    before = jnp.pad(sampled[:, :-1], ((0, 0), (1, 0)))
-    return jnp.cumsum(sampled & ~before, axis=1) - 1
+    return jnp.cumsum(starts_turn(sampled), axis=1) - 1

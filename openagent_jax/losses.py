@@ -194,9 +194,3 @@ def kl_to(
     below 0: k3 of J. Schulman, "Approximating KL divergence" (2020)."""
     change = jnp.where(mask, reference, 0) - jnp.where(mask, log_prob, 0)
     return jnp.exp(change) - change - 1
-
-
-def entropy_of(logits: Float[Array, "*batch V"]) -> Float[Array, "*batch"]:
-    """Entropy of the next token, in nats."""
-    log_probs = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)

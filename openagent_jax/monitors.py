@@ -20,7 +20,7 @@ class Monitor(NamedTuple):
     metric: str  # `*` stands for anything
     cause: str  # likely, and the remedy
     above: bool = True  # what is too much; else what is too little
-    drift: bool = False  # of the change since the run began
+    drift: bool = False  # of the change since the run began, or last went on
 
 
 MONITORS = {

@@ -173,7 +173,7 @@ def rollout(
 
         def loop(cache, rest):
             i, carry, said, active = rest
-            num_slots = sum(part[0].shape[-1] for part in cache.keys)
+            num_slots = sum(cache.block_sizes)
             i, carry, said, active = lax.while_loop(
                 partial(goes_on, num_slots=num_slots),
                 token,
@@ -325,8 +325,7 @@ def in_blocks(
       carry: what else the loop changes.
     """
     for num in range(1, len(cache.keys) + 1):
-        first = types.Cache(cache.keys[:num], cache.values[:num], cache.length)
-        first, carry = loop(first, carry)
+        first, carry = loop(cache.first(num), carry)
         keys, values = first.keys + cache.keys[num:], first.values + cache.values[num:]
         cache = types.Cache(keys, values, first.length)
     return cache, carry

@@ -204,7 +204,8 @@ class Batch:
     valid: Bool[Array, "B S"]  # attention: real tokens
     loss_mask: Bool[Array, "B S"]  # policy loss: tokens that the policy produces
     divisor: Float[Array, "B"]  # what each row adds to what the loss is divided by
-    extra: Any = ()  # what else the loss of the algorithm needs; leading axis B
+    # What else the loss of the algorithm needs: leading axis B, of a second one S.
+    extra: Any = ()
 
 
 @jax.tree_util.register_dataclass
@@ -218,6 +219,15 @@ class Cache:
     keys: tuple[tuple[Float[Array, "B H K _"], ...], ...]  # [block][layer]
     values: tuple[tuple[Float[Array, "B H _ K"], ...], ...]
     length: Int[Array, "B"]  # tokens of each row
+
+    @property
+    def block_sizes(self) -> list[int]:
+        """Slots of each block."""
+        return [layer[0].shape[-1] for layer in self.keys]
+
+    def first(self, num_blocks: int) -> "Cache":
+        """The first blocks alone."""
+        return Cache(self.keys[:num_blocks], self.values[:num_blocks], self.length)
 
 
 class Policy(NamedTuple):

@@ -40,8 +40,10 @@ ALGORITHM = Algorithm(make_batch, loss_fn)
 OPTIMIZER = optax.adamw(0.05)
 
 
-def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1):
-    made = train.make_step(sample, algorithm, OPTIMIZER, batch_size, num_micro_batches)
+def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1, **kwargs):
+    made = train.make_step(
+        sample, algorithm, OPTIMIZER, batch_size, num_micro_batches, **kwargs
+    )
     return jax.jit(made)
 
 
@@ -176,6 +178,40 @@ def test_micro_batches_change_nothing(step, num_micro_batches):
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
         host((state, metrics)),
         host(parts(toy_state())),
+    )
+
+
+@pytest.mark.parametrize(("longest", "num_columns"), [(2, 2), (3, 4)])
+@pytest.mark.parametrize("num_micro_batches", [1, 2])
+def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
+    """They are left out where no row of the batch needs them."""
+
+    def ragged(*args):
+        batch, made = make_batch(*args)
+        lengths = jnp.arange(8) % (longest + 1)
+        valid = jnp.arange(SHAPE[0])[None] < lengths[:, None]
+        mask = batch.loss_mask & valid
+        extra = jnp.sum(mask, 1), batch.tokens  # of rows, and of rows and columns
+        return Batch(
+            batch.tokens, batch.positions, valid, mask, jnp.sum(mask, 1) * 1.0, extra
+        ), made
+
+    def loss(params, batch, divisor):
+        assert batch.extra[1].shape == batch.tokens.shape
+        value, metrics = loss_fn(params, batch, divisor)
+        columns = batch.tokens.shape[1] * jnp.sum(batch.loss_mask)
+        return value, metrics | {"columns": columns}
+
+    algorithm = Algorithm(ragged, loss)
+    parts = dict(num_micro_batches=num_micro_batches)
+    whole, expected = toy_step(algorithm, **parts)(toy_state())
+    short, metrics = toy_step(algorithm, **parts, few_columns=2)(toy_state())
+    assert expected.pop("train/columns") == SHAPE[0]
+    assert metrics.pop("train/columns") == num_columns
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
+        host((whole, expected)),
+        host((short, metrics)),
     )
 
 

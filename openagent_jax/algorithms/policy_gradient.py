@@ -119,7 +119,7 @@ class Learner(NamedTuple):
         metrics = {"sampler_trainer/logp_abs_diff_max": gap}
         if surrogate.kl:
             extra = extra._replace(reference=self.score(params[REFERENCE], batch))
-            batch = Batch(played.tokens, positions, played.valid, mask, divisor, extra)
+            batch = dataclasses.replace(batch, extra=extra)
         return batch, metrics
 
     def loss(

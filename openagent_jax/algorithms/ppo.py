@@ -71,8 +71,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
 
         # Of each turn, at its first token.
         turn, rows = advantages.turn_of(mask), jnp.arange(mask.shape[0])[:, None]
-        starts = mask & ~jnp.pad(mask[:, :-1], ((0, 0), (1, 0)))
-        spot = jnp.where(starts, turn, reward.shape[1])
+        spot = jnp.where(advantages.starts_turn(mask), turn, reward.shape[1])
         of_turn = jnp.zeros_like(reward).at[rows, spot].set(value, mode="drop")
         kind = episode.action.kind
         ends = ((kind == types.ANSWER) | (kind == types.REFUSE)) & episode.valid

@@ -122,9 +122,7 @@ def make_policy(config: ModelConfig) -> Policy:
     ) -> tuple[Float[Array, "B S D"], Cache]:
         # All S tokens are written, those that do not count behind those that do, where
         # no query looks and the next chunk is written.
-        starts = list(
-            itertools.accumulate((part[0].shape[-1] for part in cache.keys), initial=0)
-        )
+        starts = list(itertools.accumulate(cache.block_sizes, initial=0))
         positions = cache.length[:, None] + jnp.arange(tokens.shape[1])[None]
         mask = jnp.arange(starts[-1])[None, None] <= positions[..., None]
         rotation = _rotation(config, positions)
