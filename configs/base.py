@@ -150,6 +150,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.eval.num_tasks = 96  # of each scenario
     c.eval.batch_size = 96
     c.eval.strength = 1.0
+    c.eval.temperature = 0.0  # 0 is greedy
     c.eval.seed = 1_000_003  # of the tasks: the same for every run
     c.eval.split = "test"
     c.eval.scenarios = (

@@ -123,16 +123,24 @@ def rollouts(c, model, source) -> dict[str, float]:
 
         def read(cache, logits, num, chunk):
             def piece(loop):
-                i, cache, logits = loop
+                cache, (i, logits) = loop
                 tokens = jnp.broadcast_to(
                     jnp.argmax(logits, -1)[:, None], (rows, chunk)
                 )
                 new = jnp.full(rows, jnp.clip(num - i, 0, chunk))
                 hidden, cache = policy.extend(params, cache, tokens, new)
-                return i + chunk, cache, policy.head(params, hidden[:, -1])
+                return cache, (i + chunk, policy.head(params, hidden[:, -1]))
 
-            first = jnp.int32(0), cache, logits
-            return jax.lax.while_loop(lambda loop: loop[0] < num, piece, first)[1:]
+            def goes_on(loop):
+                cache, (i, _) = loop
+                room = sum(cache.block_sizes) - cache.num_used[0]
+                return (i < num) & (jnp.minimum(num - i, chunk) <= room)
+
+            def loop(*carry):
+                return jax.lax.while_loop(goes_on, piece, carry)
+
+            cache, (_, logits) = rollout.in_blocks(loop, cache, (jnp.int32(0), logits))
+            return cache, logits
 
         def turn(carry):
             t, cache, logits = carry
@@ -148,7 +156,9 @@ def rollouts(c, model, source) -> dict[str, float]:
                     return i + 1, cache, policy.head(params, hidden[:, 0])
 
                 def goes_on(loop):
-                    return (loop[0] < decode_steps[t]) & (loop[1].length[0] < num_slots)
+                    return (loop[0] < decode_steps[t]) & (
+                        loop[1].num_used[0] < num_slots
+                    )
 
                 i, logits = carry
                 i, cache, logits = jax.lax.while_loop(
@@ -161,9 +171,10 @@ def rollouts(c, model, source) -> dict[str, float]:
             )
             return t + 1, *read(cache, logits, read_steps[t + 1], rollout.RESULT_CHUNK)
 
-        cache = policy.init_cache(rows, rollout.blocks(sizes.context_tokens))
+        cache = policy.init_cache(rows, [sizes.prompt_tokens])
         logits = jnp.zeros((rows, lexicon.vocab_size))
-        start = read(cache, logits, read_steps[0], rollout.PROMPT_CHUNK)
+        cache, logits = read(cache, logits, read_steps[0], rollout.PROMPT_CHUNK)
+        start = rollout.share(policy, cache, rows, sizes), logits
         num_turns = jnp.sum(decode_steps > 0)
         return jax.lax.while_loop(
             lambda x: x[0] < num_turns, turn, (jnp.int32(0), *start)

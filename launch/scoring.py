@@ -22,6 +22,7 @@ class Scorer:
             build.sizes(c),
             self._batch_size,
             c.eval.split,
+            c.eval.temperature,
         )
 
     def __call__(self, params: Params, step: int) -> dict:
@@ -42,6 +43,7 @@ class Scorer:
             "seed": c.seed,
             "num_tasks": c.num_tasks,
             "split": c.split,
+            "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             "rows": rows,
         }

@@ -1,4 +1,4 @@
-"""Evaluation: the same tasks, clean and under every perturbation, played greedily.
+"""Evaluation: the same tasks, clean and under every perturbation.
 
 Task i of every scenario comes from the same key, so differences are paired. All
 scenarios run in one compiled program: which perturbation is a traced index.
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from openagent_jax import perturb, report
-from openagent_jax.rollout import Rollout, Sizes, rollout
+from openagent_jax.rollout import Rollout, Sampling, Sizes, rollout
 from openagent_jax.sandbox import oracle
 from openagent_jax.types import CALL, REFUSE, Params, Policy, Task
 from openagent_jax.worlds import Worlds
@@ -27,10 +27,12 @@ def make_player(
     sizes: Sizes,
     batch_size: int,
     split: str = "test",
+    temperature: float = 0.0,
 ) -> Callable[..., dict[str, jax.Array]]:
     """`(params, scenario, key, start, strength) -> one batch of episodes`.
 
     `scenario` counts from 0, the clean one; `start` is the index of the first task.
+    At temperature 0 it is played greedily.
 
     Raises:
       ValueError: an unknown scenario.
@@ -52,7 +54,9 @@ def make_player(
         index = start + jnp.arange(batch_size)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, index)
         tasks, changed = jax.vmap(draw, (None, 0, None))(scenario, keys, strength)
-        played = rollout(policy, worlds.lexicon, params, keys, tasks, sizes)
+        played = rollout(
+            policy, worlds.lexicon, params, keys, tasks, sizes, Sampling(temperature)
+        )
         return _grade(played, tasks) | {"changed": changed | (scenario == 0)}
 
     return jax.jit(play)

@@ -33,7 +33,14 @@ _REFUSALS = (  # below a comparison of success
 )
 _PARTS = ("mean", "low", "high")  # of success and delta
 _KEYS = ("suite", "policy", "checkpoint_step", "rows")
-_SETUP = ("suite", "split", "num_tasks", "seed", "grading_version")
+_SETUP = {  # and what a report has that does not say
+    "suite": "unknown",
+    "split": "unknown",
+    "num_tasks": "unknown",
+    "seed": "unknown",
+    "grading_version": "unknown",
+    "temperature": 0.0,
+}
 _NOTE = """\
 Success and delta have 95 % intervals (Wilson; Newcombe, paired with clean on the same
 tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks,
@@ -188,8 +195,8 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
         if any(value is not None for value in rates):
             lines.append([label, *map(_percent, rates)])
     differ = []
-    for key in _SETUP:
-        values = [str(report.get(key, "unknown")) for report in reports.values()]
+    for key, unsaid in _SETUP.items():
+        values = [str(report.get(key, unsaid)) for report in reports.values()]
         differ += [f"{key} is {', '.join(values)}"] if len({*values}) > 1 else []
     warning = f"Warning: not comparable: {'; '.join(differ)}.\n\n" if differ else ""
     return warning + _grid(lines, 1, markdown)
@@ -229,7 +236,7 @@ def median(reports: Sequence[Json]) -> Json:
     first, *others = reports
     labels = [_label(r) for r in first["rows"]]
     for report in others:
-        same = [report.get(key) == first.get(key) for key in _SETUP]
+        same = [report.get(k, x) == first.get(k, x) for k, x in _SETUP.items()]
         if not all(same) or [_label(r) for r in report["rows"]] != labels:
             raise ValueError("a median is of runs that were evaluated alike")
     rows = []
@@ -337,7 +344,7 @@ def _check(path: pathlib.Path, report: Any) -> None:
 
 
 def _origin(report: Json) -> str:
-    keys = ("suite", "checkpoint_step", *_SETUP[1:])
+    keys = dict.fromkeys(("suite", "checkpoint_step", *_SETUP))
     return ", ".join(f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report)
 
 

@@ -17,7 +17,7 @@ value of an argument comes from: -1 nowhere, `0..Q-1` a constant of the query,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -210,6 +210,18 @@ class Batch:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Prefix:
+    """What each of P groups of rows has read in common; B / P rows in a row are a
+    group. It is read only: attention to it is one matrix product a group
+    (arXiv 2402.05099)."""
+
+    keys: tuple[Float[Array, "P H K _"], ...]  # [layer]
+    values: tuple[Float[Array, "P H _ K"], ...]
+    length: Int[Array, "B"]  # tokens, for each row
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Cache:
     """Keys and values of the tokens so far, those of each row from slot 0 on, in blocks
     of slots: the first blocks alone are a cache of fewer slots. One array per block and
@@ -218,16 +230,24 @@ class Cache:
 
     keys: tuple[tuple[Float[Array, "B H K _"], ...], ...]  # [block][layer]
     values: tuple[tuple[Float[Array, "B H _ K"], ...], ...]
-    length: Int[Array, "B"]  # tokens of each row
+    length: Int[Array, "B"]  # tokens of each row, with those of the prefix
+    prefix: Prefix | None = None  # comes before slot 0
 
     @property
     def block_sizes(self) -> list[int]:
         """Slots of each block."""
         return [layer[0].shape[-1] for layer in self.keys]
 
+    @property
+    def num_used(self) -> Int[Array, "B"]:
+        """Slots of each row that are in use."""
+        return self.length - self.prefix.length if self.prefix else self.length
+
     def first(self, num_blocks: int) -> "Cache":
         """The first blocks alone."""
-        return Cache(self.keys[:num_blocks], self.values[:num_blocks], self.length)
+        return replace(
+            self, keys=self.keys[:num_blocks], values=self.values[:num_blocks]
+        )
 
 
 class Policy(NamedTuple):

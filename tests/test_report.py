@@ -445,6 +445,8 @@ refusals, unsolvable                     50.0               50.0
     [
         ({}, None),
         ({"checkpoint_step": 4}, None),
+        ({"temperature": 0.0}, None),  # what a report has that does not say
+        ({"temperature": 1.0}, "temperature is 0.0, 1.0."),
         ({"seed": 1}, "seed is 0, 1."),
         (
             {"split": "train", "num_tasks": 64},

@@ -65,12 +65,12 @@ def put(
 
 def attention(
     q: Float[Array, "B S H K"],
-    keys: Sequence[Float[Array, "B J K _"]],
-    values: Sequence[Float[Array, "B J _ K"]],
+    keys: Sequence[Float[Array, "P J K _"]],
+    values: Sequence[Float[Array, "P J _ K"]],
     mask: Bool[Array, "B S M"],
 ) -> Float[Array, "B S H K"]:
     """Keys and values come in blocks, M slots together; query heads in groups, one for
-    each of the J key heads.
+    each of the J key heads. B / P rows in a row share a block: P is B, or less.
 
     With keys as `[K M]` both products are plain ones, which matters in decoding.
     """
@@ -79,16 +79,31 @@ def attention(
     # The queries of a group are the rows of one matrix product with their keys.
     q = q.reshape(b, j, -1, size)
     product = partial(jnp.einsum, preferred_element_type=jnp.float32)
-    scores = [product("bjrk,bjkm->bjrm", q, k) for k in keys]
+    scores = [
+        _by_rows(product("pjrk,pjkm->pjrm", _by_groups(q, len(k)), k), b) for k in keys
+    ]
     scores = jnp.concatenate(scores, axis=-1).reshape(b, j, h // j, s, -1)
     weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
     weights = weights.astype(values[0].dtype).reshape(b, j, -1, scores.shape[-1])
     out, start = jnp.zeros((b, j, weights.shape[2], size), values[0].dtype), 0
     for v in values:
         end = start + v.shape[2]
-        out += jnp.einsum("bjrm,bjmk->bjrk", weights[..., start:end], v)
+        part = _by_groups(weights[..., start:end], len(v))
+        out += _by_rows(jnp.einsum("pjrm,pjmk->pjrk", part, v), b)
         start = end
     return out.reshape(b, h, s, size).swapaxes(1, 2)
+
+
+def _by_groups(x: Float[Array, "B J R _"], num: int) -> Float[Array, "P J _ _"]:
+    """The rows of each of `num` groups side by side, as rows of one matrix."""
+    b, j, r, size = x.shape
+    return x.reshape(num, b // num, j, r, size).swapaxes(1, 2).reshape(num, j, -1, size)
+
+
+def _by_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
+    """Apart again."""
+    p, j, _, size = x.shape
+    return x.reshape(p, j, num // p, -1, size).swapaxes(1, 2).reshape(num, j, -1, size)
 
 
 class Rotation(NamedTuple):

@@ -123,9 +123,15 @@ def make_policy(config: ModelConfig) -> Policy:
         # All S tokens are written, those that do not count behind those that do, where
         # no query looks and the next chunk is written.
         starts = list(itertools.accumulate(cache.block_sizes, initial=0))
-        positions = cache.length[:, None] + jnp.arange(tokens.shape[1])[None]
-        mask = jnp.arange(starts[-1])[None, None] <= positions[..., None]
-        rotation = _rotation(config, positions)
+        columns, before = jnp.arange(tokens.shape[1])[None], []
+        slots = cache.num_used[:, None] + columns
+        mask = jnp.arange(starts[-1])[None, None] <= slots[..., None]
+        if prefix := cache.prefix:
+            before = [prefix]
+            read = jnp.arange(prefix.keys[0].shape[-1])[None] < prefix.length[:, None]
+            read = jnp.broadcast_to(read[:, None], (*slots.shape, read.shape[1]))
+            mask = jnp.concatenate([read, mask], axis=-1)
+        rotation = _rotation(config, cache.length[:, None] + columns)
         x = params["embed"].astype(dtype)[tokens]
         keys, values = [], []
         for i in range(config.num_layers):
@@ -134,21 +140,22 @@ def make_policy(config: ModelConfig) -> Policy:
                 k, v = layers.as_keys(k), layers.as_values(v)
                 ks, vs = (
                     [
-                        layers.put(part[i], new, positions - start, axis)
+                        layers.put(part[i], new, slots - start, axis)
                         for part, start in zip(blocks, starts, strict=False)
                     ]
                     for blocks, new, axis in ((cache.keys, k, 3), (cache.values, v, 2))
                 )
-                return layers.attention(q, ks, vs, mask), (ks, vs)
+                all_k = [x.keys[i] for x in before] + ks
+                all_v = [x.values[i] for x in before] + vs
+                return layers.attention(q, all_k, all_v, mask), (ks, vs)
 
             weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
             keys.append(k)
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
-        length = cache.length + num_new
         keys, values = (tuple(zip(*x, strict=True)) for x in (keys, values))
-        return x, Cache(keys, values, length)
+        return x, Cache(keys, values, cache.length + num_new, prefix)
 
     def head(
         params: Params, hidden: Float[Array, "*batch D"]
