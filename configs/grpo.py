@@ -10,7 +10,7 @@ def get_config(arg: str = ""):
     c = base.get_config(arg)
     c.name = c.name.replace("base", "grpo")
     c.algorithm.name = "grpo"
-    c.optim.learning_rate = 1e-4
+    c.optim.learning_rate = 3e-4
     c.optim.schedule = "constant"
     c.train.num_steps = 3 if arg == "smoke" else 100
     c.train.log_every = 1
