@@ -7,13 +7,17 @@ rollout   tokens/s of whole episodes, and of the same model over the same tokens
           the environment left out (prefill, decode, prefill of results, by turns)
 episodes  a second, sampled in groups of a task as GRPO does, and those of the same
           policy in a Python loop over the same tasks (launch/python_loop.py)
-train     tokens/s of the update alone, and of the whole step with its data
+train     the whole step with its data, and what a run spends outside of it: on logs,
+          checkpoints and Python
 """
 
+import contextlib
 import json
 import os
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
@@ -271,10 +275,49 @@ def updates(c, model, source) -> dict[str, float]:
     seconds = statistics.median(times)
     return {
         "step_s": seconds,
+        "outside_share": _outside(c, step, state),
         "tokens_per_s": num_tokens / seconds,
         "padding_share": 1 - num_tokens / num_slots,
         "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
     }
+
+
+def _outside(c, step, state) -> float:
+    """Share of the time of a run that is not spent in its compiled step, from one
+    checkpoint to the next. At most: here no step overlaps with what the loop does."""
+    import jax
+
+    from launch import build
+    from openagent_jax import metrics, train
+    from openagent_jax.checkpoint import Checkpoints
+
+    inside, first = [], int(state.step)
+
+    def timed(state):
+        start = time.perf_counter()
+        made = jax.block_until_ready(step(state))
+        inside.append(time.perf_counter() - start)
+        return made
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Checkpoints(Path(folder) / "checkpoints")) as checkpoints,
+        metrics.Writer(folder) as writer,
+    ):
+        start = time.perf_counter()
+        train.run(
+            timed,
+            state,
+            num_steps=first + c.checkpoint.every,
+            writer=writer,
+            checkpoints=checkpoints,
+            checkpoint_every=c.checkpoint.every,
+            meta={},
+            log_every=c.train.log_every,
+            watch=build.watch(c, print),
+        )
+        whole = time.perf_counter() - start
+    return 1 - sum(inside) / whole
 
 
 def _median(run) -> float:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax.models import transformer
+from openagent_jax.models import layers, transformer
 from openagent_jax.types import Prefix
 
 CONFIG = transformer.ModelConfig(
@@ -105,6 +105,13 @@ def test_rows_share_what_they_have_read(getkey, num_groups):
     full = jax.jit(policy.hidden)(params, tokens, positions, valid)
     expected = jnp.take_along_axis(full, at[..., None], axis=1)
     np.testing.assert_allclose(jnp.concatenate(parts, axis=1), expected, atol=1e-5)
+
+
+def test_what_is_out_of_range_is_not_put():
+    """On either side: -1 is not the last slot."""
+    slots = jnp.array([[-2, -1, 0], [1, 2, 3]])
+    got = layers.put(jnp.zeros((2, 1, 2)), jnp.ones((2, 1, 3)), slots, axis=2)
+    assert got[:, 0].tolist() == [[1, 0], [0, 1]]
 
 
 def test_extend_is_a_loop_body(getkey):
