@@ -28,6 +28,7 @@ TEST = [
     "hypothesis>=6.120",
     "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
     "pytest>=8.4",
+    "pytest-xdist>=3.6",
     "rlax>=0.1.6",  # an independent oracle of losses and advantages
     "ruff>=0.14",
     "transformers>=4.51",  # reads our tokenizer and weights

@@ -35,6 +35,7 @@ class Scorer:
             num_tasks=c.num_tasks,
             batch_size=self._batch_size,
             strength=c.strength,
+            split=c.split,
         )
         return {
             "suite": build.eval_domain(self._c),

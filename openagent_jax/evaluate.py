@@ -88,7 +88,7 @@ def evaluate(
     num_tasks: int,
     batch_size: int,
     strength: float = 1.0,
-    on_scenario: Callable[[str], None] = lambda name: None,
+    split: str = "test",
 ) -> list[dict]:
     """Rows of a report, the clean one first.
 
@@ -98,7 +98,6 @@ def evaluate(
     key = jax.random.key(seed)
     rows, clean = [], None
     for i, name in enumerate((CLEAN, *scenarios)):
-        on_scenario(name)
         batches = [
             play(params, jnp.int32(i), key, jnp.int32(start), jnp.float32(strength))
             for start in range(0, num_tasks, batch_size)
@@ -116,5 +115,5 @@ def evaluate(
         scored = report.Episodes(**episodes)
         clean = clean or scored
         entry = perturb.CATALOGUE.get(name)
-        rows.append(report.row(entry, strength if i else 0.0, scored, clean))
+        rows.append(report.row(entry, strength if i else 0.0, scored, clean, split))
     return rows

@@ -102,6 +102,12 @@ class Progress:
         words = [f"step {step}/{self._total}", *(f"{k} {v}" for k, v in shown.items())]
         print(", ".join([*words, f"{self._time_left(now, step)} left"]), flush=True)
 
+    def expect(self, total_steps: int) -> None:
+        """The run will have another number of steps than was thought."""
+        self._total = total_steps
+        if self._bar is not None:
+            self._bar.total = total_steps
+
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()

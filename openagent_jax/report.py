@@ -66,9 +66,13 @@ class Episodes:
 
 
 def row(
-    entry: Entry | None, strength: float, episodes: Episodes, clean: Episodes
+    entry: Entry | None,
+    strength: float,
+    episodes: Episodes,
+    clean: Episodes,
+    split: str = "test",
 ) -> Json:
-    """A row of `report.json`; without an entry, that of the clean tasks."""
+    """A row of `report.json`; without an entry, that of the clean tasks of a split."""
     if len(episodes.success) != len(clean.success):
         raise ValueError("the clean episodes are not of the same tasks")
     counts = episodes.changed | (entry is None)
@@ -81,8 +85,8 @@ def row(
         "shift": entry.shift if entry else "none",
         "scenario": entry.name if entry else "clean",
         "strength": float(strength),
-        # Clean tasks are of worlds that training has not seen.
-        "family": entry.family if entry else "held_out",
+        # Clean tasks are of worlds that training has not seen, or of those it has.
+        "family": entry.family if entry else {"train": "train"}.get(split, "held_out"),
         "n": len(e.success),
         "success": _wilson(e.success),
         "delta": _newcombe(e.success, clean.success[counts]) if entry else no_change,

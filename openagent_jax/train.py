@@ -246,6 +246,9 @@ def run(
                 values["perf/tokens_per_s"] = (num_tokens - since_tokens) / seconds
                 values["num_tokens"] = num_tokens
                 writer.write(done, values)
+                if max_tokens:
+                    likely = max(done, done * max_tokens // max(num_tokens, 1))
+                    progress.expect(min(num_steps, likely))
                 progress.update(done, values)
                 since, since_step = time.monotonic(), done
                 since_tokens = num_tokens

@@ -148,6 +148,19 @@ def test_lines_of_progress(monkeypatch, capsys):
     assert len(lines) == 8
 
 
+def test_progress_towards_a_budget(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: clock[0])
+    with metrics.Progress(1000, every_s=0) as progress:
+        for step, total in ((1, 20), (2, 22)):
+            clock[0] += 3
+            progress.expect(total)
+            progress.update(step, {"reward": 0.5})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "step 1/20, reward 0.500, ? left"
+    assert lines[1] == "step 2/22, reward 0.500, 01:00 left"
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

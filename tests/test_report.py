@@ -90,6 +90,8 @@ def test_clean_row():
     assert row["delta"] == {"mean": 0, "low": 0, "high": 0}
     assert row["success"]["mean"] == 8 / 9
     assert row["refusal_rate"] is None
+    seen = report.row(None, 0.0, clean, clean, "train")
+    assert seen == row | {"family": "train"}
 
 
 def test_row_without_a_task():

@@ -329,7 +329,7 @@ def sampler(params, key, tasks):
 
 
 @pytest.mark.parametrize("cut", [None, 2, 3])
-def test_a_budget_of_tokens(tmp_path, cut):
+def test_a_budget_of_tokens(tmp_path, cut, capsys):
     """Ends with the step that uses it up, also when resumed in between."""
     step = toy_step(Algorithm(sampler, loss_fn))
     lines, state = [], toy_state()
@@ -345,6 +345,7 @@ def test_a_budget_of_tokens(tmp_path, cut):
             run(tmp_path, stopping, toy_state(), **budget)
     ended = whole_run(tmp_path, step, toy_state(), **budget)
     assert ended.state.step == 5 and ended.num_tokens == used[4]
+    assert "\nstep 5/5, " in capsys.readouterr().out
     assert saved(tmp_path)[-1] == 5
     again = whole_run(tmp_path, step, toy_state(), **budget)
     assert again.state.step == 5 and again.num_tokens == used[4]
