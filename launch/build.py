@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
@@ -84,7 +83,7 @@ def check(c: ConfigDict) -> None:
         high = 1 if key in SHARES else 2**31 - 1
         low = -high if key.startswith("reward.") else low
         if not low <= value <= high:
-            raise BadUse(f"{key}={value} is not from {low} to {high}")
+            raise BadUse(f"{key}={value} is not a number from {low} to {high}")
     _known("algorithm.name", [c.algorithm.name], ALGORITHMS)
     _known("eval.split", [c.eval.split], domain.SPLITS)
     _known("eval.scenarios", c.eval.scenarios, perturb.CATALOGUE)
@@ -161,9 +160,10 @@ def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     return made
 
 
-def backbone(c: ConfigDict) -> Backbone:
-    """What `init_from` names. Its weights are read when `init` is called."""
-    if c.init_from == "random":
+def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
+    """What a key of the config names. Its weights are read when `init` is called."""
+    name = flat(c.to_dict())[key]
+    if name == "random":
         tokenizer = _tokenizer(_folder(c.model.tokenizer, "model.tokenizer"))
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
@@ -178,13 +178,28 @@ def backbone(c: ConfigDict) -> Backbone:
 
             jax.eval_shape(lambda: init(jax.random.key(0)))  # it checks its sizes
         return Backbone(config, tokenizer, init)
-    folder = _folder(c.init_from, "init_from")
+    folder = _folder(name, key)
     if (folder / "checkpoints").is_dir():
         model = _model(folder / "model", c)
         return dataclasses.replace(model, init=lambda key: restore(folder)[1])
     if not (folder / hf.WEIGHTS_FILE).is_file():
-        raise BadUse(f'init_from="{c.init_from}": {folder} has no {hf.WEIGHTS_FILE}')
+        raise BadUse(f'{key}="{name}": {folder} has no {hf.WEIGHTS_FILE}')
     return _model(folder, c)
+
+
+def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
+    """What the policy is held near to; None if to nothing, or to where it began."""
+    if c.algorithm.name == "sft" or not c.surrogate.kl or not c.surrogate.reference:
+        return None
+    found = backbone(c, "surrogate.reference")
+    key = jax.random.key(0)
+    ours, theirs = (jax.eval_shape(x.policy.init, key) for x in (model, found))
+    if ours != theirs:
+        raise BadUse(
+            f'surrogate.reference="{c.surrogate.reference}" is of another shape than '
+            "the model that learns; take one like init_from"
+        )
+    return found
 
 
 def first_params(c: ConfigDict, model: Backbone) -> Params:
@@ -298,7 +313,9 @@ def trainer(
     # Through the host: what a checkpoint gave lies on one device of its own.
     params = jax.device_get(first_params(c, model))
     if c.algorithm.name != "sft" and c.surrogate.kl:
-        params = {**params, policy_gradient.REFERENCE: _reference(c, params)}
+        other = reference(c, model)
+        held = jax.device_get(first_params(c, other)) if other else params
+        params = {**params, policy_gradient.REFERENCE: held}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
@@ -316,22 +333,6 @@ def watch(c: ConfigDict, say: Callable[[str], None]) -> Callable[[int, Metrics],
     """What looks at the metrics of each step."""
     bounds = {name: c.monitor[name] for name in monitors.MONITORS}
     return monitors.Watch(bounds, c.monitor.patience, c.monitor.stop, say).see
-
-
-def _reference(c: ConfigDict, params: Params) -> Params:
-    """What the policy is held near to."""
-    if not c.surrogate.reference:
-        return params
-    with c.copy_and_resolve_references().unlocked() as other:
-        other.init_from = c.surrogate.reference
-    found = jax.device_get(first_params(other, backbone(other)))
-    ours, theirs = (jax.tree.map(jnp.shape, x) for x in (params, found))
-    if ours != theirs:
-        raise BadUse(
-            f'surrogate.reference="{c.surrogate.reference}" is of another shape than '
-            "the model that learns; take one like init_from"
-        )
-    return found
 
 
 def _num_sampled(c: ConfigDict) -> int:

@@ -55,6 +55,7 @@ def main() -> None:
     build.check(c)
     build.mesh(c)
     model = build.backbone(c)
+    build.reference(c, model)  # before anything is written
     _check_same_run(workdir, c)
     if DRY_RUN.value:
         print(json.dumps(c.to_dict(), indent=2))

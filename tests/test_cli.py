@@ -225,8 +225,21 @@ BAD_USE = [
     ),
     ([GRPO, "--config.surrogate.loss=dapu"], ["surrogate.loss", '"dapo"']),
     ([GRPO, "--config.surrogate.normaliser=x"], ["surrogate.normaliser", "sequence"]),
+    (
+        [GRPO, "--config.surrogate.kl=0.1", "--config.surrogate.reference=nope"],
+        ['surrogate.reference="nope"', "nano", "random"],
+    ),
+    (
+        [
+            GRPO,
+            "--config.surrogate.kl=0.1",
+            "--config.surrogate.reference=random",
+            "--config.model.width=64",
+        ],
+        ['surrogate.reference="random"', "another shape", "init_from"],
+    ),
     ([GRPO, "--config.reward.outcome=0.0"], ["reward", "no component has a weight"]),
-    ([GRPO, "--config.reward.outcome=nan"], ["reward.outcome=nan"]),
+    ([GRPO, "--config.reward.outcome=nan"], ["reward.outcome=nan", "not a number"]),
     ([GRPO, "--config.reward.outcome=much"], ["reward.outcome", "much"]),
     ([GRPO, "--config.monitor.stop=('entropy',)"], ["monitor.stop", '"min_entropy"']),
     ([PAFT, "--config.paft.twins"], ["paft.alpha=0.3", "twins"]),
