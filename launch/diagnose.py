@@ -38,22 +38,22 @@ SFT_STEPS = 550  # half of it
 class Method:
     """One run of launch.train."""
 
-    title: str  # "": a first half only, which is not kept
+    title: str
     config: str
     changes: dict[str, Any] = field(default_factory=dict)
     after: str = ""  # the method whose weights it starts from
 
 
-HALF_SFT = {"train.num_steps": SFT_STEPS, "eval.scenarios": "()", "eval.num_tasks": 16}
+HALF_SFT = {"train.num_steps": SFT_STEPS}
 HALF_RL = {"train.num_steps": 1_000, "train.max_tokens": TOKENS // 2}
 ALL_RL = {"train.num_steps": 1_000, "train.max_tokens": TOKENS}
 METHODS = {
     "sft": Method("SFT", "configs/sft.py"),
-    "sft_half": Method("", "configs/sft.py", HALF_SFT),
+    "sft_half": Method("half of SFT", "configs/sft.py", HALF_SFT),
     "grpo": Method("GRPO", "configs/grpo.py", ALL_RL),
     "sft_grpo": Method("SFT+GRPO", "configs/grpo.py", HALF_RL, "sft_half"),
     "paft": Method("PAFT", "configs/paft.py"),
-    "paft_half": Method("", "configs/paft.py", HALF_SFT),
+    "paft_half": Method("half of PAFT", "configs/paft.py", HALF_SFT),
     "paft_grpo": Method("PAFT+GRPO", "configs/grpo.py", HALF_RL, "paft_half"),
     "paft_perturbed_grpo": Method(
         "PAFT+perturbed GRPO", "configs/paft_grpo.py", HALF_RL, "paft_half"
@@ -64,7 +64,7 @@ BASE = "base"  # the backbone; evaluated only
 
 def main() -> None:
     titles = {BASE: "Backbone"}
-    titles |= {name: method.title for name, method in METHODS.items() if method.title}
+    titles |= {name: method.title for name, method in METHODS.items()}
     chosen = ONLY.value or list(titles)
     for name in chosen:
         if name not in titles:

@@ -57,7 +57,7 @@ def test_runs_what_is_missing_once(asked):
     assert asked[-1][3]["init_from"] == Path("runs/diagnosis/sft_half_3")
     assert asked[-1][3]["seed"] == 3
     assert "| SFT+GRPO | 1 | 200 |" in text  # tokens of both halves
-    assert "Not run yet: SFT, GRPO, PAFT" in text
+    assert "Not run yet: SFT, half of SFT, GRPO, PAFT" in text
     diagnosed(only=["base", "sft_grpo"], seeds=["3"])
     assert len(asked) == 3
 
@@ -93,7 +93,7 @@ def test_what_failed_is_not_kept(asked, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"only": ["ppo"]}, 'there is no "ppo"; base, sft, grpo'),
+        ({"only": ["ppo"]}, 'there is no "ppo"; base, sft, sft_half'),
         ({"seeds": ["one"]}, '"one" is not a number'),
     ],
 )
