@@ -128,9 +128,8 @@ def rollouts(c, model, source) -> dict[str, float]:
         def read(cache, logits, num, chunk):
             def piece(loop):
                 cache, (i, logits) = loop
-                tokens = jnp.broadcast_to(
-                    jnp.argmax(logits, -1)[:, None], (rows, chunk)
-                )
+                likely = rollout.greedy(logits)[0]
+                tokens = jnp.broadcast_to(likely[:, None], (rows, chunk))
                 new = jnp.full(rows, jnp.clip(num - i, 0, chunk))
                 hidden, cache = policy.extend(params, cache, tokens, new)
                 return cache, (i + chunk, policy.head(params, hidden[:, -1]))
@@ -155,7 +154,7 @@ def rollouts(c, model, source) -> dict[str, float]:
 
                 def token(loop):
                     i, cache, logits = loop
-                    tokens = jnp.argmax(logits, -1)[:, None]
+                    tokens = rollout.greedy(logits)[0][:, None]
                     hidden, cache = policy.extend(params, cache, tokens, one)
                     return i + 1, cache, policy.head(params, hidden[:, 0])
 

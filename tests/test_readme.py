@@ -31,3 +31,20 @@ def test_files_exist():
     assert len(named) > 5
     for name in set(named) - {"configs/NAME.py"}:
         assert list(ROOT.glob(name)), name
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|\n").split("|")]
+
+
+def test_the_diagnosis_is_that_of_the_page():
+    page = [cells(x) for x in Path("docs/results.md").read_text().splitlines()]
+    names = next(row for row in page if row[0] == "success %")
+    columns = ["SFT", "SFT+GRPO", "PAFT", "half of PAFT", "PAFT+GRPO"]
+    columns = [names.index(name) for name in [*columns, "PAFT+perturbed GRPO"]]
+    lines = README.split("## Diagnosis")[1].split("## ")[0].splitlines()
+    table = [cells(x) for x in lines if x.startswith("|")][2:]
+    assert len(table) == 4
+    for label, *values in table:
+        row = next(row for row in page if row[0] == label)
+        assert values == [row[i].split(" [")[0] for i in columns], label
