@@ -314,7 +314,8 @@ def _newcombe(new: np.ndarray, old: np.ndarray) -> Json:
 def _mean(values: Iterable[Any]) -> float | None:
     values = [x["mean"] if isinstance(x, dict) else x for x in values]
     values = [float(x) for x in values if x is not None]
-    return sum(values) / len(values) if values else None
+    # fsum: sum rounds otherwise from Python 3.12 on, and tables are compared.
+    return math.fsum(values) / len(values) if values else None
 
 
 def _means(rows: Sequence[Json]) -> Json:
