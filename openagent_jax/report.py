@@ -80,13 +80,14 @@ def row(
     no_change = dict.fromkeys(_PARTS, 0.0 if counts.any() else None)
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
+    # Clean tasks are of worlds that training has seen, or of others.
+    family = "train" if split == "train" else "held_out"
     return {
         "tier": entry.tier if entry else "clean",
         "shift": entry.shift if entry else "none",
         "scenario": entry.name if entry else "clean",
         "strength": float(strength),
-        # Clean tasks are of worlds that training has not seen, or of those it has.
-        "family": entry.family if entry else {"train": "train"}.get(split, "held_out"),
+        "family": entry.family if entry else family,
         "n": len(e.success),
         "success": _wilson(e.success),
         "delta": _newcombe(e.success, clean.success[counts]) if entry else no_change,

@@ -48,3 +48,16 @@ def test_the_diagnosis_is_that_of_the_page():
     for label, *values in table:
         row = next(row for row in page if row[0] == label)
         assert values == [row[i].split(" [")[0] for i in columns], label
+
+
+def test_what_grpo_raises_is_in_stored_reports():
+    text = " ".join(README.split())
+    for how in ("sampled", "greedy"):
+        shown = []
+        for when in ("before", "after"):
+            clean = report.load(f"docs/results/learning/{when}_{how}")["rows"][0]
+            mean, low, high = (
+                100 * clean["success"][x] for x in ("mean", "low", "high")
+            )
+            shown.append(f"{mean:.1f} [{low:.1f}, {high:.1f}]")
+        assert " to ".join(shown) in text
