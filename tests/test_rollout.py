@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from openagent_jax import rollout, types
+from openagent_jax import evaluate, rollout, types
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.sandbox import render
 from tests import helpers
@@ -285,3 +285,14 @@ def test_the_least_and_the_largest_lot(lot):
         token, log_prob = rollout.categorical(logits, jnp.full((1, 2), lot))
         assert jnp.isfinite(logits[0, token[0]])
         np.testing.assert_allclose(log_prob[0], logits[0, token[0]] - 3, atol=1e-5)
+
+
+def test_evaluation_samples_at_its_temperature(monkeypatch):
+    def stop(*args):
+        raise InterruptedError(args[-1])
+
+    monkeypatch.setattr(evaluate, "rollout", stop)
+    sizes, world = rollout.Sizes(1, 1, 1, 1, 3), helpers.world("poi")
+    play = evaluate.make_player(None, world, (), sizes, 2, temperature=0.5)
+    with pytest.raises(InterruptedError, match="temperature=0.5"):
+        play({}, jnp.int32(0), jax.random.key(0), jnp.int32(0), jnp.float32(1))
