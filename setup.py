@@ -53,7 +53,7 @@ setup(
     packages=find_packages(include=["openagent_jax", "openagent_jax.*"]),
     package_data={
         "openagent_jax": ["*.html", "*.svg", "backbones/**/*"],
-        "openagent_jax.sandbox": ["words.txt", "domains/*.json"],
+        "openagent_jax.sandbox": ["words.txt", "domains/*.json", "templates/*.jinja"],
     },
     python_requires=">=3.11",
     install_requires=REQUIRES,

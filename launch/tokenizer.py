@@ -15,11 +15,11 @@ VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 6144, "Tokens in all.")
 
 
 def main() -> None:
-    from openagent_jax.sandbox import symbols, tokenizer
+    from openagent_jax.sandbox import style, tokenizer
 
     folder = Path(OUT.value or "")
     folder.mkdir(parents=True, exist_ok=True)
-    made = tokenizer.train(symbols.syntax_tokens(), VOCAB_SIZE.value)
+    made = tokenizer.train(style.syntax_tokens(), VOCAB_SIZE.value)
     made.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",

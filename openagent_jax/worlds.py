@@ -19,6 +19,7 @@ from openagent_jax.sandbox import (
     lexicon,
     random_words,
     random_worlds,
+    style,
     symbols,
 )
 from openagent_jax.types import Limits, Task
@@ -45,20 +46,33 @@ def build(
     num_visible: int,
     min_visible: int = 3,
     transfer: str | Path = TRANSFER,
+    make_style: Callable[[int], style.Style[str]] = style.compact,
+    vocab_size: int = 0,
 ) -> Worlds:
     """Tasks of a domain: a builtin name, a file, or `random`.
 
+    Args:
+      domain: where from.
+      tokenizer: spells them.
+      limits: of their arrays.
+      num_visible: tools in the documents, if the goal does not need more.
+      min_visible: the same at least; for random worlds.
+      transfer: where `domain_transfer` leads.
+      make_style: how they are written, from the most arguments of a tool.
+      vocab_size: of the model, where it is more than that of the tokenizer.
+
     Raises:
       domain_spec.DomainError: the file is wrong.
+      ValueError: the tokenizer cannot be used, or not with the style.
     """
-    table = symbols.Symbols()
+    table, form = symbols.Symbols(), make_style(limits.num_args)
     if domain == RANDOM:
         builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
-        code = {symbols.SYNTAX["code"]}  # no argument may have its name
+        code = {style.CODE}  # no argument may have its name
         avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
         words = random_words.compile(table, tokenizer, avoid)
         source = random_worlds.RandomWorlds(words, min_visible, num_visible)
-        built = lexicon.build(table, tokenizer)
+        built = lexicon.build(table, tokenizer, form, vocab_size)
         tokens, shapes = words.free_tokens(built)
         return Worlds(
             lexicon=built,
@@ -78,7 +92,8 @@ def build(
         split: _pools(main, table, split, partial(sample, other, split=split))
         for split in domains.SPLITS
     }
-    return Worlds(lexicon.build(table, tokenizer), partial(sample, main), pools)
+    built = lexicon.build(table, tokenizer, form, vocab_size)
+    return Worlds(built, partial(sample, main), pools)
 
 
 def perturbation(worlds: Worlds, names: Sequence[str], split: str):
@@ -91,8 +106,8 @@ def _pools(
     domain: domains.Domain, table: symbols.Symbols, split: str, transfer
 ) -> perturb.Pools:
     s, rewrite = domains.SPLITS[split], domains.REWRITE + domains.SPLITS[split]
-    trained = symbols.NUM_TRAIN_STYLES
-    styles = (1, trained) if split == "train" else (trained, len(table.style.results))
+    trained, all_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
+    styles = (1, trained) if split == "train" else (trained, all_styles)
     opaque = table.opaque[split]
     variants = domain.variants
     return perturb.Pools(

@@ -12,13 +12,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 import openagent_jax
 from openagent_jax import perturb, types, worlds
+from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
-from openagent_jax.sandbox import demonstrate as demonstrations
 from openagent_jax.sandbox import (
+    chat,
     domain,
     domain_file,
     domain_spec,
@@ -26,7 +27,8 @@ from openagent_jax.sandbox import (
     oracle,
     render,
 )
-from openagent_jax.sandbox import symbols as forms
+from openagent_jax.sandbox import demonstrate as demonstrations
+from openagent_jax.sandbox import style as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
 LIMITS = types.Limits()
@@ -35,7 +37,18 @@ DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
 NUM_TOKENS = 320  # few episodes are longer: they are cut
 CLEAN = "clean"
-END = forms.SYNTAX["end"]
+COMPACT = "compact"
+TEMPLATES = Path(__file__).parent / "templates"
+FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are of tests/templates
+CHAT_MARKS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+)
+END = forms.END
 EDITS = (CLEAN, *perturb.CATALOGUE)
 TRACES = collections.Counter()  # how often each function below was traced
 
@@ -57,10 +70,36 @@ def tokenizer() -> Tokenizer:
 
 
 @functools.cache
-def world(name: str) -> worlds.Worlds:
+def chat_tokenizer() -> Tokenizer:
+    """The same, with the special tokens of chat templates behind its own."""
+    made = Tokenizer.from_file(str(TOKENIZER))
+    marks = [AddedToken(mark, special=True) for mark in CHAT_MARKS]
+    made.add_special_tokens(marks)
+    return made
+
+
+@functools.cache
+def template(form: str) -> chat.Template:
+    """A chat template of ours, or of tests/templates."""
+    files = (folder / f"{form}.jinja" for folder in (chat_template.BUILTIN, TEMPLATES))
+    source = next(file.read_text() for file in files if file.exists())
+    return chat_template.load(chat_tokenizer(), source)
+
+
+@functools.cache
+def world(name: str, form: str = COMPACT) -> worlds.Worlds:
     """Worlds of a builtin domain, or `random`; each transfers to the other one."""
     other = OTHER.get(name, "poi")
-    return worlds.build(name, tokenizer(), LIMITS, NUM_VISIBLE, transfer=other)
+    if form == COMPACT:
+        return worlds.build(name, tokenizer(), LIMITS, NUM_VISIBLE, transfer=other)
+    return worlds.build(
+        name,
+        chat_tokenizer(),
+        LIMITS,
+        NUM_VISIBLE,
+        transfer=other,
+        make_style=functools.partial(chat.read, template(form)),
+    )
 
 
 @functools.cache
@@ -129,12 +168,12 @@ def demonstrate(lexicon, tasks):
     return play(lexicon, tasks, MAX_TURNS), jax.vmap(oracle.fewest_calls)(tasks)
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=2)
 @traced
-def write(lexicon, trajectories):
+def write(lexicon, trajectories, num_tokens=NUM_TOKENS):
     """`(tokens, valid, loss mask, length)` of trajectories."""
     one = jax.vmap(render.trajectory, (None, 0, None))
-    return one(lexicon, trajectories, NUM_TOKENS)
+    return one(lexicon, trajectories, num_tokens)
 
 
 @jax.jit
@@ -150,6 +189,11 @@ def step(lexicon, task, state, action, max_turns):
 
 
 # Host side.
+
+
+def leaves(tree) -> list[np.ndarray]:
+    """The arrays of a tree."""
+    return jax.tree.leaves(host(tree))
 
 
 def host(tree):
@@ -175,14 +219,14 @@ def ragged(table) -> list[np.ndarray]:
 
 
 @functools.cache
-def texts(name: str) -> list[str]:
+def texts(name: str, form: str = COMPACT) -> list[str]:
     """The text of every symbol."""
-    return [bytes(t).decode() for t in ragged(world(name).lexicon.texts)]
+    return [bytes(t).decode() for t in ragged(world(name, form).lexicon.texts)]
 
 
 def spell(tokens) -> str:
     """What tokens read, special ones too."""
-    return tokenizer().decode([int(t) for t in tokens], skip_special_tokens=False)
+    return chat_tokenizer().decode([int(t) for t in tokens], skip_special_tokens=False)
 
 
 def family(name: str, goal: str) -> int:

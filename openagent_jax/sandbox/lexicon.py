@@ -12,6 +12,8 @@ Tokens become bytes before anything is parsed, so that any segmentation of the
 same text counts the same.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,10 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
+from tokenizers import Tokenizer
 
-from openagent_jax.sandbox.symbols import Style, Symbols
+from openagent_jax.sandbox import style as styles
+from openagent_jax.sandbox.symbols import Symbols
 
 MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
+BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes a blank
 
 
 @jax.tree_util.register_dataclass
@@ -48,20 +53,26 @@ class Lexicon:
     hashes: UInt[Array, "U"]  # sorted
     hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
     base: UInt[Array, ""]  # r
-    style: Style = field(metadata=dict(static=True))
+    style: styles.Style[int] = field(metadata=dict(static=True))
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
     max_twins: int = field(metadata=dict(static=True))
 
 
 def concatenate(
-    table: Ragged, rows: Int[Array, "P"], size: int
+    table: Ragged, rows: Int[Array, "P"], size: int, num_rows: Array | int | None = None
 ) -> tuple[Array, Int[Array, "size"], Int[Array, ""]]:
     """The named rows end to end: `(flat[size], index of the row, total length)`.
 
-    What does not fit into `size` is cut; then the total length is larger.
+    Args:
+      table: where they are.
+      rows: which.
+      size: room; what does not fit is cut, and then the total length is larger.
+      num_rows: the first so many of `rows` count; all, if not given.
     """
     lengths = table.length[rows]
+    if num_rows is not None:
+        lengths = jnp.where(jnp.arange(rows.shape[0]) < num_rows, lengths, 0)
     ends = jnp.cumsum(lengths)
     place = jnp.arange(size)
     index = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
@@ -135,18 +146,45 @@ def same_text(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
 # Host side.
 
 
-def build(symbols: Symbols, tokenizer) -> Lexicon:
-    """Precompute all tables for a `tokenizers.Tokenizer` (byte-level BPE).
+def build(
+    symbols: Symbols,
+    tokenizer: Tokenizer,
+    style: styles.Style[str],
+    vocab_size: int = 0,
+) -> Lexicon:
+    """Precompute all tables.
+
+    Args:
+      symbols: the surface forms; the texts of the style are added to them.
+      tokenizer: of the kind of byte-level BPE or of SentencePiece.
+      style: in which episodes are written.
+      vocab_size: of the model; tokens that the tokenizer does not know mean nothing.
 
     Raises:
-      ValueError: a surface form is too long, or the tokenizer lacks a token.
+      ValueError: a surface form is too long; the tokenizer lacks a token, changes what
+        it is given, or has more tokens than the model.
     """
-    texts, end_token = symbols.texts, symbols.texts[symbols.style.end]
+    for text in symbols.texts:
+        if (size := len(text.encode())) > 4 * MAX_TEXT:
+            raise ValueError(f"lexicon: surface form of {size} bytes: {text!r}")
+    end = tokenizer.token_to_id(style.end)
+    if end is None:
+        raise ValueError(f"tokenizer: it has no token {style.end!r}")
+    num_tokens = tokenizer.get_vocab_size(with_added_tokens=True)
+    if vocab_size and vocab_size < num_tokens:
+        raise ValueError(
+            f"tokenizer: it has {num_tokens} tokens, and the model knows {vocab_size}"
+        )
+    marks = b"".join(style.marks)
+    numbers = symbols.numbers.low, symbols.numbers.high
+    form = styles.mapped(style, symbols.one, numbers=numbers)
+    texts = symbols.texts
     raw = [text.encode() for text in texts]
-    for text, data in zip(texts, raw, strict=True):
-        if len(data) > 4 * MAX_TEXT:
-            raise ValueError(f"lexicon: surface form of {len(data)} bytes: {text!r}")
-    encoded = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    tokenizer = _as_it_is(tokenizer)
+    spans = [x.ids for x in tokenizer.encode_batch(texts, add_special_tokens=False)]
+    token_bytes = _token_bytes(tokenizer, marks)
+    _check(texts, spans, tokenizer, token_bytes)
+    token_bytes += [[0]] * (vocab_size - num_tokens)
     first: dict[bytes, int] = {}
     canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
     twin = np.full(len(raw), -1, np.int32)
@@ -160,21 +198,18 @@ def build(symbols: Symbols, tokenizer) -> Lexicon:
     unique = list(first)
     base, hashes = _perfect_hash(unique)
     order = np.argsort(hashes)
-    end = tokenizer.token_to_id(end_token)
-    if end is None:
-        raise ValueError(f"tokenizer: it has no token {end_token!r}")
     return Lexicon(
-        spans=_ragged([e.ids for e in encoded], np.int32),
+        spans=_ragged(spans, np.int32),
         texts=_ragged([list(d) for d in raw], np.uint8, pad=MAX_TEXT),
-        token_bytes=_ragged(_token_bytes(tokenizer), np.uint8),
+        token_bytes=_ragged(token_bytes, np.uint8),
         canonical=jnp.asarray(canonical),
         twin=jnp.asarray(twin),
         hashes=jnp.asarray(hashes[order]),
         hash_symbol=jnp.asarray(np.array([first[u] for u in unique])[order], jnp.int32),
         base=jnp.uint32(base),
-        style=symbols.style,
+        style=form,
         end_token=end,
-        vocab_size=tokenizer.get_vocab_size(with_added_tokens=True),
+        vocab_size=max(vocab_size, num_tokens),
         max_twins=max(count.values()),
     )
 
@@ -208,19 +243,70 @@ def _hash(text: bytes, base: int) -> int:
     return value
 
 
-def _token_bytes(tokenizer) -> list[list[int]]:
-    """Bytes of every token; special tokens are a NUL, which no text may hold."""
-    alphabet = _byte_level_alphabet()
+def _as_it_is(tokenizer: Tokenizer) -> Tokenizer:
+    """The same without the blank that SentencePiece puts in front of a text."""
+    fields = json.loads(tokenizer.to_str())
+
+    def walk(x):
+        if isinstance(x, list):
+            return [walk(y) for y in x if not _puts_in_front(y)]
+        if isinstance(x, dict):
+            x = {key: walk(y) for key, y in x.items()}
+            if x.get("type") == "Metaspace":
+                x |= {"prepend_scheme": "never", "add_prefix_space": False}
+        return None if _puts_in_front(x) else x
+
+    parts = {key: fields.get(key) for key in ("normalizer", "pre_tokenizer")}
+    changed = {key: walk(part) for key, part in parts.items()}
+    if changed == parts:
+        return tokenizer
+    return Tokenizer.from_str(json.dumps(fields | changed))
+
+
+def _puts_in_front(part) -> bool:
+    return isinstance(part, dict) and part.get("type") == "Prepend"
+
+
+def _token_bytes(tokenizer: Tokenizer, marks: bytes) -> list[list[int]]:
+    """Bytes of every token; special tokens are a NUL, which no text may hold, but for
+    those that stand in the marks of a call."""
+    decoder = tokenizer.decoder.__getstate__() if tokenizer.decoder else b""
+    byte_level, alphabet = b'"ByteLevel"' in decoder, _byte_level_alphabet()
+    if not byte_level and BLANK not in decoder.decode():
+        raise ValueError(
+            "tokenizer: its decoder is neither of byte-level BPE nor of SentencePiece"
+        )
+
+    def spelled(text: str) -> list[int]:
+        if byte_level:
+            return [alphabet[char] for char in text]
+        if re.fullmatch("<0x[0-9A-F]{2}>", text):
+            return [int(text[3:5], 16)]
+        return list(text.replace(BLANK, " ").encode())
+
     added = tokenizer.get_added_tokens_decoder()
     rows = []
     for token in range(tokenizer.get_vocab_size(with_added_tokens=True)):
         if token in added:
-            special = added[token].special
-            rows.append([0] if special else list(added[token].content.encode()))
+            data = added[token].content.encode()
+            unread = added[token].special and data not in marks
+            rows.append([0] if unread else list(data))
         else:
-            text = tokenizer.id_to_token(token) or ""
-            rows.append([alphabet[char] for char in text])
+            rows.append(spelled(tokenizer.id_to_token(token) or ""))
     return rows
+
+
+def _check(texts, spans, tokenizer: Tokenizer, token_bytes) -> None:
+    """Every text is spelled as it is; a special token reads as its name."""
+    added = tokenizer.get_added_tokens_decoder()
+    names = {token: x.content.encode() for token, x in added.items()}
+    for text, span in zip(texts, spans, strict=True):
+        read = b"".join(names.get(x) or bytes(token_bytes[x]) for x in span)
+        if read != text.encode():
+            raise ValueError(
+                f"tokenizer: it spells {text!r} as {read.decode(errors='replace')!r}; "
+                "one that changes texts cannot be used"
+            )
 
 
 def _byte_level_alphabet() -> dict[str, int]:

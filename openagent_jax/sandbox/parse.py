@@ -1,12 +1,15 @@
 """From sampled tokens to an `Action`, through bytes: any segmentation counts.
 
-A call is a JSON object `{"purpose": ..., "name": ..., "arguments": {...}}`, with any
-white space and the keys in any order; the purpose is for the reader, and may be left
-out. Values of arguments are strings or whole numbers. The bytes are cut
-into JSON tokens by parallel operations (quotes by a running parity, the rest by
-neighbours); a short scan over those tokens then checks the grammar. Whatever is not
-understood becomes MALFORMED, or an argument that no tool accepts: an error
-observation, never a crash.
+A call is a JSON object, between the marks of the style (`<tool_call>`) where it has
+any: a name, an object of arguments, and what it is for, if the agent says so. It may
+have any white space, its keys in any order, and any escapes; what stands before the
+marks is talk. Values of arguments are strings or whole numbers; a key said twice is
+too much. Whatever is not understood, UTF-8 included, becomes MALFORMED, or an argument
+that no tool accepts: an error observation, never a crash.
+
+Escapes are replaced first, in parallel. The bytes are cut into JSON tokens by parallel
+operations too (quotes by a running parity, the rest by neighbours); a short scan over
+those tokens then checks the grammar.
 """
 
 from typing import NamedTuple
@@ -19,6 +22,7 @@ from jaxtyping import Array, Bool, Int, UInt
 from openagent_jax import types
 from openagent_jax.sandbox import environment
 from openagent_jax.sandbox import lexicon as lexicons
+from openagent_jax.sandbox import style as styles
 from openagent_jax.types import Action, Task, ToolCall
 
 # Classes of JSON tokens.
@@ -33,6 +37,7 @@ _END, _FAIL = 10, 11
 
 
 class _Tokens(NamedTuple):
+    text: UInt[Array, "Z"]  # without escapes; here they begin and end
     kind: Int[Array, "J"]
     begin: Int[Array, "J"]
     end: Int[Array, "J"]
@@ -43,15 +48,9 @@ def parse(
     lexicon: lexicons.Lexicon, task: Task, tokens: Int[Array, "S"], length: Array
 ) -> Action:
     """The action that the first `length` tokens spell (the end mark left out)."""
-    ids = jnp.where(jnp.arange(tokens.shape[0]) < length, tokens, 0)
-    table = lexicon.token_bytes
-    table = lexicons.Ragged(
-        table.flat, table.start, table.length.at[0].set(0)
-    )  # padding has no bytes
     size = BYTES_PER_TOKEN * tokens.shape[0]
-    padding_inside = jnp.any((jnp.arange(tokens.shape[0]) < length) & (tokens == 0))
-    text, _, num_bytes = lexicons.concatenate(table, ids, size)
-    return parse_bytes(lexicon, task, text, num_bytes, ~padding_inside)
+    text, _, num_bytes = lexicons.concatenate(lexicon.token_bytes, tokens, size, length)
+    return parse_bytes(lexicon, task, text, num_bytes)
 
 
 def parse_bytes(
@@ -59,31 +58,33 @@ def parse_bytes(
     task: Task,
     text: UInt[Array, "Z"],
     num_bytes: Int[Array, ""],
-    sound: Bool[Array, ""] | bool = True,
 ) -> Action:
     """The action that `text[:num_bytes]` spells."""
     num_args = task.tools.arg_name.shape[1]
-    sound &= num_bytes <= text.shape[0]
     place = jnp.arange(text.shape[0])
     text = jnp.where(place < num_bytes, text, ord(" "))
+    sound = (num_bytes <= text.shape[0]) & _is_utf8(text)
     begin, end = _strip(text)
 
     style = lexicon.style
-    answers, value_begin = _starts_with(text, begin, lexicon, style.answer)
-    refuses, after_refuse = _starts_with(text, begin, lexicon, style.refuse)
-    asks, after_ask = _starts_with(text, begin, lexicon, style.ask)
+    marks = style.marks
+    answers, value_begin = _starts_with(text, begin, marks.answer)
+    refuses, after_refuse = _starts_with(text, begin, marks.refuse)
+    asks, after_ask = _starts_with(text, begin, marks.ask)
     refuses &= after_refuse == end
     asks &= after_ask == end
 
-    json = _tokenize(text, max_tokens=15 + 4 * (num_args + 1))
+    marked, inside = _between(text, end, marks)
+    json = _tokenize(
+        jnp.where(inside, text, ord(" ")), max_tokens=15 + 4 * (num_args + 1)
+    )
     well_formed, keys, texts, arg_names, arg_values = _read(json)
     spans = jnp.concatenate([keys, texts, arg_names, arg_values])
-    begins = jnp.concatenate([json.begin[spans], value_begin[None]])
-    ends = jnp.concatenate([json.end[spans], end[None]])
-    symbols = lexicons.find(lexicon, text, begins, ends)
-    symbols = symbols.at[:-1].set(jnp.where(spans >= 0, symbols[:-1], -1))
+    symbols = lexicons.find(lexicon, json.text, json.begin[spans], json.end[spans])
+    symbols = jnp.where(spans >= 0, symbols, -1)
+    said = lexicons.find(lexicon, text, value_begin[None], end[None])[0]
     num = arg_names.shape[0]
-    named, valued = symbols[5 : 5 + num], symbols[5 + num : -1]
+    named, valued = symbols[5 : 5 + num], symbols[5 + num :]
 
     def reads(symbol, text: int):
         return lexicons.same_text(lexicon, symbol, jnp.int32(text))
@@ -94,11 +95,13 @@ def parse_bytes(
     right_keys &= reads(symbols[2], style.key_arguments)
     name = symbols[3 + jnp.argmax(is_name)]
     call, fits = _bind(lexicon, task, name, named, valued, arg_names >= 0)
-    called = well_formed & json.fits & right_keys
+    called = marked & well_formed & json.fits & right_keys
     kind = jnp.int32(types.MALFORMED)
     kind = jnp.where(asks, types.ASK, kind)
     kind = jnp.where(refuses, types.REFUSE, kind)
     kind = jnp.where(answers, types.ANSWER, kind)
+    if marks.call_open:  # an answer does not hold a call
+        kind = jnp.where(marked, types.MALFORMED, kind)
     kind = jnp.where(called, types.CALL, kind)
     kind = jnp.where(sound, kind, types.MALFORMED)
     is_call = kind == types.CALL
@@ -110,7 +113,7 @@ def parse_bytes(
             args=jnp.where(is_call & fits, call.args, -1),
             code=jnp.where(is_call, jnp.where(fits, call.code, _BAD_CODE), -1),
         ),
-        value=jnp.where(kind == types.ANSWER, symbols[-1], -1),
+        value=jnp.where(kind == types.ANSWER, said, -1),
     )
 
 
@@ -159,27 +162,153 @@ def _blank(text: Array) -> Array:
     return (text == 32) | (text == 9) | (text == 10) | (text == 13)
 
 
-def _starts_with(text, begin, lexicon, symbol: int) -> tuple[Array, Array]:
-    """Whether the text at `begin` starts with a surface form, and where that ends."""
-    start, length = lexicon.texts.start[symbol], lexicon.texts.length[symbol]
-    offset = jnp.arange(16)
-    wanted = lexicon.texts.flat[start + offset]
-    there = text[jnp.minimum(begin + offset, text.shape[0] - 1)]
-    return jnp.all((there == wanted) | (offset >= length)), begin + length
+def _starts_with(text: UInt[Array, "Z"], begin, mark: bytes) -> tuple[Array, Array]:
+    """Whether the text at `begin` starts with a mark, and where that ends."""
+    wanted = np.frombuffer(mark, np.uint8)
+    there = text[jnp.minimum(begin + jnp.arange(len(mark)), text.shape[0] - 1)]
+    return jnp.all(there == wanted), begin + len(mark)
+
+
+def _between(
+    text: UInt[Array, "Z"], end: Array, marks: styles.Marks
+) -> tuple[Bool[Array, ""], Bool[Array, "Z"]]:
+    """Whether a call is opened, and the bytes between its marks: those after the first
+    opening one, none if the text does not end with the closing one."""
+    place = jnp.arange(text.shape[0])
+    opened = jnp.bool_(True)
+    begin, stop = jnp.int32(0), end
+    if marks.call_open:
+        # Blanks behind the end: a mark does not wrap around.
+        after = jnp.pad(text, (0, len(marks.call_open)), constant_values=ord(" "))
+        here = jnp.stack(
+            [after[i : i + len(text)] == x for i, x in enumerate(marks.call_open)]
+        ).all(axis=0)
+        opened = jnp.any(here)
+        begin = jnp.argmax(here) + len(marks.call_open)
+    if marks.call_close:
+        stop = end - len(marks.call_close)
+        closed, _ = _starts_with(text, jnp.maximum(stop, 0), marks.call_close)
+        stop = jnp.where(closed, stop, 0)
+    return opened, (place >= begin) & (place < stop)
+
+
+def _is_utf8(text: UInt[Array, "Z"]) -> Bool[Array, ""]:
+    """As RFC 3629 has it: no overlong forms, no surrogates, nothing past U+10FFFF."""
+    after = jnp.pad(text, (0, 3))
+    one, two, three = (after[i : i + len(text)] for i in (1, 2, 3))
+
+    def among(x, low, high):
+        return (low <= x) & (x <= high)
+
+    def follows(*others):
+        return jnp.stack([among(x, 0x80, 0xBF) for x in others]).all(axis=0)
+
+    second = among(one, 0x80, 0xBF)
+    second &= (text != 0xE0) | (one >= 0xA0)
+    second &= (text != 0xED) | (one <= 0x9F)
+    second &= (text != 0xF0) | (one >= 0x90)
+    second &= (text != 0xF4) | (one <= 0x8F)
+    length = jnp.select(
+        [
+            text < 0x80,
+            among(text, 0xC2, 0xDF) & second,
+            among(text, 0xE0, 0xEF) & second & follows(two),
+            among(text, 0xF0, 0xF4) & second & follows(two, three),
+        ],
+        [1, 2, 3, 4],
+        0,
+    )
+    # Those that follow are exactly those that are led.
+    led = jnp.zeros(len(text), bool)
+    for i in (1, 2, 3):
+        led |= jnp.pad(length > i, (i, 0))[: len(text)]
+    return jnp.all((length > 0) != led) & jnp.all(led == among(text, 0x80, 0xBF))
+
+
+def _escaped(text: UInt[Array, "Z"]) -> Bool[Array, "Z"]:
+    """Bytes after an odd number of backslashes."""
+    place = jnp.arange(text.shape[0])
+    slash = text == ord("\\")
+    last_other = jax.lax.cummax(jnp.where(slash, -1, place))
+    before = jnp.concatenate([jnp.array([-1]), last_other[:-1]])
+    return ((place - 1 - before) % 2) == 1
+
+
+class _Unescaped(NamedTuple):
+    text: UInt[Array, "Z"]
+    place: Int[Array, "Z"]  # of each byte of the text as it was
+    sound: Bool[Array, ""]
+
+
+def _unescape(
+    text: UInt[Array, "Z"], inside: Bool[Array, "Z"], escaped: Bool[Array, "Z"]
+) -> _Unescaped:
+    """Strings as they are meant: an escape becomes the bytes that it stands for.
+
+    Half a surrogate pair becomes three bytes that are no UTF-8, and equals no text.
+    """
+    size = text.shape[0]
+    after = jnp.pad(text, (0, 12))
+
+    def ahead(x, by: int):
+        return x[by : by + size]
+
+    starts = (text == ord("\\")) & ~escaped & inside
+    letter = ahead(after, 1)
+    plain, meant = np.zeros(256, bool), np.zeros(256, np.uint8)
+    for char, value in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
+        plain[char], meant[char] = True, value
+    digit = np.full(256, -1, np.int32)
+    for i, char in enumerate("0123456789abcdef"):
+        digit[ord(char)] = digit[ord(char.upper())] = i
+    digits = jnp.asarray(digit)[after]
+    four = [ahead(digits, i) for i in range(2, 6)]
+    is_hex = jnp.stack(four).min(axis=0) >= 0
+    value = four[0] << 12 | four[1] << 8 | four[2] << 4 | four[3]
+    unicode = starts & (letter == ord("u"))
+    short = starts & jnp.asarray(plain)[letter]
+    sound = jnp.all(~starts | short | (unicode & is_hex))
+
+    # Two halves of a pair: the first stands for both.
+    halves = jnp.pad(jnp.where(unicode & is_hex, value, 0), (6, 6))
+    here, next_, before = halves[6:-6], halves[12:], halves[:-12]
+    high = (here >= 0xD800) & (here < 0xDC00)
+    low = (here >= 0xDC00) & (here < 0xE000)
+    pairs = high & (next_ >= 0xDC00) & (next_ < 0xE000)
+    swallowed = low & (before >= 0xD800) & (before < 0xDC00)
+    value = jnp.where(pairs, 0x10000 + ((here - 0xD800) << 10) + next_ - 0xDC00, here)
+
+    # As UTF-8. A byte that is no escape stands for itself.
+    count = jnp.select(
+        [~unicode, swallowed, value < 0x80, value < 0x800, value < 0x10000],
+        [1, 0, 1, 2, 3],
+        4,
+    )
+    gone = jnp.zeros(size, bool)
+    for i in range(1, 6):
+        gone |= jnp.pad(unicode if i > 1 else starts, (i, 0))[:size]
+    count = jnp.where(gone, 0, count)
+    place = jnp.cumsum(count) - count
+    lead = jnp.array([0, 0, 0xC0, 0xE0, 0xF0])[count]
+    itself = jnp.where(short, jnp.asarray(meant)[letter], text).astype(jnp.int32)
+    whole = jnp.full(size, ord(" "), jnp.int32)
+    for i in range(4):
+        bits = value >> jnp.maximum(6 * (count - 1 - i), 0)
+        byte = (0x80 | (bits & 0x3F)) if i else jnp.where(unicode, lead | bits, itself)
+        whole = whole.at[jnp.where(i < count, place + i, size)].set(byte, mode="drop")
+    return _Unescaped(whole.astype(text.dtype), place, sound)
 
 
 def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     """JSON tokens of a text: where they begin and end (strings without quotes)."""
     size = text.shape[0]
     place = jnp.arange(size)
-    slash = text == ord("\\")
-    last_other = jax.lax.cummax(jnp.where(slash, -1, place))
-    before = jnp.concatenate([jnp.array([-1]), last_other[:-1]])
-    escaped = ((place - 1 - before) % 2) == 1
+    escaped = _escaped(text)
     quote = (text == ord('"')) & ~escaped
     inside = jnp.cumsum(quote) % 2 == 1  # from an opening quote to before the closing
     closing = quote & ~inside
     control = inside & (text < 32)
+    meant = _unescape(text, inside & ~quote, escaped)
 
     table = np.full(256, BAD, np.int32)
     for char, kind in MARKS.items():
@@ -192,7 +321,6 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     outside = ~inside & ~closing & ~_blank(text)
     starts = (quote & inside) | begins_number | (outside & ~number)
     kind = jnp.where(quote & inside, STRING, kind)
-    kind = jnp.where(control, BAD, kind)
     goes_on = jnp.concatenate([number[1:], jnp.array([False])])
     kind = jnp.where(begins_number & (text == ord("0")) & goes_on, BAD, kind)
 
@@ -208,8 +336,11 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     is_string = kinds == STRING
     end = jnp.where(is_string, next_close[where], next_stop[where])
     sound = (count[-1] <= max_tokens) & ~jnp.any(control)
-    sound &= jnp.sum(quote) % 2 == 0
-    return _Tokens(kinds, where + is_string, end, sound)
+    sound &= (jnp.sum(quote) % 2 == 0) & meant.sound
+    # A text that is full has its end behind its last byte.
+    last = jnp.concatenate([meant.place, meant.place[-1:] + 1])
+    begin = meant.place[jnp.minimum(where + is_string, size - 1)]
+    return _Tokens(meant.text, kinds, begin, last[jnp.minimum(end, size)], sound)
 
 
 def _read(json: _Tokens):

@@ -5,21 +5,27 @@ serve demonstrations, rollouts and the reader of an evaluation. What the policy
 must produce is marked piece by piece: the loss mask cannot disagree with the text.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import types
 from openagent_jax.sandbox import lexicon as lexicons
-from openagent_jax.sandbox.symbols import Style
+from openagent_jax.sandbox import style as styles
+from openagent_jax.sandbox.style import Style
 from openagent_jax.types import Action, Task, ToolResult, Trajectory
 
 
-def prompt(style: Style, task: Task) -> Int[Array, "P"]:
+def prompt(style: Style[int], task: Task) -> Int[Array, "P"]:
     """Documents and request, up to where the agent speaks."""
     tools = task.tools
     order = jnp.argsort(jnp.where(tools.visible, tools.place, types.FOREVER))
     documents = jax.vmap(lambda row: _document(style, task, row))(order)
+    others = jnp.arange(len(order)) > 0
+    between = jnp.where(others & tools.visible[order], style.between, 0)
+    documents = jnp.concatenate([between[:, None], documents], axis=1)
     constants = jnp.where(task.shown, task.constants, style.unknown)
     phrase = jnp.where(task.phrase < 0, constants[-1 - task.phrase], task.phrase)
     return jnp.concatenate(
@@ -33,47 +39,39 @@ def prompt(style: Style, task: Task) -> Int[Array, "P"]:
     )
 
 
-def action(style: Style, task: Task, act: Action) -> Int[Array, "P"]:
+def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     """What the agent says, with the mark of its end."""
     call, tool = act.call, jnp.maximum(act.call.tool, 0)
     names = jnp.concatenate([task.tools.arg_name[tool], _row(style.code)])
     values = jnp.concatenate([call.args, call.code[None]])
     has = values >= 0
-    pairs, is_first = [], jnp.bool_(True)
-    for i in range(names.shape[0]):
-        pairs += [
-            jnp.where(has[i] & ~is_first, style.comma, 0),
-            jnp.where(has[i], names[i], 0),
-            jnp.where(has[i], style.is_, 0),
-            jnp.where(has[i], values[i], 0),
-        ]
-        is_first &= ~has[i]
-    any_arg = jnp.any(has)
+    order = jnp.argsort(~has, stable=True)
+    names, values = names[order], values[order]
+    low, high = style.numbers
     # What a tool is for can be said of those in the documents.
     purpose = jnp.where(task.tools.visible[tool], task.tools.description[tool], 0)
-    spoken = jnp.stack(
-        [
-            jnp.int32(style.call_open),
-            *purpose,
-            jnp.int32(style.call_name),
-            task.tools.name[tool],
-            jnp.where(any_arg, style.call_args, 0),
-            *pairs,
-            jnp.where(any_arg, style.call_close, style.call_no_args),
-        ]
+    slots = {
+        styles.NAME: task.tools.name[tool][None],
+        styles.TEXT: purpose,
+        styles.ARGUMENT: names,
+        styles.VALUE: values,
+    }
+    called = _fill(style.calls, jnp.sum(has), slots, (values >= low) & (values < high))
+    answer = _fill(
+        [style.answer],
+        jnp.int32(0),
+        {styles.VALUE: jnp.maximum(act.value, 0)[None]},
     )
-    answer = _pad([style.answer, jnp.maximum(act.value, 0)], spoken.shape[0])
-    refuse = _pad([style.refuse], spoken.shape[0])
-    ask = _pad([style.ask], spoken.shape[0])
-    words = jnp.select(
-        [act.kind == kind for kind in (types.CALL, types.ANSWER, types.REFUSE)],
-        [spoken, answer, refuse],
-        ask,
-    )
-    return jnp.concatenate([words, _row(style.end)])
+    words = [called, answer]
+    words += [_fill([x], jnp.int32(0), {}) for x in (style.refuse, style.ask)]
+    size = max(map(len, words))
+    kinds = (types.CALL, types.ANSWER, types.REFUSE, types.ASK)
+    *words, ask = (_pad(x, size) for x in words)
+    said = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
+    return jnp.concatenate([said, _row(style.end)])
 
 
-def observation(style: Style, task: Task, result: ToolResult) -> Int[Array, "P"]:
+def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     """What the agent is shown after its action, up to where it speaks again."""
     tool = jnp.maximum(result.tool, 0)
     names = jnp.concatenate([task.tools.result_name[tool], _row(style.code)])
@@ -94,13 +92,13 @@ def observation(style: Style, task: Task, result: ToolResult) -> Int[Array, "P"]
             jnp.where(has[i], values[i], 0),
         ]
         is_first &= ~has[i]
-    body = jnp.stack([*body, forms[3]])
+    body.append(forms[3])
 
     guided = (result.status == types.MOVED) & (result.target >= 0)
     message = jnp.array(style.errors)[result.status]
     message = jnp.where(guided, style.moved_guided, message)
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
-    error = [style.error_open, message, about, style.result_close]
+    error = [style.error_open, message, about, style.error_close]
 
     reply = []
     told, is_first = ~task.shown, jnp.bool_(True)
@@ -112,12 +110,14 @@ def observation(style: Style, task: Task, result: ToolResult) -> Int[Array, "P"]
         is_first &= ~told[q]
     reply += [jnp.where(is_first, style.nothing, 0)]
 
-    size = max(body.shape[0], len(reply))
+    size = max(len(body), len(reply))
+    body, error, reply = (_pad(_stack(x), size) for x in (body, error, reply))
     replied = result.status == types.USER_REPLY
-    words = jnp.where(result.status == types.OK, _pad(body, size), _pad(error, size))
-    words = jnp.where(replied, _pad(reply, size), words)
-    speaker = jnp.where(replied, style.user, style.tool)
-    shown = jnp.concatenate([speaker[None], words, _row(style.assistant)])
+    words = jnp.where(result.status == types.OK, body, error)
+    words = jnp.where(replied, reply, words)
+    begin = jnp.where(replied, style.reply_open, style.tool_open)
+    end = jnp.where(replied, style.reply_close, style.tool_close)
+    shown = jnp.concatenate([begin[None], words, end[None]])
     return jnp.where(result.status == types.NO_RESULT, 0, shown)
 
 
@@ -145,44 +145,82 @@ def trajectory(
     return tokens, valid, mine[index] & valid, length
 
 
-def _document(style: Style, task: Task, row: Int[Array, ""]) -> Int[Array, "P"]:
+def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, "P"]:
     tools = task.tools
-    has_arg = tools.arg_high[row] > tools.arg_low[row]
-    names, is_first = [], jnp.bool_(True)
-    for a in range(has_arg.shape[0]):
-        names += [
-            jnp.where(has_arg[a] & ~is_first, style.comma, 0),
-            jnp.where(has_arg[a], tools.arg_name[row, a], 0),
-        ]
-        is_first &= ~has_arg[a]
+    arg_low, arg_high, names = (
+        x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
+    )
     code_from, call_after = tools.code_from[row], tools.call_after[row]
-    pieces = [
-        style.doc_open,
-        *tools.description[row],
-        style.doc_name,
-        tools.name[row],
-        jnp.where(is_first, style.doc_no_params, style.doc_params),
-        *names,
-        jnp.where(is_first, 0, style.doc_params_close),
-    ]
-    for tool, label in (
-        (code_from, style.doc_code_from),
-        (call_after, style.doc_call_after),
+    low, high = style.numbers
+    numeric = (arg_low >= low) & (arg_high <= high)
+    num = jnp.sum(arg_high > arg_low)
+    if style.code_is_parameter:
+        is_code = jnp.arange(len(names) + 1) == num
+        is_code &= code_from >= 0
+        names = jnp.where(is_code, style.code, jnp.pad(names, (0, 1)))
+        numeric = jnp.pad(numeric, (0, 1)) & ~is_code
+        num += code_from >= 0
+    needs = []
+    for tool, (before, after) in (
+        (code_from, style.code_from),
+        (call_after, style.call_after),
     ):
-        has = tool >= 0
-        pieces += [
-            jnp.where(has, label, 0),
-            jnp.where(has, tools.name[tool], 0),
-            jnp.where(has, style.quote, 0),
-        ]
-    pieces.append(style.doc_close)
-    return jnp.where(tools.visible[row], jnp.stack(list(map(jnp.int32, pieces))), 0)
+        pieces = jnp.stack([before, tools.name[tool], after])
+        needs.append(jnp.where(tool >= 0, pieces, 0))
+    slots = {
+        styles.NAME: tools.name[row][None],
+        styles.TEXT: tools.description[row],
+        styles.NEEDS: jnp.concatenate(needs),
+        styles.ARGUMENT: names,
+        styles.VALUE: jnp.where(numeric, style.integer, style.string),
+    }
+    pieces = _fill(style.documents, num, slots, numeric)
+    return jnp.where(tools.visible[row], pieces, 0)
+
+
+def _fill(
+    layouts: Sequence[styles.Layout[int]],
+    which: Int[Array, ""],
+    slots: dict[int, Int[Array, "_"]],
+    numeric: Bool[Array, "A"] | None = None,
+) -> Int[Array, "P"]:
+    """One of the layouts, with its slots filled.
+
+    Args:
+      layouts: symbols and slots.
+      which: of them.
+      slots: the symbols that fill each kind of slot.
+      numeric: of each argument, whether its value is a number.
+    """
+    start, total = {}, 0
+    for kind, filling in slots.items():
+        start[kind], total = total, total + len(filling)
+    whole = (styles.NAME, styles.TEXT, styles.NEEDS)
+
+    def codes(piece: styles.Piece):
+        """A symbol as it is, beside a number, and that number; slots are negative."""
+        if piece.kind == styles.LITERAL:
+            return [(piece.text, piece.number, piece.index)]
+        size = len(slots[piece.kind]) if piece.kind in whole else 1
+        first = start[piece.kind] + piece.index
+        return [(-1 - i, -1 - i, 0) for i in range(first, first + size)]
+
+    rows = [[code for piece in layout for code in codes(piece)] for layout in layouts]
+    size = max(map(len, rows))
+    table = jnp.array([row + [(0, 0, 0)] * (size - len(row)) for row in rows])
+    text, number, beside = jnp.moveaxis(table[which], -1, 0)
+    code = text if numeric is None else jnp.where(numeric[beside], number, text)
+    filled = jnp.concatenate([*slots.values(), jnp.zeros(1, jnp.int32)])
+    return jnp.where(code >= 0, code, filled[-1 - code])
 
 
 def _row(symbol: int) -> Int[Array, "1"]:
     return jnp.array([symbol], jnp.int32)
 
 
-def _pad(pieces, size: int) -> Int[Array, "size"]:
-    row = jnp.stack(list(map(jnp.int32, pieces)))
-    return jnp.concatenate([row, jnp.zeros(size - row.shape[0], jnp.int32)])
+def _stack(pieces) -> Int[Array, "_"]:
+    return jnp.stack(list(map(jnp.int32, pieces)))
+
+
+def _pad(pieces: Int[Array, "_"], size: int) -> Int[Array, "size"]:
+    return jnp.pad(pieces, (0, size - pieces.shape[0]))

@@ -6,14 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+)
 
 from openagent_jax.sandbox import lexicon as lexicons
-from openagent_jax.sandbox import symbols
+from openagent_jax.sandbox import style, symbols
 from tests import helpers
 
 ROOM = 96  # bytes of the buffers searched
 write = jax.jit(jax.vmap(lexicons.write, (None, 0, None)), static_argnums=2)
+
+
+def build(table):
+    return lexicons.build(table, helpers.tokenizer(), style.compact(3))
 
 
 @jax.jit
@@ -134,7 +144,7 @@ def ranges():
     one = table.add(["red", "green", "blue"])
     two = table.add(["blue", "grey", "red"])
     three = table.add(["red"])
-    return lexicons.build(table, helpers.tokenizer()), one, two, three
+    return build(table), one, two, three
 
 
 class TestTwins:
@@ -166,10 +176,38 @@ class TestTwins:
         done = table.one("done")
         pool = table.add(["done", "undone"])
         assert table.one("done") == done != pool.low
-        lexicon = lexicons.build(table, helpers.tokenizer())
+        lexicon = build(table)
         assert lexicons.resolve(lexicon, jnp.int32(done), *vars(pool).values()) == (
             pool.low
         )
+
+
+def sentencepiece(metaspace):
+    """A tokenizer as Llama 2 and Mistral have it, with a few merges."""
+    blank = lexicons.BLANK
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    letters = [blank, *map(chr, range(33, 127))]
+    merges = [(blank, "t"), ("o", "w"), (blank, blank), ("a", "y")]
+    pieces = [*byte_tokens, *letters, *map("".join, merges)]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    made = Tokenizer(models.BPE(vocab, merges, byte_fallback=True))
+    if metaspace:
+        made.pre_tokenizer = pre_tokenizers.Metaspace(blank, "always", split=False)
+    else:
+        made.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(blank), normalizers.Replace(" ", blank)]
+        )
+    made.decoder = decoders.Sequence(
+        [
+            decoders.Replace(blank, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    marks = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+    made.add_special_tokens([AddedToken(mark, normalized=False) for mark in marks])
+    return made
 
 
 class TestTokenizer:
@@ -201,12 +239,52 @@ class TestTokenizer:
             assert other.encode(text, add_special_tokens=False) == ids
             assert other.decode(ids) == text
 
+    @pytest.mark.parametrize("metaspace", [False, True])
+    def test_sentencepiece(self, metaspace):
+        """Blanks in front of words, one put before each text, and bytes as tokens."""
+        made = sentencepiece(metaspace)
+        assert made.decode(made.encode("two words").ids) == "two words"
+        assert made.encode("two").tokens[0].startswith(lexicons.BLANK)
+        table = symbols.Symbols()
+        table.add(["Oak Bay", "caf\u00e9 \u20ac", " "])
+        lexicon = lexicons.build(table, made, style.compact(3))
+        token_bytes = [bytes(row) for row in helpers.ragged(lexicon.token_bytes)]
+        spans = helpers.ragged(lexicon.spans)
+        for text, span in zip(table.texts, spans, strict=True):
+            assert b"".join(token_bytes[t] for t in span) == text.encode()
+        assert token_bytes[made.token_to_id("<0xE2>")] == b"\xe2"
+        assert token_bytes[made.token_to_id("<|end|>")] == b"\0"
+
+    def test_one_that_changes_texts_is_refused(self):
+        made = helpers.tokenizer().from_str(helpers.tokenizer().to_str())
+        made.normalizer = normalizers.Lowercase()
+        with pytest.raises(
+            ValueError, match="it spells 'I said all' as 'i said all'; one"
+        ):
+            lexicons.build(symbols.Symbols(), made, style.compact(3))
+
+    def test_one_of_another_kind_is_refused(self):
+        made = Tokenizer(models.WordPiece({"a": 0, "<|end|>": 1}, unk_token="a"))
+        made.decoder = decoders.WordPiece()
+        with pytest.raises(ValueError, match="neither of byte-level BPE nor of Sente"):
+            lexicons.build(symbols.Symbols(), made, style.compact(3))
+
+    def test_size_of_the_model(self):
+        """Its tokens that the tokenizer does not know mean nothing; it has no fewer."""
+        size = helpers.tokenizer().get_vocab_size()
+        args = symbols.Symbols(), helpers.tokenizer(), style.compact(3)
+        lexicon = lexicons.build(*args, vocab_size=size + 2)
+        assert lexicon.vocab_size == size + 2
+        assert helpers.ragged(lexicon.token_bytes)[-1].tolist() == [0]
+        with pytest.raises(ValueError, match=f"it has {size} tokens, and the model kn"):
+            lexicons.build(*args, vocab_size=size - 1)
+
     def test_needs_the_end_token(self):
         with pytest.raises(ValueError, match="no token '<|end|>'"):
-            lexicons.build(symbols.Symbols(), Tokenizer(models.BPE()))
+            lexicons.build(symbols.Symbols(), Tokenizer(models.BPE()), style.compact(3))
 
     def test_tells_of_a_text_too_long(self):
         table = symbols.Symbols()
         table.one("a" * 300)
         with pytest.raises(ValueError, match="300 bytes"):
-            lexicons.build(table, helpers.tokenizer())
+            build(table)

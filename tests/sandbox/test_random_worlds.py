@@ -15,6 +15,7 @@ from openagent_jax.sandbox import (
     oracle,
     random_words,
     random_worlds,
+    style,
     symbols,
 )
 from tests import helpers
@@ -100,7 +101,9 @@ class TestWords:
         assert len({*tokens}) == len(tokens) > 5900
         free = {int(token) for token in tokens}
         encode = helpers.tokenizer().encode
-        same = [*symbols.SYNTAX.values(), *random_words.GLUE, *random_words.LINKS]
+        syntax = symbols.Symbols()  # new, it has nothing else
+        syntax = syntax.texts[: syntax.numbers.low]
+        same = [*syntax, *random_words.GLUE, *random_words.LINKS]
         for text in [*same, "1", "999"]:
             assert not free & {*encode(text).ids}, text
         spelled = [helpers.spell([token]) for token in tokens]
@@ -112,7 +115,7 @@ class TestWords:
         """It could not be told from the code."""
         said = {helpers.texts("random")[s] for s in np.unique(played[0].tools.arg_name)}
         assert len(said) == random_words.NUM_SLOTS
-        assert symbols.SYNTAX["code"] not in said
+        assert style.CODE not in said
 
     def test_words_avoid_what_they_are_told_to(self, monkeypatch):
         monkeypatch.setattr(random_words, "NUM_WORDS", 200)

@@ -1,0 +1,1 @@
+"""What speaks to other libraries, on the host; each needs an extra."""

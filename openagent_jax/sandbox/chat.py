@@ -1,0 +1,372 @@
+"""The style of any chat template, read from what it writes.
+
+A template is a program. Conversations are put through it whose names and values are
+marks; what it writes around the marks is the style. Nothing is known of any template
+but that what was written stays when more is said, and that a call is a JSON object.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openagent_jax.sandbox import style as styles
+from openagent_jax.sandbox.style import Layout, Piece, Style, literal
+
+SYSTEM = (
+    "You use tools to do what the user asks for. Call one tool at a time. When you "
+    "know what was asked for, reply with Answer: and the value alone; when there is "
+    "nothing to tell, with Answer: done. If the request leaves out what you need, "
+    "reply with Ask. If the tools cannot do it, reply with Refuse."
+)
+CODE_FROM = ", needs the code from ", ""
+CALL_AFTER = ", to be called after ", ""
+STRING, INTEGER = "string", "integer"
+ID = "call00000"  # of a call, where a template wants one
+
+# Marks: letters that no template has, and numbers where numbers are wanted.
+NAME, TEXT, REQUEST, RESULT, TOLD = (f"xqz{name}zqx" for name in "NTURW")
+ARGUMENTS, TYPES, STRINGS = ([f"xqz{name}{i}zqx" for i in range(9)] for name in "APV")
+NUMBERS = [770001 + i for i in range(9)]
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")  # what may be a special token
+MUST_BE_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
+
+Messages = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A chat template and what has to be known of its tokenizer."""
+
+    # (messages, tools, whether the agent is to speak next) -> text
+    render: Callable[[Messages, list[dict], bool], str]
+    is_special: Callable[[str], bool]  # whether a text is a special token
+
+
+def tool(name: str, description: str, parameters: dict[str, str]) -> dict[str, Any]:
+    """A tool in OpenAI's function format.
+
+    Args:
+      name: of it.
+      description: of it.
+      parameters: the type of each, all of them required.
+    """
+    properties = {key: {"type": kind} for key, kind in parameters.items()}
+    schema = {"type": "object", "properties": properties, "required": [*parameters]}
+    function = {"name": name, "description": description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+def opening(request: str) -> Messages:
+    """What stands before the agent's first words."""
+    return [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": request},
+    ]
+
+
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A message of the agent that calls a tool."""
+    function = {"name": name, "arguments": arguments}
+    calls = [{"type": "function", "id": ID, "function": function}]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def result(name: str, content: str) -> dict[str, Any]:
+    """What a tool answers."""
+    return {"role": "tool", "name": name, "tool_call_id": ID, "content": content}
+
+
+def read(template: Template, max_args: int) -> Style[str]:
+    """The style of a template.
+
+    Args:
+      template: to be read.
+      max_args: of a tool, the code not counted.
+
+    Raises:
+      ValueError: it does no tools, writes a call in a form that is not understood, or
+        lacks a special token.
+    """
+    system, documents, between, user, assistant = _prompt(template, max_args + 1)
+    texts = styles.ANSWER + RESULT, styles.REFUSE, styles.ASK
+    said, ends, replies = zip(*(_content(template, x) for x in texts), strict=True)
+    (end, (reply_open, reply_close)), *others = {*zip(ends, replies, strict=True)}
+    nums = range(max_args + 2)
+    calls, results = zip(*(_call(template, num, end) for num in nums), strict=True)
+    (tool_open, tool_close), *more = {*results}
+    if others or more:
+        raise _unknown("what follows depends on what was said", tool_open)
+    answer, refuse, ask = said
+    made = Style(
+        system=system,
+        documents=documents,
+        between=between,
+        user=user,
+        assistant=assistant,
+        code_from=CODE_FROM,
+        call_after=CALL_AFTER,
+        code_is_parameter=True,
+        string=STRING,
+        integer=INTEGER,
+        calls=calls,
+        answer=answer,
+        refuse=refuse,
+        ask=ask,
+        end=end,
+        tool_open=tool_open,
+        tool_close=tool_close,
+        reply_open=reply_open,
+        reply_close=reply_close,
+        **_json(calls[1]),
+        **styles.shared(_escape(template)),
+    )
+    _check(template, made)
+    _check_tokens(template, made)
+    return made
+
+
+def _prompt(template: Template, max_params: int):
+    """`(system, documents, between two documents, user, assistant)`."""
+
+    def written(num: int, tools: int) -> list[str | Piece]:
+        document = tool(NAME, TEXT, dict(zip(ARGUMENTS[:num], TYPES, strict=False)))
+        text = template.render(opening(REQUEST), [document] * tools, True)
+        if NAME not in text or REQUEST not in text:
+            raise ValueError(
+                "chat template: it does not do tools; take one that does, such as "
+                "model.chat_template=hermes"
+            )
+        return _cut(text, _PROMPT_SLOTS)
+
+    layouts, ends = [], []
+    for num in range(max_params + 1):
+        one, two = written(num, 1), written(num, 2)
+        slots = [i for i, x in enumerate(one) if isinstance(x, Piece)]
+        *inside, request = slots
+        first, last = inside[0], inside[-1]
+        size = last - first + 1
+        if two[first : last + 1] != two[last + 2 : last + 2 + size]:
+            raise _unknown("two documents are written otherwise than one", str(two[0]))
+        # What comes behind the last slot of a document, with what comes before the
+        # next one, or before the request.
+        behind, final = str(two[last + 1]), "".join(map(str, one[last + 1 : request]))
+        tail = _common(behind, final)
+        ends.append((one[0], behind[len(tail) :], final[len(tail) :], one[-1]))
+        layouts.append(_layout([*one[first : last + 1], tail]))
+    if len({*ends}) > 1:
+        raise _unknown("a document changes what stands around it", str(ends[0][0]))
+    system, between, user, assistant = map(str, ends[0])
+    return system, tuple(layouts), between, user, assistant
+
+
+def _call(
+    template: Template, num: int, end: str
+) -> tuple[Layout[str], tuple[str, str]]:
+    """The layout of a call, and what stands around a result."""
+    names = ARGUMENTS[:num]
+
+    def written(values: Sequence[Any]) -> list[str | Piece]:
+        messages = opening(REQUEST)
+        tools = [tool(NAME, TEXT, dict.fromkeys(names, STRING))]
+        before = template.render(messages, tools, True)
+        arguments = dict(zip(names, values, strict=False))
+        messages += [call(NAME, arguments), result(NAME, RESULT)]
+        after = _behind(before, template.render(messages, tools, True))
+        if NAME not in after or RESULT not in after:
+            raise ValueError(
+                "chat template: it does not write calls of tools, or their results"
+            )
+        return _cut(after, _CALL_SLOTS)
+
+    texts, numbers = written(STRINGS), written(NUMBERS)
+    *said, shown, told, tool_close = texts
+    if told != styles.slot(styles.VALUE, _RESULT) or len(texts) != len(numbers):
+        raise _unknown("a call with numbers differs from one with strings", str(shown))
+    tail, mark, tool_open = str(shown).partition(end)
+    number_tail, *_ = str(numbers[-3]).partition(end)
+    if not mark:
+        raise _unknown(f'no "{end}" ends a call', tail)
+    layout = _layout([*said, tail], [*numbers[: len(said)], number_tail])
+    return layout, (tool_open, str(tool_close))
+
+
+def _content(template: Template, text: str) -> tuple[Layout[str], str, tuple[str, str]]:
+    """The layout of a text of the agent, the mark of its end, and what stands around
+    the user's reply."""
+    messages = opening(REQUEST)
+    tools = [tool(NAME, TEXT, {})]
+    before = template.render(messages, tools, True)
+    messages.append({"role": "assistant", "content": text})
+    messages.append({"role": "user", "content": TOLD})
+    after = _behind(before, template.render(messages, tools, True))
+    before, said, rest = after.partition(text)
+    rest, told, reply_close = rest.partition(TOLD)
+    if not said or not told:
+        raise _unknown(f"it does not write {text!r} and a reply", after)
+    marks = [x for x in SPECIAL.finditer(rest) if template.is_special(x[0])]
+    if not marks:
+        raise _unknown("no special token of the tokenizer ends an answer", rest)
+    tail, reply_open = rest[: marks[0].start()], rest[marks[0].end() :]
+    value = _cut(before + said + tail, {RESULT: styles.slot(styles.VALUE)})
+    return _layout(value), marks[0][0], (reply_open, reply_close)
+
+
+def _json(layout: Layout[str]) -> dict[str, Any]:
+    """Marks and keys of a call, from the layout of one with one argument."""
+    fill = {styles.NAME: NAME, styles.ARGUMENT: ARGUMENTS[0], styles.VALUE: STRINGS[0]}
+    text = "".join(fill.get(piece.kind, str(piece.text)) for piece in layout)
+    begin, stop = text.find("{"), text.rfind("}") + 1
+    try:
+        fields = json.loads(text[begin:stop])
+        keys = {json.dumps(value): key for key, value in fields.items()}
+        name = keys.pop(json.dumps(NAME))
+        arguments = keys.pop(json.dumps({ARGUMENTS[0]: STRINGS[0]}))
+    except (ValueError, KeyError, AttributeError):
+        raise _unknown("a call is no JSON object", text) from None
+    if keys:
+        raise _unknown(f"a call has a key {min(keys.values())!r}", text)
+    marks = text[:begin].strip().encode(), text[stop:].strip().encode()
+    names = dict(key_name=name, key_arguments=arguments, key_purpose="purpose")
+    return dict(marks=styles.Marks(*marks), **names)
+
+
+def _escape(template: Template) -> Callable[[str], str]:
+    """What the template does to the text of a result: nothing, or JSON."""
+    text = f'{RESULT}"\\{TOLD}'
+    messages = [*opening(REQUEST), call(NAME, {}), result(NAME, text)]
+    written = template.render(messages, [tool(NAME, TEXT, {})], True)
+    if text in written:
+        return lambda text: text
+    if json.dumps(text)[1:-1] in written:
+        return lambda text: json.dumps(text, ensure_ascii=False)[1:-1]
+    raise _unknown("it changes the text of a result", written[-80:])
+
+
+def _check(template: Template, style: Style[str]) -> None:
+    """A longer conversation is put together as the template writes it."""
+    names = [f"xqzname{i}zqx" for i in range(3)]
+    texts = [f"xqztext{i}zqx" for i in range(3)]
+    most = len(style.documents) - 1
+    kinds = [STRING, INTEGER] * most
+    parameters = [
+        dict(zip(ARGUMENTS[:num], kinds[i:], strict=False))
+        for i, num in enumerate((most, 0, 1))
+    ]
+    documents = [tool(*x) for x in zip(names, texts, parameters, strict=True)]
+    messages = opening(REQUEST)
+    said = str(style.system)
+    for i in range(3):
+        fill = {styles.NAME: [names[i]], styles.TEXT: [texts[i]]}
+        fill |= {styles.ARGUMENT: [*parameters[i]]}
+        fill |= {styles.VALUE: [*parameters[i].values()]}
+        said += str(style.between) if i else ""
+        said += _filled(style.documents[len(parameters[i])], fill)
+    said += f"{style.user}{REQUEST}{style.assistant}"
+    for i in range(3):
+        values = [
+            NUMBERS[j] if kind == INTEGER else STRINGS[j]
+            for j, kind in enumerate(parameters[i].values())
+        ]
+        arguments = dict(zip(parameters[i], values, strict=True))
+        messages += [call(names[i], arguments), result(names[i], f"{RESULT}{i}")]
+        fill = {styles.NAME: [names[i]], styles.ARGUMENT: [*arguments]}
+        said += _filled(style.calls[len(values)], fill | {styles.VALUE: values})
+        said += f"{style.end}{style.tool_open}{RESULT}{i}{style.tool_close}"
+    messages.append({"role": "assistant", "content": styles.ASK})
+    messages.append({"role": "user", "content": TOLD})
+    said += _filled(style.ask, {})
+    said += f"{style.end}{style.reply_open}{TOLD}{style.reply_close}"
+    written = template.render(messages, documents, True)
+    if written != said:
+        at = len(_common(written, said))
+        raise _unknown(
+            "a longer conversation is written otherwise", written[max(at - 30, 0) :]
+        )
+
+
+def _check_tokens(template: Template, style: Style[str]) -> None:
+    """What looks like a special token is one."""
+    texts: list[str] = []
+    styles.mapped(style, lambda text: texts.append(text) or text)
+    for mark in sorted({x for text in texts for x in MUST_BE_SPECIAL.findall(text)}):
+        if not template.is_special(mark):
+            raise ValueError(
+                f'chat template: it writes "{mark}", which is no special token of the '
+                "tokenizer; take the template and the tokenizer of one model"
+            )
+
+
+_RESULT = -1  # the index of a value that is the result
+_PROMPT_SLOTS = {
+    NAME: styles.slot(styles.NAME),
+    TEXT: styles.slot(styles.TEXT),
+    REQUEST: styles.slot(styles.VALUE, _RESULT),
+    **{x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(ARGUMENTS)},
+    **{x: styles.slot(styles.VALUE, i) for i, x in enumerate(TYPES)},
+}
+_CALL_SLOTS = {
+    NAME: styles.slot(styles.NAME),
+    RESULT: styles.slot(styles.VALUE, _RESULT),
+    **{x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(ARGUMENTS)},
+    **{x: styles.slot(styles.VALUE, i) for i, x in enumerate(STRINGS)},
+    **{str(x): styles.slot(styles.VALUE, i) for i, x in enumerate(NUMBERS)},
+}
+
+
+def _cut(text: str, slots: dict[str, Piece]) -> list[str | Piece]:
+    """Texts and slots in turn; a text, maybe empty, is at both ends."""
+    parts = re.split("(" + "|".join(map(re.escape, slots)) + ")", text)
+    return [slots.get(part, part) for part in parts]
+
+
+def _layout(
+    texts: Sequence[str | Piece], numbers: Sequence[str | Piece] = ()
+) -> Layout[str]:
+    """Pieces, from what is written with strings and, if it differs, with numbers."""
+    pieces: list[Piece] = []
+    for i, (x, y) in enumerate(zip(texts, numbers or texts, strict=True)):
+        if isinstance(x, str):
+            # Only the value beside it makes a difference.
+            beside = [p for p in texts[max(i - 1, 0) : i + 2] if isinstance(p, Piece)]
+            values = [p.index for p in beside if p.kind == styles.VALUE]
+            if x or y:
+                pieces.append(literal(x, str(y), values[0] if values else 0))
+        elif x.kind == styles.TEXT:
+            pieces += [x, styles.slot(styles.NEEDS)]
+        else:
+            pieces.append(x)
+    return tuple(pieces)
+
+
+def _filled(layout: Layout[str], fill: dict[int, list]) -> str:
+    """What a layout reads."""
+
+    def read(piece: Piece) -> str:
+        if piece.kind == styles.LITERAL:
+            values = fill.get(styles.VALUE, [])
+            number = piece.index < len(values) and values[piece.index] in NUMBERS
+            return str(piece.number if number else piece.text)
+        values = fill.get(piece.kind, [])
+        return str(values[piece.index]) if values else ""
+
+    return "".join(map(read, layout))
+
+
+def _behind(before: str, text: str) -> str:
+    """What was added; all of what was there must have stayed."""
+    if not text.startswith(before):
+        at = len(_common(before, text))
+        raise _unknown("it changes what was written when more is said", before[at:])
+    return text[len(before) :]
+
+
+def _common(a: str, b: str) -> str:
+    same = itertools.takewhile(lambda x: x[0] == x[1], zip(a, b, strict=False))
+    return "".join(x for x, _ in same)
+
+
+def _unknown(what: str, text: str) -> ValueError:
+    return ValueError(f"chat template: {what}: {text[:80]!r}")

@@ -1,0 +1,234 @@
+"""Chat templates: what we write against `apply_chat_template`, and what is refused."""
+
+import collections
+import functools
+
+import numpy as np
+import pytest
+
+from openagent_jax import types
+from openagent_jax.interop import chat_template
+from openagent_jax.sandbox import chat, style
+from tests import helpers
+
+NUM_TOKENS = 3072
+NUM = 3  # episodes of each goal family and entry
+ENTRIES = (
+    helpers.CLEAN,
+    "identity_erasure",
+    "query_underspecified",
+    "runtime_error",
+    "tool_redirection",
+    "nonstandard_feedback",
+    "dependency_extension",
+    "rule_shift",
+    "unsolvable",
+)
+
+
+class Conversation(helpers.Writer):
+    """An episode as messages and tools, in plain Python."""
+
+    def kind(self, n, a):
+        """The type of an argument: an integer if all its values are."""
+        low, high = self.tools.arg_low[n, a], self.tools.arg_high[n, a]
+        digits = all(text.isdigit() for text in self.texts[low:high])
+        return "integer" if digits else "string"
+
+    def document(self, n):
+        tools, description = self.tools, self.description(n)
+        has = np.flatnonzero(tools.arg_high[n] > tools.arg_low[n])
+        properties = {
+            self.texts[tools.arg_name[n, a]]: {"type": self.kind(n, a)} for a in has
+        }
+        if tools.code_from[n] >= 0:
+            properties["code"] = {"type": "string"}
+            description += f", needs the code from {self.name(tools.code_from[n])}"
+        if tools.call_after[n] >= 0:
+            description += f", to be called after {self.name(tools.call_after[n])}"
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name(n),
+                "description": description,
+                "parameters": {
+                    "type": "object",
+                    "properties": properties,
+                    "required": list(properties),
+                },
+            },
+        }
+
+    def documents(self):
+        order = np.argsort(self.tools.place, kind="stable")
+        return [self.document(n) for n in order if self.tools.visible[n]]
+
+    def message(self, t):
+        action = helpers.row(self.episode.action, t)
+        if action.kind != types.CALL:
+            said = self.said(t).removesuffix(helpers.END)
+            return {"role": "assistant", "content": said}
+        n, call = action.call.tool, action.call
+        arguments = {}
+        for a, value in enumerate(call.args):
+            if value >= 0:
+                text = self.texts[value]
+                number = self.kind(n, a) == "integer"
+                name = self.texts[self.tools.arg_name[n, a]]
+                arguments[name] = int(text) if number else text
+        if call.code >= 0:
+            arguments["code"] = self.texts[call.code]
+        function = {"name": self.name(n), "arguments": arguments}
+        calls = [{"type": "function", "id": "call00000", "function": function}]
+        return {"role": "assistant", "content": "", "tool_calls": calls}
+
+    def answer(self, t):
+        """What the agent is shown after turn t, if anything."""
+        text = self.seen(t).removesuffix("<|assistant|>")
+        if text.startswith("<|user|>"):
+            return [{"role": "user", "content": text.removeprefix("<|user|>")}]
+        if text:
+            content = text.removeprefix("<|tool|>")
+            return [{"role": "tool", "name": "x", "content": content}]
+        return []
+
+    def messages(self):
+        """The messages before each turn of the agent, and all of them."""
+        request = self.prompt().split("<|user|>")[1].removesuffix("<|assistant|>")
+        said = [
+            {"role": "system", "content": chat.SYSTEM},
+            {"role": "user", "content": request},
+        ]
+        for t in np.flatnonzero(self.episode.valid):
+            yield said
+            said = [*said, self.message(t), *self.answer(t)]
+        yield said
+
+    def prompt(self):
+        """The documents of the compact form are not asked for."""
+        request = "".join(
+            self.texts[s] if s >= 0 else self.constant(-1 - s) for s in self.task.phrase
+        )
+        return f"<|user|>{request}<|assistant|>"
+
+    def constant(self, q):
+        shown = self.task.shown[q]
+        return self.texts[self.task.constants[q]] if shown else "something"
+
+
+@functools.cache
+def demonstrated(name, entry):
+    """The same episodes whatever the form."""
+    split = {"poi": "train", "medical": "test"}[name]
+    tasks = helpers.edited(name, split, entry)
+    return helpers.demonstrate(helpers.world(name).lexicon, tasks)[0]
+
+
+@functools.cache
+def written(name, form, entry):
+    """`(conversation, tokens, loss mask)` of some episodes."""
+    lexicon, episodes = helpers.world(name, form).lexicon, demonstrated(name, entry)
+    tokens, _, mask, length = helpers.write(lexicon, episodes, NUM_TOKENS)
+    found, count = [], collections.Counter()
+    for row in helpers.rows((episodes, tokens, mask, length)):
+        episode, tokens, mask, length = row
+        family = int(episode.task.goal.family)
+        count[family] += 1
+        if count[family] > NUM:
+            continue
+        assert length <= NUM_TOKENS
+        found.append((Conversation(name, episode), tokens[:length], mask[:length]))
+    return found
+
+
+@pytest.mark.parametrize("form", helpers.FORMS)
+@pytest.mark.parametrize("name", helpers.DOMAINS)
+def test_text_is_that_of_the_template(name, form):
+    template = helpers.template(form)
+    families = set()
+    for entry in ENTRIES:
+        for conversation, tokens, mask in written(name, form, entry):
+            families.add(int(conversation.task.goal.family))
+            documents = conversation.documents()
+            starts = np.flatnonzero(mask & ~np.roll(mask, 1))
+            *before, whole = conversation.messages()
+            for start, messages in zip(starts, before, strict=True):
+                text = template.render(messages, documents, True)
+                assert helpers.spell(tokens[:start]) == text
+            text = template.render(whole, documents, False)
+            said = helpers.spell(tokens)
+            assert text.startswith(said)
+            assert not text[len(said) :].strip()
+    assert families == set(range(len(helpers.spec(name).goals)))
+
+
+@pytest.mark.parametrize("form", helpers.FORMS)
+def test_loss_is_of_what_the_agent_says(form):
+    end = helpers.world("poi", form).lexicon.end_token
+    for conversation, tokens, mask in written("poi", form, "query_underspecified"):
+        starts = np.flatnonzero(mask & ~np.roll(mask, 1))
+        stops = np.flatnonzero(mask & ~np.roll(mask, -1))
+        *before, whole = conversation.messages()
+        assert set(tokens[stops]) == {end}
+        assert len(starts) == len(before) == np.sum(tokens[mask] == end)
+        said = [m for m in whole if m["role"] == "assistant"]
+        for message, start, stop in zip(said, starts, stops, strict=True):
+            text = helpers.spell(tokens[start:stop])
+            calls = message.get("tool_calls", [])
+            name = calls[0]["function"]["name"] if calls else message["content"]
+            assert name in text
+
+
+def test_worlds_are_the_same_in_all_forms():
+    compact = helpers.rows(helpers.tasks("poi"))[0]
+    for form in helpers.FORMS:
+        task = helpers.world("poi", form).sample(helpers.keys(0, 0, 1)[0], "train")
+        for a, b in zip(*map(helpers.leaves, (task, compact)), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+PLAIN = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+HERMES = (chat_template.BUILTIN / "hermes.jinja").read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (PLAIN, "it does not do tools; take one that does, such as model.chat_templ"),
+        (
+            PLAIN + "{{ tools | tojson }}",
+            "two documents are written otherwise than one",
+        ),
+        ("{{ raise_exception('no system role') }}", "chat template: no system role"),
+        ("{% for x %}", "chat template: expected token"),
+        (HERMES.replace("<|im_end|>", "<|end_of_turn|>"), "no special token of"),
+        (HERMES.replace("<|im_start|>", "<|turn|>"), r'"<\|turn\|>", which is no spec'),
+        (HERMES.replace("\": ' +", "\": x' +"), "a call is no JSON object"),
+        (HERMES.replace('{"name": \' +', '{"id": 1, "name": \' +'), "a key 'id'"),
+        (
+            HERMES.replace("message.content + '\\n</", "'R' + '\\n</"),
+            "or their results",
+        ),
+        (HERMES.replace("message.content or", "message.content|upper or"), "not do to"),
+        (HERMES.replace("function.name", "id"), "does not write calls of tools, or"),
+        (
+            HERMES + "{% if messages | length > 3 %}...{% endif %}",
+            "a longer conversation|changes what was written",
+        ),
+        (
+            HERMES.replace("(tool | tojson)", "(tools | tojson)"),
+            "a longer conversation is written otherwise",
+        ),
+    ],
+)
+def test_refuses(source, message):
+    template = chat_template.load(helpers.chat_tokenizer(), source)
+    with pytest.raises(ValueError, match=message):
+        chat.read(template, helpers.LIMITS.num_args)
+
+
+def test_a_result_is_escaped_where_the_template_does():
+    made = chat.read(helpers.template("llama31"), 3)
+    plain = style.compact(3)
+    assert made.results[0][0] == '"{\\"'.removeprefix('"') != plain.results[0][0]
+    assert chat.read(helpers.template("llama3"), 3).results == plain.results
