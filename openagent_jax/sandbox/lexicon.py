@@ -45,7 +45,8 @@ class Ragged:
 class Lexicon:
     """Tables over symbols and tokens. `canonical` is the first symbol of equal text."""
 
-    spans: Ragged  # symbol -> tokens
+    spans: Ragged  # symbol -> tokens; see `write`
+    lends: Bool[Array, "Y"]  # its last blank is spelled with what follows
     texts: Ragged  # symbol -> bytes
     token_bytes: Ragged  # token -> bytes
     canonical: Int[Array, "Y"]
@@ -57,6 +58,7 @@ class Lexicon:
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
     max_twins: int = field(metadata=dict(static=True))
+    any_lends: bool = field(metadata=dict(static=True))
 
 
 def concatenate(
@@ -85,7 +87,20 @@ def concatenate(
 def write(
     lexicon: Lexicon, symbols: Int[Array, "P"], num_tokens: int
 ) -> tuple[Int[Array, "S"], Int[Array, "S"], Int[Array, ""]]:
-    """Tokens of a row of symbols: `(tokens, index of the piece, length)`."""
+    """Tokens of a row of symbols: `(tokens, index of the piece, length)`.
+
+    Most tokenizers spell a blank together with the word behind it. So the last blank of
+    a text goes to the next one: there are spans of each text without its last blank,
+    with another one in front, and with both, as many rows further.
+    """
+    if lexicon.any_lends:
+        num, place = len(lexicon.lends), jnp.arange(symbols.shape[0])
+        real = lexicon.texts.length[symbols] > 0
+        lends = lexicon.lends[symbols] & (place < jnp.max(jnp.where(real, place, -1)))
+        last = jax.lax.cummax(jnp.where(real, place, -1))
+        before = jnp.concatenate([jnp.array([-1]), last[:-1]])
+        led = real & (before >= 0) & lends[before]
+        symbols = symbols + num * lends + 2 * num * led
     return concatenate(lexicon.spans, symbols, num_tokens)
 
 
@@ -181,9 +196,17 @@ def build(
     texts = symbols.texts
     raw = [text.encode() for text in texts]
     tokenizer = _as_it_is(tokenizer)
-    spans = [x.ids for x in tokenizer.encode_batch(texts, add_special_tokens=False)]
     token_bytes = _token_bytes(tokenizer, marks)
-    _check(texts, spans, tokenizer, token_bytes)
+    written, lends = texts, np.zeros(len(texts), bool)
+    if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
+        # Not where the agent begins to speak: what it says is its own.
+        starts = form.assistant, form.tool_close, form.reply_close
+        lends = np.array([text.endswith(" ") for text in texts])
+        lends[[*starts]] = False
+        cut = [text[:-1] if x else text for text, x in zip(texts, lends, strict=True)]
+        written = texts + cut + [" " + text for text in texts + cut]
+    spans = [x.ids for x in tokenizer.encode_batch(written, add_special_tokens=False)]
+    _check(written, spans, tokenizer, token_bytes)
     token_bytes += [[0]] * (vocab_size - num_tokens)
     first: dict[bytes, int] = {}
     canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
@@ -200,6 +223,7 @@ def build(
     order = np.argsort(hashes)
     return Lexicon(
         spans=_ragged(spans, np.int32),
+        lends=jnp.asarray(lends),
         texts=_ragged([list(d) for d in raw], np.uint8, pad=MAX_TEXT),
         token_bytes=_ragged(token_bytes, np.uint8),
         canonical=jnp.asarray(canonical),
@@ -211,6 +235,7 @@ def build(
         end_token=end,
         vocab_size=max(vocab_size, num_tokens),
         max_twins=max(count.values()),
+        any_lends=bool(lends.any()),
     )
 
 
