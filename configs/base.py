@@ -46,7 +46,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.rope_theta = 10_000.0
     c.model.tied = True
     c.model.look_back_heads = 2  # of each layer, at the start; see models/look_back.py
-    # These two hold for every backbone.
+    # These hold for every backbone.
+    c.model.param_dtype = "float32"  # of parameters, as they are held
     c.model.dtype = "float32"  # of activations: "float32" or "bfloat16"
     c.model.remat = True  # recompute layers in the backward pass: faster on a CPU too
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
@@ -62,7 +63,8 @@ class Backbone:
 
     config: transformer.ModelConfig
     tokenizer: Tokenizer
-    init: Callable[[jax.Array], Params]
+    init: Callable[..., Params]  # (key, shardings or None) -> params
+    folder: Path  # of the tokenizer's files
 
     @property
     def policy(self) -> Policy:
@@ -164,27 +166,39 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
     """What a key of the config names. Its weights are read when `init` is called."""
     name = flat(c.to_dict())[key]
     if name == "random":
-        tokenizer = _tokenizer(_folder(c.model.tokenizer, "model.tokenizer"))
+        folder = _folder(c.model.tokenizer, "model.tokenizer")
+        tokenizer = _tokenizer(folder)
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
         with _blamed_on("model"):
             config = transformer.ModelConfig(vocab_size=vocab_size, **sizes)
-            plain = transformer.make_policy(config).init
+            whole = dataclasses.replace(config, param_dtype="float32")
+            plain = transformer.make_policy(whole).init
 
             @jax.jit
-            def init(key):
+            def start(key):
                 plain_key, key = jax.random.split(key)
-                return look_back.look_back(config, plain(plain_key), key, heads)
+                params = look_back.look_back(config, plain(plain_key), key, heads)
+                return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
-            jax.eval_shape(lambda: init(jax.random.key(0)))  # it checks its sizes
-        return Backbone(config, tokenizer, init)
+            jax.eval_shape(lambda: start(jax.random.key(0)))  # it checks its sizes
+
+        def init(key, shardings=None):
+            return jax.device_put(start(key), shardings)
+
+        return Backbone(config, tokenizer, init, folder)
     folder = _folder(name, key)
     if (folder / "checkpoints").is_dir():
         model = _model(folder / "model", c)
-        return dataclasses.replace(model, init=lambda key: restore(folder)[1])
-    if not (folder / hf.WEIGHTS_FILE).is_file():
-        raise BadUse(f'{key}="{name}": {folder} has no {hf.WEIGHTS_FILE}')
-    return _model(folder, c)
+
+        def restored(_, shardings=None):
+            return restore(folder, c=c, shardings=shardings)[1]
+
+        return dataclasses.replace(model, init=restored)
+    model = _model(folder, c)
+    with _blamed_on(key):
+        hf.check(folder, model.config)
+    return model
 
 
 def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
@@ -192,9 +206,7 @@ def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
     if c.algorithm.name == "sft" or not c.surrogate.kl or not c.surrogate.reference:
         return None
     found = backbone(c, "surrogate.reference")
-    key = jax.random.key(0)
-    ours, theirs = (jax.eval_shape(x.policy.init, key) for x in (model, found))
-    if ours != theirs:
+    if _shapes(model.config) != _shapes(found.config):
         raise BadUse(
             f'surrogate.reference="{c.surrogate.reference}" is of another shape than '
             "the model that learns; take one like init_from"
@@ -202,14 +214,17 @@ def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
     return found
 
 
-def first_params(c: ConfigDict, model: Backbone) -> Params:
-    """What training starts from."""
+def first_params(c: ConfigDict, model: Backbone, shardings: Any = None) -> Params:
+    """What training starts from, on its devices; without shardings on the first."""
     # No step has this number, so its data have another key.
-    return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1))
+    return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1), shardings)
 
 
 def restore(
-    workdir: Path, which: str = "latest", c: ConfigDict | None = None
+    workdir: Path,
+    which: str = "latest",
+    c: ConfigDict | None = None,
+    shardings: Any = None,
 ) -> tuple[Backbone, Params, int]:
     """The policy that a run has trained, its parameters and their step.
 
@@ -219,7 +234,17 @@ def restore(
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
     model = _model(workdir / "model", c)
-    abstract = jax.eval_shape(lambda: model.policy.init(jax.random.key(0)))
+    config = (stored(workdir) or {}).get("model", {})
+    saved = dataclasses.replace(
+        model.config, param_dtype=config.get("param_dtype", "float32")
+    )
+    if c is None:
+        model = dataclasses.replace(model, config=saved)
+    abstract = _shapes(saved)
+    if shardings is not None:
+        abstract = jax.tree.map(
+            lambda x, sharding: x.update(sharding=sharding), abstract, shardings
+        )
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
             params, step, _ = checkpoints.restore_params(
@@ -231,14 +256,16 @@ def restore(
             raise BadUse(
                 f"{folder} has no step {which}; it has {checkpoints.steps()}"
             ) from None
-    return dataclasses.replace(model, init=lambda key: params), params, step
+    params = jax.tree.map(lambda x: x.astype(model.config.param_dtype), params)
+    model = dataclasses.replace(model, init=lambda key, _=None: params)
+    return model, params, step
 
 
 def save_model(folder: Path, model: Backbone) -> None:
     """What `restore` needs besides the weights."""
-    hf.save_config(folder, model.config)
-    file = folder / "tokenizer.json"
-    file.write_text(model.tokenizer.to_str(pretty=True), "utf-8")
+    with hf.whole(folder) as made:
+        hf.save_config(made, model.config)
+        hf.copy_companions(model.folder, made)
 
 
 def task_worlds(c: ConfigDict, tokenizer: Tokenizer, domain: str) -> worlds.Worlds:
@@ -310,19 +337,23 @@ def trainer(
         ),
         _view(c, source),
     )
-    # Through the host: what a checkpoint gave lies on one device of its own.
-    params = jax.device_get(first_params(c, model))
+    axes = transformer.logical_axes(model.config)
+    placed = sharding.state_shardings(laid_out, axes, _shapes(model.config))
+    params = first_params(c, model, placed)
     if c.algorithm.name != "sft" and c.surrogate.kl:
-        other = reference(c, model)
-        held = jax.device_get(first_params(c, other)) if other else params
+        if other := reference(c, model):
+            held = first_params(c, other, placed)
+        else:
+            held = jax.tree.map(jnp.copy, params)
         params = {**params, policy_gradient.REFERENCE: held}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
         laid_out,
-        transformer.logical_axes(model.config),
+        axes,
         lambda start: train.init_state(start[0], tx, start[1]),
         (params, jax.random.key(c.seed)),
+        donate=True,
     )
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
@@ -415,11 +446,27 @@ def _given(kind, section: ConfigDict) -> dict[str, Any]:
 
 
 def _model(folder: Path, c: ConfigDict | None) -> Backbone:
-    """A folder in Hugging Face Llama layout, with a tokenizer."""
-    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
+    """A folder in Hugging Face's layout, with a tokenizer."""
+    names = ("dtype", "remat", "param_dtype")
+    changes = {name: c.model[name] for name in names} if c else {}
     with _blamed_on("backbone"):
         config = hf.load_config(folder, **changes)
-    return Backbone(config, _tokenizer(folder), lambda key: hf.load(folder)[1])
+    tokenizer = _tokenizer(folder)
+    num_tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    if num_tokens > config.vocab_size:
+        raise BadUse(
+            f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "
+            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}"
+        )
+
+    def init(_, shardings=None):
+        return hf.load(folder, shardings, **changes)[1]
+
+    return Backbone(config, tokenizer, init, folder)
+
+
+def _shapes(config: transformer.ModelConfig) -> Params:
+    return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
