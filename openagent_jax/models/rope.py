@@ -51,10 +51,8 @@ def rotation(
     scaling: Scaling | None = None,
 ) -> Rotation:
     """The angles of tokens, for heads of this size."""
-    frequencies, length = theta ** (-jnp.arange(0, size, 2) / size), 1.0
-    if scaling is not None:
-        frequencies, length = _scaled(frequencies, size, theta, scaling)
-    angles = positions[..., None, None] * frequencies[None, None, None]
+    turns, length = frequencies(size, theta, scaling)
+    angles = positions[..., None, None] * turns[None, None, None]
     if length != 1:
         return Rotation(length * jnp.cos(angles), length * jnp.sin(angles))
     return Rotation(jnp.cos(angles), jnp.sin(angles))
@@ -68,16 +66,19 @@ def rotate(x: Float[Array, "B S H K"], rotation: Rotation) -> Float[Array, "B S 
     return y.astype(x.dtype)
 
 
-def _scaled(
-    frequencies: Float[Array, "_"], size: int, theta: float, scaling: Scaling
+def frequencies(
+    size: int, theta: float, scaling: Scaling | None = None
 ) -> tuple[Float[Array, "_"], float]:
-    """Frequencies, and the length of rotated vectors of length 1."""
-    s, slow = scaling, frequencies / scaling.factor
+    """Of each pair, and the length of rotated vectors of length 1."""
+    plain, s = theta ** (-jnp.arange(0, size, 2) / size), scaling
+    if s is None:
+        return plain, 1.0
+    slow = plain / s.factor
     if s.kind == "linear":
         return slow, 1.0
     # 1 where the frequency stays as it is, 0 where it is slowed down.
     if s.kind == "llama3":
-        turns = s.original_max_positions * frequencies / (2 * math.pi)
+        turns = s.original_max_positions * plain / (2 * math.pi)
         keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)
         length = 1.0
     else:
@@ -91,4 +92,4 @@ def _scaled(
         keep = 1 - (jnp.arange(size // 2) - first) / max(last - first, 1e-3)
         length = s.attention_factor or 0.1 * math.log(max(s.factor, 1.0)) + 1.0
     keep = jnp.clip(keep, 0, 1)
-    return keep * frequencies + (1 - keep) * slow, length
+    return keep * plain + (1 - keep) * slow, length
