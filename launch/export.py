@@ -1,4 +1,4 @@
-"""Write a run's policy in Hugging Face Llama layout.
+"""Write a run's policy as a folder that `transformers` loads.
 
 python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
 """
@@ -20,8 +20,7 @@ def main() -> None:
 
     model, params, step = build.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
-    hf.save(folder, model.config, params)
-    model.tokenizer.save(str(folder / "tokenizer.json"))
+    hf.save(folder, model.config, params, model.folder)
     print(f"{folder}: step {step}")
 
 

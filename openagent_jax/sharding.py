@@ -122,15 +122,21 @@ def init_sharded(
     init: Callable[[Any], Any],
     start: Any,
     rules: Rules | None = None,
+    donate: bool = False,
 ) -> tuple[Any, Any]:
     """`init(start)` made in place on the devices that will hold it.
+
+    Args:
+      donate: what of `start` stays as it is need not be held twice; it is eaten.
 
     Returns:
       The state and its shardings.
     """
     abstract_state = jax.eval_shape(init, start)
     shardings = state_shardings(mesh, logical_axes, abstract_state, rules)
-    return jax.jit(init, out_shardings=shardings)(start), shardings
+    eaten = (0,) if donate else ()
+    init = jax.jit(init, out_shardings=shardings, donate_argnums=eaten)
+    return init(start), shardings
 
 
 def _names(path) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ PLACE = {
 HOMES = {
     "absl": {"launch"},
     "flax": {"models"},
+    "gguf": {"interop"},  # users may not have it
     "ml_collections": {"launch", "configs"},
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},

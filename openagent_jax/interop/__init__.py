@@ -1,1 +1,1 @@
-"""What speaks to other libraries, on the host; each needs an extra."""
+"""Formats of others, read on the host; what they need are optional extras."""

@@ -5,7 +5,6 @@ All functions are pure and know no parameters; `transformer` puts them together.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -104,28 +103,6 @@ def _by_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
     """Apart again."""
     p, j, _, size = x.shape
     return x.reshape(p, j, num // p, -1, size).swapaxes(1, 2).reshape(num, j, -1, size)
-
-
-class Rotation(NamedTuple):
-    """Of every token, the same for all heads and layers."""
-
-    cos: jax.Array  # [B S 1 K/2]
-    sin: jax.Array
-
-
-def rotation(positions: Int[Array, "B S"], size: int, theta: float) -> Rotation:
-    """Rotary position embedding (https://arxiv.org/abs/2104.09864)."""
-    frequencies = theta ** (-jnp.arange(0, size, 2) / size)
-    angles = positions[..., None, None] * frequencies[None, None, None]
-    return Rotation(jnp.cos(angles), jnp.sin(angles))
-
-
-def rotate(x: Float[Array, "B S H K"], rotation: Rotation) -> Float[Array, "B S H K"]:
-    """Rotate the pairs (i, i + K/2), as Hugging Face does."""
-    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    cos, sin = rotation
-    y = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-    return y.astype(x.dtype)
 
 
 def rms_norm(

@@ -1,8 +1,9 @@
 """A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-The semantics are those of Hugging Face `LlamaForCausalLM`, so that weights can be
-exchanged (`models.hf`). Parameters are a plain dict: per-layer weights are stacked
-on a leading axis and `[in, out]`, so `x @ weight`:
+The semantics are those of Hugging Face `LlamaForCausalLM` and of its relatives with
+biases (Qwen2) or with norms of queries and keys (Qwen3), so that weights can be
+exchanged (`models.hf`). Parameters are a plain dict: per-layer weights are stacked on
+a leading axis and `[in, out]`, so `x @ weight`:
 
     {"embed": [V D], "layers": {"q": [L D HK], ...}, "norm": [D], "head": [D V]}
 
@@ -20,13 +21,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax.models import layers
+from openagent_jax.models import layers, rope
 from openagent_jax.types import Cache, Params, Policy
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the decoder. Parameters are float32 whatever `dtype` is."""
+    """Sizes of the decoder, and what some families have and others have not."""
 
     vocab_size: int
     width: int
@@ -41,6 +42,11 @@ class ModelConfig:
     max_positions: int = 8192  # not a limit here; written to config.json
     dtype: str = "float32"  # of the activations: "float32" or "bfloat16"
     remat: bool = True  # recompute each layer in the backward pass
+    param_dtype: str = "float32"  # in which parameters are held
+    qkv_bias: bool = False  # Qwen2 has it
+    o_bias: bool = False
+    qk_norm: bool = False  # RMSNorm of each head's query and key; Qwen3 has it
+    rope_scaling: rope.Scaling | None = None
 
     def __post_init__(self):
         if self.num_heads % self.num_kv_heads:
@@ -50,8 +56,10 @@ class ModelConfig:
             )
         if self.head_size % 2:
             raise ValueError(f"head_size={self.head_size} must be even for RoPE")
-        if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(f'dtype="{self.dtype}" is not "float32" or "bfloat16"')
+        for name in ("dtype", "param_dtype"):
+            value = getattr(self, name)
+            if value not in ("float32", "bfloat16"):
+                raise ValueError(f'{name}="{value}" is not "float32" or "bfloat16"')
 
 
 def make_policy(config: ModelConfig) -> Policy:
@@ -77,7 +85,7 @@ def make_policy(config: ModelConfig) -> Policy:
         }
         if not config.tied:
             params["head"] = normal(head_key, (config.width, config.vocab_size))
-        return params
+        return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
     def hidden(
         params: Params,
@@ -188,21 +196,37 @@ class Block(nn.Module):
         self.up = self.param("up", inner, (c.width, c.mlp_width))
         self.down = self.param("down", outer, (c.mlp_width, c.width))
 
+        def perhaps(asked, name, start, size):
+            return self.param(name, start, (size,)) if asked else None
+
+        zeros = nn.initializers.zeros
+        self.q_bias = perhaps(c.qkv_bias, "q_bias", zeros, heads)
+        self.k_bias = perhaps(c.qkv_bias, "k_bias", zeros, kv_heads)
+        self.v_bias = perhaps(c.qkv_bias, "v_bias", zeros, kv_heads)
+        self.o_bias = perhaps(c.o_bias, "o_bias", zeros, c.width)
+        self.q_norm = perhaps(c.qk_norm, "q_norm", ones, c.head_size)
+        self.k_norm = perhaps(c.qk_norm, "k_norm", ones, c.head_size)
+
     def __call__(self, x, rotation, attend):
         """`attend(q, k, v) -> (heads, extra)`; returns `(x, extra)`."""
         c = self.config
 
-        def project(x, weight):
-            return layers.matmul(x, weight.astype(x.dtype), x.dtype)
+        def project(x, weight, bias=None):
+            y = layers.matmul(x, weight.astype(x.dtype), x.dtype)
+            return y if bias is None else y + bias.astype(x.dtype)[None, None]
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)
 
+        def turn(x, scale):
+            x = x if scale is None else layers.rms_norm(x, scale, c.norm_eps)
+            return rope.rotate(x, rotation)
+
         y = layers.rms_norm(x, self.attention_norm, c.norm_eps)
-        q = layers.rotate(split(project(y, self.q)), rotation)
-        k = layers.rotate(split(project(y, self.k)), rotation)
-        out, extra = attend(q, k, split(project(y, self.v)))
-        x = x + project(out.reshape(*x.shape[:-1], -1), self.o)
+        q = turn(split(project(y, self.q, self.q_bias)), self.q_norm)
+        k = turn(split(project(y, self.k, self.k_bias)), self.k_norm)
+        out, extra = attend(q, k, split(project(y, self.v, self.v_bias)))
+        x = x + project(out.reshape(*x.shape[:-1], -1), self.o, self.o_bias)
         y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
         y = jax.nn.silu(project(y, self.gate)) * project(y, self.up)
         return x + project(y, self.down), extra
@@ -225,10 +249,18 @@ def logical_axes(config: ModelConfig) -> Params:
         },
         "norm": (None,),
     }
+    if config.qkv_bias:
+        axes["layers"]["q_bias"] = ("layers", "heads")
+        axes["layers"]["k_bias"] = axes["layers"]["v_bias"] = ("layers", "kv_heads")
+    if config.o_bias:
+        axes["layers"]["o_bias"] = ("layers", None)
+    if config.qk_norm:
+        axes["layers"]["q_norm"] = axes["layers"]["k_norm"] = ("layers", None)
     if not config.tied:
         axes["head"] = ("embed", "vocab")
     return axes
 
 
 def _rotation(config, positions):
-    return layers.rotation(positions, config.head_size, config.rope_theta)
+    theta, scaling = config.rope_theta, config.rope_scaling
+    return rope.rotation(positions, config.head_size, theta, scaling)

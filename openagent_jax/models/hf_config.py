@@ -1,0 +1,193 @@
+"""`ModelConfig` from and to the `config.json` of Llama, Mistral, Qwen2 and Qwen3."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from openagent_jax.models import rope
+from openagent_jax.models.transformer import ModelConfig
+
+FILE = "config.json"
+# What each may have and this decoder has not, with the value that means "none".
+_PLAIN = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}
+FAMILIES = {
+    "llama": {},
+    "mistral": {"sliding_window": None},
+    "qwen2": {"use_sliding_window": False},
+    "qwen3": {"use_sliding_window": False},
+}
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+# Fields of `rope.Scaling` and their names in the file.
+_SCALING = {
+    "factor": "factor",
+    "original_max_positions": "original_max_position_embeddings",
+    "low_freq_factor": "low_freq_factor",
+    "high_freq_factor": "high_freq_factor",
+    "beta_fast": "beta_fast",
+    "beta_slow": "beta_slow",
+    "attention_factor": "attention_factor",
+}
+_OF_KIND = {
+    "linear": ["factor"],
+    "llama3": ["original_max_positions", "low_freq_factor", "high_freq_factor"],
+    "yarn": ["original_max_positions", "beta_fast", "beta_slow", "attention_factor"],
+}
+
+
+def read(file: Path, **changes: Any) -> ModelConfig:
+    """The model that a `config.json` describes.
+
+    Args:
+      changes: fields of the `ModelConfig` that the file does not know, as `dtype`.
+    """
+    if not file.is_file():
+        raise ValueError(
+            f"{file}: no such file; a model has it, and model.safetensors beside it"
+        )
+    try:
+        fields = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: not JSON: {error}") from error
+    try:
+        return dataclasses.replace(_parse(fields), **changes)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _parse(fields: Any) -> ModelConfig:
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")
+    family = fields.get("model_type")
+    if family not in FAMILIES:
+        raise ValueError(
+            f'model_type "{family}" is not supported, only '
+            + ", ".join(f'"{name}"' for name in FAMILIES)
+        )
+    for key, value in (_PLAIN | FAMILIES[family]).items():
+        if fields.get(key, value) != value:
+            raise ValueError(f"{key}={fields[key]!r} is not supported")
+    for kind in fields.get("layer_types") or ():
+        if kind != "full_attention":
+            raise ValueError(f'layer_types has "{kind}", which is not supported')
+
+    def size(key: str, default: int | None = None) -> int:
+        value = fields.get(key)
+        value = default if value is None else value
+        if value is None:
+            raise ValueError(f"key '{key}' is missing")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{key}={value!r} is not a positive integer")
+        return value
+
+    # transformers 5 writes the rotation as a group of its own.
+    group = fields.get("rope_parameters") or {}
+    theta = group.get("rope_theta", fields.get("rope_theta", 10_000.0))
+    scaling = fields.get("rope_scaling") or group
+    heads = size("num_attention_heads")
+    max_positions = size("max_position_embeddings", 2048)
+    bias = bool(fields.get("attention_bias", False))
+    return ModelConfig(
+        vocab_size=size("vocab_size"),
+        width=size("hidden_size"),
+        num_layers=size("num_hidden_layers"),
+        num_heads=heads,
+        num_kv_heads=size("num_key_value_heads", heads),
+        head_size=size("head_dim", size("hidden_size") // heads),
+        mlp_width=size("intermediate_size"),
+        rope_theta=_number("rope_theta", theta),
+        rope_scaling=_read_scaling(scaling, max_positions),
+        norm_eps=_number("rms_norm_eps", fields.get("rms_norm_eps", 1e-6)),
+        tied=bool(fields.get("tie_word_embeddings", False)),
+        max_positions=max_positions,
+        qkv_bias=family == "qwen2" or bias,
+        o_bias=family != "qwen2" and bias,
+        qk_norm=family == "qwen3",
+    )
+
+
+def write(file: Path, config: ModelConfig) -> None:
+    """The `config.json` of a model, and of weights in its `param_dtype`."""
+    family = _family(config)
+    scaling = config.rope_scaling
+    fields = {
+        "architectures": [ARCHITECTURES[family]],
+        "model_type": family,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.width,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.num_kv_heads,
+        "head_dim": config.head_size,
+        "intermediate_size": config.mlp_width,
+        "rope_theta": config.rope_theta,
+        "rms_norm_eps": config.norm_eps,
+        "tie_word_embeddings": config.tied,
+        "max_position_embeddings": config.max_positions,
+        "torch_dtype": config.param_dtype,  # of the file
+        "attention_bias": config.qkv_bias,
+        "mlp_bias": False,
+        "hidden_act": "silu",
+        "rope_scaling": _scaling_fields(scaling) if scaling else None,
+    }
+    if family == "qwen2":  # its biases are no choice
+        del fields["attention_bias"]
+    if family != "llama":
+        del fields["mlp_bias"]
+    file.write_text(json.dumps(fields, indent=2) + "\n", "utf-8")
+
+
+def _family(config: ModelConfig) -> str:
+    """A family that computes what this model does."""
+    qkv, o, qk_norm = config.qkv_bias, config.o_bias, config.qk_norm
+    if qkv and not o and not qk_norm:
+        return "qwen2"
+    if qkv != o:
+        raise ValueError(
+            f"no family of Hugging Face has qkv_bias={qkv}, o_bias={o} and "
+            f"qk_norm={qk_norm}"
+        )
+    return "qwen3" if qk_norm else "llama"
+
+
+def _read_scaling(given: Any, max_positions: int) -> rope.Scaling | None:
+    if not isinstance(given, dict):
+        raise ValueError(f"rope_scaling={given!r} is not an object")
+    kind = given.get("rope_type", given.get("type", "default"))
+    ignored = {"rope_type", "type", "rope_theta"}
+    if kind == "default" and not given.keys() - ignored:
+        return None
+    if kind not in rope.KINDS:
+        raise ValueError(f"rope_scaling: rope_type={kind!r} is not supported")
+    names = {_SCALING[name]: name for name in ["factor", *_OF_KIND[kind]]}
+    if unknown := given.keys() - names.keys() - ignored:
+        raise ValueError(f'rope_scaling: "{min(unknown)}" is not supported')
+    needed = names.keys() if kind == "llama3" else {"factor"}
+    if missing := needed - given.keys():
+        raise ValueError(f"rope_scaling: key '{min(missing)}' is missing")
+    values = {
+        name: _number(f"rope_scaling: {key}", given[key])
+        for key, name in names.items()
+        if given.get(key) is not None
+    }
+    context = max_positions if kind == "yarn" else 0
+    context = int(values.pop("original_max_positions", context))
+    return rope.Scaling(kind, original_max_positions=context, **values)
+
+
+def _scaling_fields(scaling: rope.Scaling) -> dict[str, Any]:
+    names = dict.fromkeys(["factor", *_OF_KIND[scaling.kind]])
+    fields = {_SCALING[name]: getattr(scaling, name) for name in names}
+    if not scaling.attention_factor:
+        fields.pop("attention_factor", None)
+    return {"rope_type": scaling.kind, **fields}
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"{key}={value!r} is not a positive number")
+    return float(value)
