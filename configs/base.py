@@ -48,6 +48,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.tied = True
     c.model.look_back_heads = 2  # of each layer, at the start; see models/look_back.py
     # These hold for every backbone.
+    # How an episode is written: "" is the chat template of the backbone, or our compact
+    # form where it has none; or "hermes", "llama3", "compact", a .jinja file.
+    c.model.chat_template = ""
     c.model.param_dtype = "float32"  # of parameters, as they are held
     c.model.dtype = "float32"  # of activations: "float32" or "bfloat16"
     c.model.remat = True  # recompute layers in the backward pass: faster on a CPU too

@@ -43,7 +43,7 @@ def main() -> None:
     build.check(c)
     programs.keep(c.compile_cache)
     model = build.backbone(c)
-    source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+    source = build.task_worlds(c, model, c.sandbox.domain)
     device = jax.devices()[0].device_kind
     where = f"{jax.device_count()} x {device}, {os.cpu_count()} cores"
     print(f"{where}, jax {jax.__version__}")

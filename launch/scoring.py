@@ -17,7 +17,7 @@ class Scorer:
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self._play = evaluate.make_player(
             model.policy,
-            build.task_worlds(c, model.tokenizer, build.eval_domain(c)),
+            build.task_worlds(c, model, build.eval_domain(c)),
             tuple(c.eval.scenarios),
             build.sizes(c),
             self._batch_size,

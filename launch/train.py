@@ -66,7 +66,7 @@ def main() -> None:
         return
     started = time.time()
     programs.keep(c.compile_cache)
-    source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+    source = build.task_worlds(c, model, c.sandbox.domain)
     scorer = scoring.Scorer(c, model)
     first = jax.process_index() == 0  # the only one to write plain files, and to speak
     if first:

@@ -19,6 +19,7 @@ from openagent_jax.sandbox import (
     lexicon,
     random_words,
     random_worlds,
+    render,
     style,
     symbols,
 )
@@ -37,6 +38,15 @@ class Worlds:
     pools: dict[str, perturb.Pools]  # by split; empty for random worlds
     # Tokens that mean nothing, and their shapes; those of random worlds alone.
     free_tokens: tuple[jax.Array, jax.Array] | None = None
+
+    def longest_prompt(self, key: jax.Array, num: int) -> int:
+        """Tokens of the longest of a few prompts."""
+
+        def length(key):
+            pieces = render.prompt(self.lexicon.style, self.sample(key, "train"))
+            return lexicon.write(self.lexicon, pieces, 1)[2]
+
+        return int(jax.jit(jax.vmap(length))(jax.random.split(key, num)).max())
 
 
 def build(

@@ -15,6 +15,7 @@ CHANGES = {
     "sandbox.num_visible": 4,
     "sandbox.min_visible": 2,
     "sandbox.max_turns": 6,
+    "model.chat_template": "",
     "model.width": 16,
     "model.num_layers": 1,
     "model.num_heads": 2,
@@ -61,7 +62,7 @@ def trainer(c: ConfigDict, num_devices: int = 1):
     if key not in _trainers:
         build.check(c)
         model = build.backbone(c)
-        source = build.task_worlds(c, model.tokenizer, c.sandbox.domain)
+        source = build.task_worlds(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
         _trainers[key] = build.trainer(c, model, source, devices)
     step, state = _trainers[key]

@@ -1,5 +1,6 @@
 """Chat templates as `transformers` renders them (the extra `hf`)."""
 
+import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -7,13 +8,26 @@ from tokenizers import Tokenizer
 from openagent_jax.sandbox import chat
 
 BUILTIN = Path(chat.__file__).with_name("templates")
+FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
 # Templates that write the date would make each day a task of its own.
 DATE = "26 Jul 2024"
 
 
-def own(folder: Path) -> str | None:
-    """The chat template of a folder that `transformers` has written, if it has one."""
-    return _tokenizer(folder).chat_template
+def own(folder: Path) -> str:
+    """The chat template of a folder that `transformers` has written; "" if none.
+
+    Of several it is that for tools.
+    """
+    if (folder / FILE).is_file():
+        return (folder / FILE).read_text("utf-8")
+    if not (folder / SETTINGS_FILE).is_file():
+        return ""
+    settings = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))
+    found = settings.get("chat_template") or ""
+    if isinstance(found, list):
+        by_name = {entry["name"]: entry["template"] for entry in found}
+        found = by_name.get("tool_use") or by_name.get("default") or ""
+    return found
 
 
 def load(
@@ -24,15 +38,24 @@ def load(
     Args:
       tokenizer: whose special tokens it uses.
       source: the text of the template.
-      folder: with the names of special tokens, in `tokenizer_config.json`.
-    """
-    import jinja2
-    import transformers
+      folder: of the tokenizer; its settings name the marks of start and end.
 
-    if folder and (folder / "tokenizer_config.json").is_file():
-        fast = _tokenizer(folder)
+    Raises:
+      ValueError: `transformers` is not installed.
+    """
+    try:
+        import jinja2
+        import transformers
+    except ImportError:
+        raise ValueError(
+            "chat template: it needs the package transformers; "
+            'pip install "openagent_jax[hf]"'
+        ) from None
+    kind = transformers.PreTrainedTokenizerFast
+    if folder and (folder / SETTINGS_FILE).is_file():
+        fast = kind.from_pretrained(folder)
     else:
-        fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+        fast = kind(tokenizer_object=tokenizer)
     added = tokenizer.get_added_tokens_decoder().values()
     special = {token.content for token in added if token.special}
 
@@ -51,9 +74,3 @@ def load(
             raise ValueError(f"chat template: {error}") from error
 
     return chat.Template(render, special.__contains__)
-
-
-def _tokenizer(folder: Path):
-    import transformers
-
-    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)

@@ -539,6 +539,17 @@ CASES = {
     "{'name':'N','arguments':{}}": None,
     '{"name":"N\\"","arguments":{}}': "unknown",
     '{"name":"n","arguments":{}}': "unknown",
+    '{"\\u006eame":"N","arguments":{"place":"P","\\u0068our":"1\\u0037"}}': (0, 17),
+    '{"name":"N","arguments":{"place":"P","hour":"17\\u0000"}}': (0, -1),
+    '{"name":"N","arguments":{"place":"P\\ud83d","hour":"17"}}': (-1, 17),
+    '{"name":"N\\ud83d\\ude00","arguments":{}}': "unknown",
+    '{"name":"N😀","arguments":{}}': "unknown",
+    '{"name":"N\\x","arguments":{}}': None,
+    '{"name":"N\\u12","arguments":{}}': None,
+    '{"name":"N\\u12"}","arguments":{}}': None,
+    '{"name":"N\t","arguments":{}}': None,
+    '{"name":\\u0022N\\u0022,"arguments":{}}': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call>': None,
     '```{"name":"N","arguments":{}}```': None,
     "": None,
     "refuse": None,
@@ -546,22 +557,41 @@ CASES = {
 }  # fmt: skip
 
 
-def test_cases():
+MARKED = {
+    '<tool_call>{"name":"N","arguments":{"place":"P","hour":17}}</tool_call>': (0, 17),
+    ' <tool_call>\n{"name":"N","arguments":{}}\n</tool_call>\n': (-1, -1),
+    'Answer: 17 <tool_call>{"name":"N","arguments":{}}</tool_call>': (-1, -1),
+    '{"name":"N","arguments":{}}': None,
+    '<tool_call>{"name":"N","arguments":{}}': None,
+    '{"name":"N","arguments":{}}</tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call>.': None,
+    '<tool_call><tool_call>{"name":"N","arguments":{}}</tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call></tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call><tool_call>{}</tool_call>': None,
+    "<tool_call>Refuse</tool_call>": None,
+    "Answer: 17 <tool_call>": None,
+    "<tool_call></tool_call>": None,
+    "<tool_call>": None,
+}
+
+
+@pytest.mark.parametrize(("name", "cases"), [("poi", CASES), ("poi hermes", MARKED)])
+def test_cases(name, cases):
     """The finer points, one by one."""
     goal = helpers.family("poi", "table_booking")
-    tasks = reference("poi").tasks
+    tasks = reference(name).tasks
     i = next(i for i, task in enumerate(tasks) if task.goal.family == goal)
     n = helpers.rows_of("poi")["count_seats"]
-    same = jax.tree.map(lambda x: jnp.broadcast_to(x[i], x.shape), sampled("poi"))
+    same = jax.tree.map(lambda x: jnp.broadcast_to(x[i], x.shape), sampled(name))
     texts, tools = helpers.texts("poi"), tasks[i].tools
     place, zero = tools.arg_low[n, :2]
     lines = [
         text.replace("N", texts[tools.name[n]]).replace("P", texts[place])
-        for text in CASES
+        for text in cases
     ]
     lines = [segments().single(line.encode()) for line in lines]
-    found = parsed("poi", lines, same)
-    for (text, want), got in zip(CASES.items(), found, strict=True):
+    found = parsed(name, lines, same)
+    for (text, want), got in zip(cases.items(), found, strict=True):
         if want is None:
             assert got.kind == types.MALFORMED, text
         elif want == "unknown":

@@ -1,0 +1,67 @@
+"""Where a chat template comes from, and what it is rendered with."""
+
+import json
+
+import pytest
+
+from openagent_jax.interop import chat_template
+from openagent_jax.sandbox import chat
+from tests import helpers
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "file", "source"),
+    [
+        (None, None, ""),
+        ({}, None, ""),
+        ({"chat_template": "a"}, None, "a"),
+        ({"chat_template": "a"}, "b", "b"),
+        ({"chat_template": [{"name": "default", "template": "a"}]}, None, "a"),
+        (
+            {
+                "chat_template": [
+                    {"name": "default", "template": "a"},
+                    {"name": "tool_use", "template": "b"},
+                ]
+            },
+            None,
+            "b",
+        ),
+    ],
+)
+def test_own(tmp_path, settings, file, source):
+    if settings is not None:
+        (tmp_path / chat_template.SETTINGS_FILE).write_text(json.dumps(settings))
+    if file is not None:
+        (tmp_path / chat_template.FILE).write_text(file)
+    assert chat_template.own(tmp_path) == source
+
+
+def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
+    settings = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
+    helpers.chat_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / chat_template.SETTINGS_FILE).write_text(json.dumps(settings))
+    source = "{{ bos_token }}{{ date_string }} {{ messages[0].content }}{{ eos_token }}"
+    template = chat_template.load(helpers.chat_tokenizer(), source, tmp_path)
+    text = f"<|begin_of_text|>{chat_template.DATE} Hi<|eot_id|>"
+    assert template.render(MESSAGES, [], True) == text
+    assert template.is_special("<|eot_id|>")
+    assert not template.is_special('{"')  # a token, and none of these
+
+
+def test_without_transformers(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(ValueError, match=r"pip install \"openagent_jax\[hf\]\""):
+        chat_template.load(helpers.chat_tokenizer(), "")
+
+
+@pytest.mark.parametrize("form", ["hermes", "llama3"])
+def test_ours_write_several_calls_and_talk(form):
+    """More than our agents say, as other tools may render it."""
+    message = chat.call("look", {"place": "Oak Bay"})
+    message["content"] = "Let me see."
+    text = helpers.template(form).render([*MESSAGES, message], [], False)
+    assert '"Oak Bay"' in text
+    assert ("Let me see." in text) == (form == "hermes")
