@@ -22,7 +22,10 @@ from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
 
-EIGHTHS = (1, 2, 3, 8)  # of the context, where blocks of the cache end
+# Of the context, in eighths: where blocks of the cache end. Each is a program of its own,
+# which for many layers takes long to compile.
+EIGHTHS, FEW_EIGHTHS = (1, 2, 3, 8), (2, 8)
+MANY_LAYERS = 12
 # Columns that are read at once.
 PROMPT_CHUNK = 32
 RESULT_CHUNK = 12
@@ -329,14 +332,15 @@ def share(
     """
     length = jnp.repeat(read.length, num_rows // len(read.length))
     (keys,), (values,) = read.keys, read.values
-    cache = policy.init_cache(num_rows, blocks(sizes.context_tokens))
+    cache = policy.init_cache(num_rows, blocks(sizes.context_tokens, len(keys)))
     prefix = types.Prefix(keys, values, length)
     return dataclasses.replace(cache, length=length, prefix=prefix)
 
 
-def blocks(context_tokens: int) -> list[int]:
+def blocks(context_tokens: int, num_layers: int) -> list[int]:
     """Slots of each block of a cache. Decoding is compiled for each number of them."""
-    ends = sorted({-(-context_tokens * eighth // 8) for eighth in EIGHTHS})
+    eighths = EIGHTHS if num_layers < MANY_LAYERS else FEW_EIGHTHS
+    ends = sorted({-(-context_tokens * eighth // 8) for eighth in eighths})
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
