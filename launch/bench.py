@@ -9,14 +9,23 @@ episodes  a second, sampled in groups of a task as GRPO does, and those of the s
           policy in a Python loop over the same tasks (launch/python_loop.py)
 train     the whole step with its data, and what a run spends outside of it: on logs,
           checkpoints and Python
+load      seconds until the weights are on the devices; of a GGUF file, those until it
+          is a folder too
+decode    greedy tokens/s behind a short prompt, and those of `generate` of transformers
+          and torch, which must be installed, over the same weights
+
+--parts=sandbox,rollout measures these alone. The peak of memory is that of the process
+until then, so a part alone has its own.
 """
 
 import contextlib
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from absl import flags
@@ -31,6 +40,9 @@ ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
 GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
+PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode")
+ONLY = flags.DEFINE_list("parts", PARTS[:4], "What to measure: " + ", ".join(PARTS))
+PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
 
 
@@ -40,6 +52,8 @@ def main() -> None:
     from launch import build, programs
 
     c = CONFIG.value
+    if unknown := set(ONLY.value) - set(PARTS):
+        raise cli.BadUse(f'--parts: "{min(unknown)}" is not one of {", ".join(PARTS)}')
     build.check(c)
     programs.keep(c.compile_cache)
     model = build.backbone(c)
@@ -47,14 +61,20 @@ def main() -> None:
     device = jax.devices()[0].device_kind
     where = f"{jax.device_count()} x {device}, {os.cpu_count()} cores"
     print(f"{where}, jax {jax.__version__}")
-    figures = {
-        "sandbox": sandbox(source, c.sandbox.max_turns),
-        "rollout": rollouts(c, model, source),
-        "episodes": episodes(c, model, source),
-        "train": updates(c, model, source),
+    measure = {
+        "sandbox": lambda: sandbox(source, c.sandbox.max_turns),
+        "rollout": lambda: rollouts(c, model, source),
+        "episodes": lambda: episodes(c, model, source),
+        "train": lambda: updates(c, model, source),
+        "load": lambda: load(c, model),
+        "decode": lambda: decode(c, model),
     }
-    for name, values in figures.items():
-        print(name + "  " + ", ".join(f"{k} {v:,.4g}" for k, v in values.items()))
+    figures = {}
+    for name in PARTS:
+        if name in ONLY.value:
+            values = figures[name] = measure[name]() | {"peak_gb": _peak_memory()}
+            said = ", ".join(f"{k} {v:,.4g}" for k, v in values.items())
+            print(f"{name}  {said}", flush=True)
     if JSON.value:
         with open(JSON.value, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=2)
@@ -317,6 +337,95 @@ def _outside(c, step, state) -> float:
         )
         whole = time.perf_counter() - start
     return 1 - sum(inside) / whole
+
+
+def load(c, model) -> dict[str, float]:
+    """Weights as they come: from a folder, or through one from a GGUF file."""
+    from launch import build
+    from openagent_jax.interop import gguf
+
+    seconds = _median(lambda: build.first_params(c, model))
+    figures = {"seconds": seconds}
+    if file := build.gguf_file(c.init_from, "init_from"):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            gguf.folder(file, folder)
+            figures["gguf_seconds"] = time.perf_counter() - start
+    return figures
+
+
+def decode(c, model) -> dict[str, float]:
+    """Both are given the same prompt, and the same number of rows and of tokens."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from launch import build
+    from openagent_jax import rollout
+
+    try:
+        import torch
+        import transformers
+    except ImportError:
+        raise cli.BadUse(
+            "--parts=decode needs the packages torch and transformers"
+        ) from None
+    policy, params = model.policy, build.first_params(c, model)
+    rival = transformers.AutoModelForCausalLM.from_pretrained(model.folder).float()
+    prompt = np.random.default_rng(0).integers(100, 1000, PROMPT_TOKENS)
+
+    @partial(jax.jit, static_argnums=1)
+    def ours(params, rows):
+        tokens = jnp.broadcast_to(jnp.asarray(prompt, jnp.int32), (rows, len(prompt)))
+        cache = policy.init_cache(rows, [len(prompt) + NEW_TOKENS])
+        each = jnp.full(rows, len(prompt))
+        hidden, cache = policy.extend(params, cache, tokens, each)
+
+        def token(carry, _):
+            cache, logits = carry
+            tokens = rollout.greedy(logits)[0]
+            one = jnp.ones(rows, jnp.int32)
+            hidden, cache = policy.extend(params, cache, tokens[:, None], one)
+            return (cache, policy.head(params, hidden[:, 0])), tokens
+
+        start = cache, policy.head(params, hidden[:, -1])
+        return jax.lax.scan(token, start, length=NEW_TOKENS)[1].T
+
+    def theirs(rows):
+        with torch.no_grad():
+            said = rival.generate(
+                torch.tensor(prompt)[None].repeat(rows, 1),
+                attention_mask=torch.ones(rows, len(prompt), dtype=torch.long),
+                do_sample=False,
+                min_new_tokens=NEW_TOKENS,
+                max_new_tokens=NEW_TOKENS,
+            )
+        return said[:, len(prompt) :].numpy()
+
+    figures = {}
+    for rows in (1, 16):
+        same = np.mean(np.asarray(ours(params, rows)) == theirs(rows))
+        seconds, other = _medians(lambda: ours(params, rows), lambda: theirs(rows))  # noqa: B023
+        figures |= {
+            f"tokens_per_s_{rows}": rows * NEW_TOKENS / seconds,
+            f"generate_tokens_per_s_{rows}": rows * NEW_TOKENS / other,
+            f"ratio_{rows}": other / seconds,
+            f"same_tokens_{rows}": float(same),
+        }
+    return figures
+
+
+def _peak_memory() -> float:
+    """GB, of the process, or of the first device where that has its own memory."""
+    import resource
+
+    import jax
+
+    stats = jax.devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"] / 1e9
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
 def _median(run) -> float:

@@ -22,8 +22,8 @@ from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
 
-# Of the context, in eighths: where blocks of the cache end. Each is a program of its own,
-# which for many layers takes long to compile.
+# Of the context, in eighths: where blocks of the cache end. Each is a program of its
+# own, which for many layers takes long to compile.
 EIGHTHS, FEW_EIGHTHS = (1, 2, 3, 8), (2, 8)
 MANY_LAYERS = 12
 # Columns that are read at once.
