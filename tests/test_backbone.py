@@ -72,6 +72,13 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
         params["layers"]["up"].nbytes
     )
     assert_same(params, build.first_params(c, model))
+    assert build.split(c, model.config) is None
+    c.mesh.fsdp = 4
+    other = build.first_params(c, model, build.split(c, model.config))
+    assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
+    if kind == "run":  # to be evaluated
+        other = build.restore(tmp_path, c=c)[1]
+        assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind != "random":
         assert_same(params, expected)
 
