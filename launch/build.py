@@ -227,6 +227,13 @@ def first_params(c: ConfigDict, model: Backbone, shardings: Any = None) -> Param
     return model.init(jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1), shardings)
 
 
+def split(c: ConfigDict, config: transformer.ModelConfig) -> Any:
+    """Shardings of parameters that `c.mesh` splits; None where each device has all."""
+    if c.mesh.fsdp == c.mesh.tensor == 1:
+        return None
+    return _shardings(config, mesh(c))
+
+
 def restore(
     workdir: Path,
     which: str = "latest",
@@ -248,6 +255,8 @@ def restore(
     if c is None:
         model = dataclasses.replace(model, config=saved)
     abstract = _shapes(saved)
+    if shardings is None and c is not None:
+        shardings = split(c, model.config)
     if shardings is not None:
         abstract = jax.tree.map(
             lambda x, sharding: x.update(sharding=sharding), abstract, shardings
@@ -377,8 +386,7 @@ def trainer(
         ),
         _view(c, source),
     )
-    axes = transformer.logical_axes(model.config)
-    placed = sharding.state_shardings(laid_out, axes, _shapes(model.config))
+    placed = _shardings(model.config, laid_out)
     params = first_params(c, model, placed)
     if c.algorithm.name != "sft" and c.surrogate.kl:
         if other := reference(c, model):
@@ -390,7 +398,7 @@ def trainer(
         params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
         laid_out,
-        axes,
+        transformer.logical_axes(model.config),
         lambda start: train.init_state(start[0], tx, start[1]),
         (params, jax.random.key(c.seed)),
         donate=True,
@@ -525,6 +533,11 @@ def _template(folder: Path, c: ConfigDict | None) -> str:
 
 def _shapes(config: transformer.ModelConfig) -> Params:
     return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
+
+
+def _shardings(config: transformer.ModelConfig, laid_out: Mesh) -> Any:
+    axes = transformer.logical_axes(config)
+    return sharding.state_shardings(laid_out, axes, _shapes(config))
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

@@ -56,7 +56,7 @@ def main() -> None:
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
         build.check(c)
         model, step = build.backbone(c), 0
-        params = build.first_params(c, model)
+        params = build.first_params(c, model, build.split(c, model.config))
     else:
         workdir = Path(str(WORKDIR.value))
         c = build.stored_config(workdir)

@@ -4,15 +4,20 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
-from configs import paft
+from configs import base, paft
+from launch import build
+from openagent_jax.models import hf, transformer
 from openagent_jax.sandbox import domain_file
 from tests import tiny
 
@@ -260,7 +265,9 @@ BAD_USE_OF_MANY = [
 
 def assert_one_line(done: Done, code: int, words) -> None:
     assert (done.code, done.out) == (code, ""), done
-    assert done.err.startswith(("train.py: ", "evaluate.py: ", "launch."))
+    assert done.err.startswith(
+        ("train.py: ", "evaluate.py: ", "export.py: ", "launch.")
+    )
     assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
     for word in words:
         assert word in done.err, (word, done.err)
@@ -301,6 +308,68 @@ def test_bad_use_of_many_devices(commands, tmp_path, args, words):
     done = commands("train", f"--workdir={tmp_path}/w", PAFT, random, *args, **MESH)
     assert_one_line(done, 2, words)
     assert not (tmp_path / "w").exists()
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def lacks_a_shard(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def is_a_gemma(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "gemma3"}')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: cut(folder / "model.safetensors"), ["/model.safetensors: "]),
+        (lacks_a_shard, ["model-00002-of-00002.safetensors: no such file"]),
+        (is_a_gemma, ["config.json: model_type", "gemma3"]),
+        (lambda folder: (folder / "a.gguf").write_bytes(b"GGUF"), ["a.gguf: damaged"]),
+    ],
+    ids=["cut off", "shard", "architecture", "gguf"],
+)
+def test_bad_weights(commands, tmp_path, spoil, words):
+    folder = tmp_path / "model"
+    shutil.copytree(build.BACKBONES / "nano", folder)
+    spoil(folder)
+    name = next(folder.glob("*.gguf"), folder)
+    args = [f"--workdir={tmp_path}/w", PAFT, f"--config.init_from={name}"]
+    for command in ("evaluate", "train"):
+        done = commands(command, *args, HOME=str(tmp_path))
+        assert_one_line(done, 2, ["init_from=", *words])
+    assert not (tmp_path / "w").exists()
+
+
+def test_export(commands, tmp_path):
+    """Weights of the run; all that came with the model it began from."""
+    source, out, work = (tmp_path / name for name in ("source", "out", "w"))
+    nano = build.backbone(base.get_config())
+    config = dataclasses.replace(nano.config, qkv_bias=True)
+    params = transformer.make_policy(config).init(jax.random.key(1))
+    hf.save(source, config, params, nano.folder)
+    (source / "chat_template.jinja").write_text("{{ messages }}")
+    c = base.get_config()
+    c.init_from = str(source)
+    trained = jax.tree.map(lambda x: x + 1, params)
+    tiny.leave_run(work, c, build.backbone(c), trained)
+    done = commands("export", f"--workdir={work}", f"--out={out}")
+    assert (done.code, done.err) == (0, "") and "step 3" in done.out
+    assert hf.load(out)[0] == config
+    jax.tree.map(np.testing.assert_array_equal, hf.load(out)[1], trained)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        assert (out / name).read_bytes() == (source / name).read_bytes()
+    fields = json.loads((out / "config.json").read_text())
+    assert fields["architectures"] == ["Qwen2ForCausalLM"]
+    # A second time over it, from a run that is not there: it stays whole.
+    done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
+    assert_one_line(done, 2, ["nowhere is no workdir"])
+    assert hf.load(out)[0] == config
 
 
 # Real signals to a real process.

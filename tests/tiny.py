@@ -1,12 +1,15 @@
 """Runs small enough for a test, and their compiled steps, shared by all tests."""
 
+import contextlib
 import importlib
 import json
+from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
 from launch import build
+from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.types import TrainState
 
 CHANGES = {
@@ -72,3 +75,11 @@ def trainer(c: ConfigDict, num_devices: int = 1):
 def copy(state: TrainState) -> TrainState:
     """A step may be given this one: it eats its argument."""
     return jax.tree.map(lambda x: x.copy(), state)
+
+
+def leave_run(workdir: Path, c: ConfigDict, model: build.Backbone, params) -> None:
+    """What a run leaves for others to start from."""
+    with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
+        checkpoints.save(3, {"params": params}, {}, {})
+    (workdir / "config.json").write_text(json.dumps(c.to_dict()))
+    build.save_model(workdir / "model", model)

@@ -52,7 +52,7 @@ SPLITS = {
 PLAIN = ("gpt-2", "default")
 
 
-def folder(file: str | Path, cache: str | Path = CACHE) -> Path:
+def folder(file: str | Path, cache: str | Path | None = None) -> Path:
     """The folder that a GGUF file stands for; it is made if it is not there yet.
 
     Raises:
@@ -65,7 +65,7 @@ def folder(file: str | Path, cache: str | Path = CACHE) -> Path:
         raise ValueError(f"{file}: no such file") from None
     seen = VERSION, str(file), status.st_size, status.st_mtime_ns, status.st_ctime_ns
     digest = hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
-    made = Path(cache).expanduser() / f"{file.stem}-{digest}"
+    made = Path(cache or CACHE).expanduser() / f"{file.stem}-{digest}"
     if not (made / hf.CONFIG_FILE).is_file():
         with hf.whole(made, replace=False) as making:
             _convert(file, making)

@@ -1,19 +1,19 @@
-"""Weights from a file to the devices that hold them, a piece at a time.
+"""Weights from a file to the devices that hold them, a chunk at a time.
 
-The host has no more of a tensor than one chunk for each of its devices. Each process
-reads only what its own devices hold.
+The host holds no more of them than one chunk, besides what the system keeps of the
+file. Each process reads only what its own devices hold.
 """
 
+import math
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-CHUNK = 8 * 2**20  # bytes
+CHUNK = 2**22  # bytes
 
 
 def empty(like: jax.ShapeDtypeStruct, sharding: NamedSharding | None) -> jax.Array:
@@ -53,8 +53,8 @@ def write(
         for device, index in pieces.items()
     }
     num_rows, *rest = (x.stop - x.start for x in next(iter(pieces.values())))
-    itemsize = 4  # at most
-    step = max(CHUNK // (itemsize * int(np.prod(rest))), 1)
+    row = 4 * math.prod(rest) * len(pieces)  # bytes at most, for all devices
+    step = max(CHUNK // row, 1)
     for start in range(0, num_rows, step):
         size, read, parts = min(step, num_rows - start), {}, []
         for device, (rows, *others) in pieces.items():

@@ -41,7 +41,7 @@ FAMILIES = {
     },
     "linear": {"rope_scaling": rope.Scaling("linear", factor=4.0)},
     "yarn": {
-        "rope_scaling": rope.Scaling("yarn", factor=4.0, original_max_positions=16),
+        "rope_scaling": rope.Scaling("yarn", factor=4.0, original_max_positions=1024),
         "rope_theta": 100.0,
         "head_size": 16,
     },

