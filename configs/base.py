@@ -53,7 +53,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"
     c.algorithm.temperature = 1.0  # at which episodes are sampled
-    c.algorithm.num_tokens = 288  # of a demonstration; longer ones are cut
+    c.algorithm.num_tokens = 288  # of a row; a longer demonstration is cut
+    # Rows that the demonstrations of a step are packed into, whole ones alone; 0: a row
+    # for each.
+    c.algorithm.num_rows = 0
 
     c.grpo = ConfigDict()
     c.grpo.size = 8  # episodes of a task

@@ -52,6 +52,7 @@ MAY_BE_ZERO = (
     "eval.every",
     "eval.seed",
     "model.look_back_heads",
+    "algorithm.num_rows",
     "checkpoint.keep_last",
 )
 
@@ -129,6 +130,8 @@ def check(c: ConfigDict) -> None:
     _known("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
     _known("surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS])
     _known("grpo.std", [c.grpo.std], advantages.STD_OVER)
+    if c.algorithm.num_rows:
+        _check_packing(c)
     if c.algorithm.name != "sft":
         with _blamed_on("reward"):
             rewards.check({name: weight for name, weight in c.reward.items() if weight})
@@ -146,7 +149,9 @@ def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
     rows, parts = num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
     what = "train.batch_size"
-    if rows > c.train.batch_size:
+    if c.algorithm.num_rows:
+        what = "algorithm.num_rows"
+    elif rows > c.train.batch_size:
         what += " * grpo.size"
     keys = [f"train.num_{name}" for name in ("minibatches", "micro_batches")]
     keys = [key for key in keys if c[key] > 1]
@@ -273,7 +278,8 @@ def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm
 def _inner(c: ConfigDict, policy: Policy, lexicon: Lexicon) -> Algorithm:
     turns = c.sandbox.max_turns
     if c.algorithm.name == "sft":
-        return sft.sft(policy, lexicon, turns, c.algorithm.num_tokens)
+        num_tokens, num_rows = c.algorithm.num_tokens, c.algorithm.num_rows
+        return sft.sft(policy, lexicon, turns, num_tokens, num_rows)
     weights = {name: weight for name, weight in c.reward.items() if weight}
     names = policy_gradient.Surrogate._fields
     surrogate = policy_gradient.Surrogate(*(c.surrogate[name] for name in names))
@@ -343,6 +349,8 @@ def _num_sampled(c: ConfigDict) -> int:
 
 def num_rows(c: ConfigDict) -> int:
     """Rows of a batch."""
+    if c.algorithm.name == "sft":
+        return c.algorithm.num_rows or c.train.batch_size
     size = c.grpo.size if c.algorithm.name == "grpo" else 1
     return c.train.batch_size * size
 
@@ -385,6 +393,26 @@ def flat(tree: dict[str, Any]) -> dict[str, Any]:
 def config_hash(c: ConfigDict) -> str:
     text = json.dumps(c.to_dict(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_packing(c: ConfigDict) -> None:
+    rows, columns = c.algorithm.num_rows, c.algorithm.num_tokens
+    if c.algorithm.name != "sft":
+        raise BadUse(
+            f"algorithm.num_rows={rows} packs demonstrations; algorithm.name is "
+            f'"{c.algorithm.name}", whose rows are episodes: set it to 0'
+        )
+    if rows > c.train.batch_size:
+        raise BadUse(
+            f"algorithm.num_rows={rows} is more than train.batch_size="
+            f"{c.train.batch_size}: some rows would always be empty"
+        )
+    least = c.sandbox.prompt_tokens + c.sandbox.action_tokens
+    if columns < least:
+        raise BadUse(
+            f"algorithm.num_tokens={columns} has no room for one demonstration, of a "
+            f"prompt and an action at least: {least} tokens"
+        )
 
 
 def _view(c: ConfigDict, source: worlds.Worlds) -> train.View:

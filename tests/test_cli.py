@@ -216,6 +216,20 @@ BAD_USE = [
         ["model.look_back_heads=9", "model.num_heads=4"],
     ),
     ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
+    ([PAFT, "--config.algorithm.num_rows=9"], ["num_rows=9", "train.batch_size=8"]),
+    ([GRPO, "--config.algorithm.num_rows=4"], ["num_rows=4", '"grpo"', "set it to 0"]),
+    (
+        [PAFT, "--config.algorithm.num_rows=4", "--config.algorithm.num_tokens=200"],
+        ["algorithm.num_tokens=200", "no room for one demonstration", "284"],
+    ),
+    (
+        [
+            PAFT,
+            "--config.algorithm.num_rows=3",
+            "--config.train.num_micro_batches=2",
+        ],
+        ["num_micro_batches=2", "algorithm.num_rows=3"],
+    ),
     ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
     ([GRPO, "--config.grpo.std=token"], ["grpo.std", "token", "batch, group, none"]),
     ([GRPO, "--config.grpo.twins"], ["grpo.twins=True", "paft.twins=True"]),
