@@ -22,7 +22,13 @@ REQUIRES = [
     "tokenizers>=0.21",
     "tqdm>=4.66",
 ]
+DATA = [
+    "grain>=0.2.10",
+    "importlib_resources>=6.4",  # tensorflow-datasets imports it, and does not say so
+    "tensorflow-datasets>=4.9.9",
+]
 TEST = [
+    *DATA,
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
@@ -57,6 +63,10 @@ setup(
     },
     python_requires=">=3.11",
     install_requires=REQUIRES,
-    extras_require={"test": TEST, **{name: [f"jax[{name}]"] for name in BACKENDS}},
+    extras_require={
+        "data": DATA,
+        "test": TEST,
+        **{name: [f"jax[{name}]"] for name in BACKENDS},
+    },
     zip_safe=False,
 )

@@ -259,7 +259,7 @@ def updates(c, model, source) -> dict[str, float]:
 
     from launch import build
 
-    step, state = build.trainer(c, model, source)
+    step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, metrics = step(state)
     num_tokens = float(metrics["train/num_tokens"])
     sft = c.algorithm.name == "sft"

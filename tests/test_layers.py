@@ -37,10 +37,14 @@ PLACE = {
 }
 HOMES = {
     "absl": {"launch"},
+    "array_record": set(),  # tensorflow_datasets and grain bring it
     "flax": {"models"},
+    "grain": {"data"},
     "ml_collections": {"launch", "configs"},
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
+    "tensorflow": set(),
+    "tensorflow_datasets": {"data"},
     "torch": set(),
     "transformers": {"interop"},  # users may not have it
 }
