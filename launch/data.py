@@ -71,7 +71,7 @@ def describe(stored) -> None:
     for split, records in stored.splits.items():
         rest = ", ".join(f"{value:,} {name}" for name, value in counts[split].items())
         print(f"{split:6}{len(records):,} demonstrations ({rest.replace('_', ' ')})")
-    print(f"{stored.folder}, {stored.num_bytes}")
+    print(f"{stored.folder}, {stored.size}")
 
 
 def show(stored) -> None:

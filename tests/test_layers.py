@@ -37,7 +37,7 @@ PLACE = {
 }
 HOMES = {
     "absl": {"launch"},
-    "array_record": set(),  # tensorflow_datasets and grain bring it
+    "array_record": {"data"},
     "flax": {"models"},
     "grain": {"data"},
     "ml_collections": {"launch", "configs"},

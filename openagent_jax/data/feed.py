@@ -123,8 +123,14 @@ class Feed:
         return self
 
     def __next__(self) -> Batch:
+        try:
+            batch = next(self._batches)
+        except Exception as error:  # what grain raises is what the files' reader does
+            text = " ".join(str(error).split())
+            text = f"a demonstration cannot be read: {text[:200]}"
+            raise RuntimeError(text) from error
         put = jax.make_array_from_process_local_data
-        return jax.tree.map(lambda x: put(self._sharding, x), next(self._batches))
+        return jax.tree.map(lambda x: put(self._sharding, x), batch)
 
     def state(self) -> Json:
         """Where it is, for a checkpoint: all processes call this together."""

@@ -9,12 +9,14 @@ import contextlib
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow_datasets as tfds
+from array_record.python import array_record_module as array_record
 
 from openagent_jax.data import demonstrations
 from openagent_jax.data.demonstrations import Recipe, Record
@@ -89,6 +91,11 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
             counts["tokens"] += len(record["tokens"])
             counts["loss_tokens"] += int(np.sum(record["loss_mask"]))
             yield i, record
+        if counts["left_out"] == counts["asked_for"]:
+            raise ValueError(
+                f"no demonstration of {split} has {self._recipe.num_tokens} tokens or "
+                "fewer; raise algorithm.num_tokens"
+            )
 
 
 class Stored(NamedTuple):
@@ -97,11 +104,8 @@ class Stored(NamedTuple):
     folder: Path
     metadata: dict[str, Any]
     splits: dict[str, Sequence[Record]]
-    num_bytes: int
-
-    @property
-    def tokenizer(self) -> str:
-        return (self.folder / TOKENIZER).read_text("utf-8")
+    size: str
+    tokenizer: str  # the text of its tokenizer.json
 
 
 def write(
@@ -125,8 +129,12 @@ def write(
     builder = Demonstrations(
         recipe, tokenizer, num, data_dir=str(folder), file_format="array_record"
     )
-    with contextlib.redirect_stdout(io.StringIO()):  # it speaks of downloads
-        builder.download_and_prepare()
+    # It speaks of downloads, and makes a folder for them.
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        tempfile.TemporaryDirectory() as unused,
+    ):
+        builder.download_and_prepare(download_dir=unused)
     return read(folder)
 
 
@@ -156,15 +164,20 @@ def read(folder: str | Path) -> Stored:
     try:
         builder = tfds.builder_from_directory(where)
         metadata = json.loads((where / "metadata.json").read_text("utf-8"))
+        tokenizer = (where / TOKENIZER).read_text("utf-8")
         splits = {
-            name: builder.as_data_source(split=name) for name in builder.info.splits
+            split: builder.as_data_source(split=split) for split in builder.info.splits
         }
-        for source in splits.values():
-            source[len(source) - 1]  # opens the files, and sees that they are whole
+        for split, records in splits.items():
+            # A file that was cut at the end of a block reads as if it were empty.
+            files = map(str, builder.info.splits[split].filepaths)
+            found = sum(array_record.ArrayRecordReader(x).num_records() for x in files)
+            if found != len(records):
+                raise ValueError(f"{split} has {found} of {len(records)} records")
     except Exception as error:  # what TFDS raises depends on what is wrong
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"{where} is damaged ({text[:200]})") from error
-    return Stored(where, metadata, splits, builder.info.dataset_size)
+    return Stored(where, metadata, splits, str(builder.info.dataset_size), tokenizer)
 
 
 def check(stored: Stored, fingerprints: dict[str, str], num_tokens: int) -> None:
