@@ -2,10 +2,13 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
+import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -453,6 +456,61 @@ def test_what_cannot_be_read_is_one_line():
 
     with pytest.raises(RuntimeError, match="cannot be read: .*Corrupted records file"):
         next(made_feed(False, records=Broken(toys(9))))
+
+
+OF_TWO = """
+import json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+me = int(sys.argv[1])
+jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, me)
+from openagent_jax import sharding
+from openagent_jax.data import feed
+def made(packed=True):
+    rows = feed.batches(json.loads(sys.argv[3]), 0, 2, 12, packed, (me, 2))
+    layout = sharding.batch_sharding(sharding.make_mesh(data=4))
+    return feed.Feed(rows, (4, 12), layout, {})
+total = jax.jit(lambda batch: batch.tokens.sum())
+whole = made()
+for _ in range(3):
+    total(next(whole))
+state = whole.state()
+other = made()
+other.restore(json.loads(json.dumps(state)))
+sums = [[int(total(next(x))) for _ in range(5)] for x in (whole, other)]
+shards = next(made(False)).tokens.addressable_shards
+rows = [(x.index[0].start, int(x.data[0, 0]) - 1) for x in shards]
+print(json.dumps([state, *sums, rows]))
+"""
+
+
+@pytest.mark.slow
+def test_two_real_processes():
+    """Each has its rows of the same batches, and its own place in what it reads."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    names = "tokens", "loss_mask"
+    records = json.dumps([{k: x[k].tolist() for k in names} for x in toys(21)])
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", OF_TWO, str(i), port, records],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        )
+        for i in range(2)
+    ]
+    said = [json.loads(x.communicate(timeout=120)[0].splitlines()[-1]) for x in both]
+    (state, before, after, rows), (same_state, *same_sums, other_rows) = said
+    assert state == same_state and [before, after] == same_sums
+    assert before == after and len(set(before)) > 1
+    places = [place["parent"]["next_index"] for place in state["states"]]
+    assert len(set(places)) == 2  # they have read different texts
+    expected = [drain(toys(21), 1, num_rows=2, process=(i, 2)) for i in range(2)]
+    expected = [*enumerate(itertools.chain(*map(firsts, expected)))]
+    assert [tuple(row) for row in rows + other_rows] == expected
 
 
 # Training on it.
