@@ -91,10 +91,10 @@ def show(stored) -> None:
     for i in range(min(NUM.value, len(records))):
         record = dict(records[i])
         tokens, mask = record.pop("tokens"), record.pop("loss_mask")
-        texts = {
-            k: v.decode() if isinstance(v, bytes) else v for k, v in record.items()
-        }
-        about = ", ".join(f"{k} {v}" for k, v in texts.items())
+        about = ", ".join(
+            f"{name} {value.decode() if isinstance(value, bytes) else value}"
+            for name, value in record.items()
+        )
         print(f"\n{about}, {len(tokens)} tokens\n{marked(tokenizer, tokens, mask)}")
 
 

@@ -34,13 +34,7 @@ DISTRIBUTED = flags.DEFINE_bool(
     "they find one another; elsewhere see jax.distributed.initialize.",
 )
 # What may change when a run goes on: it says how to compute, not what.
-FREE = (
-    "compile_cache",
-    "mesh.",
-    "checkpoint.",
-    "train.log_every",
-    "data.num_",
-)
+FREE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
 DATA = "data"  # in the meta of a checkpoint: where the run is in what it reads
 
 
@@ -97,10 +91,11 @@ def main() -> None:
             fed.restore(meta[DATA])
     if first:
         num_params = sum(x.size for x in jax.tree.leaves(state.params))
+        size = f"{build.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
         print(
-            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of "
-            f"{c.train.batch_size} tasks on {jax.device_count()} "
-            f"{jax.default_backend()} device(s), from step {resumed or 0}",
+            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of {size} "
+            f"on {jax.device_count()} {jax.default_backend()} device(s), "
+            f"from step {resumed or 0}",
             flush=True,
         )
 
