@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from launch import build
-from openagent_jax import perturb, train, worlds
+from openagent_jax import data, perturb, sharding, train, worlds
 from openagent_jax.algorithms import sft
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.data import demonstrations
@@ -305,10 +305,10 @@ def test_nothing_fits(tmp_path, recipe, monkeypatch):
 def test_damage_is_told_of(stored, tmp_path, name, share):
     shutil.copytree(folder_of(stored), tmp_path / "poi")
     (file,) = tmp_path.rglob(name)
-    data = file.read_bytes()
+    intact = file.read_bytes()
     file.unlink()
     if share:
-        file.write_bytes(data[: int(share * len(data))])
+        file.write_bytes(intact[: int(share * len(intact))])
     if share and name == "tokenizer.json":
         return  # it is for people: models have their own
     with pytest.raises(ValueError, match="is damaged") as error:
@@ -414,8 +414,8 @@ def test_packed_as_on_the_device():
 
 
 def made_feed(packed, of="toys", records=None):
-    mesh = build.sharding.make_mesh(data=4, devices=jax.devices()[:4])
-    layout = build.sharding.batch_sharding(mesh)
+    mesh = sharding.make_mesh(data=4, devices=jax.devices()[:4])
+    layout = sharding.batch_sharding(mesh)
     rows = feed.batches(records or toys(20), 0, 4, 12, packed)
     return feed.Feed(rows, (4, 12), layout, {"of": of})
 
@@ -447,6 +447,22 @@ def test_a_state_of_other_data_is_refused():
     twice = state | {"states": state["states"] * 2}
     with pytest.raises(ValueError, match="by 2 process.* now by 1; start as many"):
         made_feed(True).restore(twice)
+
+
+def test_a_mesh_that_processes_cannot_share():
+    mesh = sharding.make_mesh(data=2, tensor=2, devices=jax.devices()[:4])
+    sharding.check_processes(mesh, 2)
+    with pytest.raises(ValueError, match=r"4 processes cannot share .*mesh.data"):
+        sharding.check_processes(mesh, 4)
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    monkeypatch.delitem(sys.modules, store.__name__)
+    monkeypatch.delattr(data, "store")
+    c = tiny.config("sft", data__path="somewhere")
+    with pytest.raises(build.BadUse, match=r"data.path needs .* pip install -e .*data"):
+        build.feed(c, None)
 
 
 def test_what_cannot_be_read_is_one_line():
