@@ -23,9 +23,9 @@ REQUIRES = [
     "tqdm>=4.66",
 ]
 DATA = [
-    "grain>=0.2.10",
+    "grain>=0.2.18",
     "importlib_resources>=6.4",  # tensorflow-datasets imports it, and does not say so
-    "tensorflow-datasets>=4.9.9",
+    "tensorflow-datasets>=4.9.10",
 ]
 TEST = [
     *DATA,
