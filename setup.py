@@ -26,7 +26,13 @@ HF = [
     "gguf>=0.17",
     "transformers>=4.51",
 ]
+DATA = [
+    "grain>=0.2.18",
+    "importlib_resources>=6.4",  # tensorflow-datasets imports it, and does not say so
+    "tensorflow-datasets>=4.9.10",
+]
 TEST = [
+    *DATA,
     *HF,  # and transformers reads our tokenizer and weights
     "beartype>=0.20",
     "chex>=0.1.90",
@@ -63,6 +69,7 @@ setup(
     install_requires=REQUIRES,
     extras_require={
         "hf": HF,
+        "data": DATA,
         "test": TEST,
         **{name: [f"jax[{name}]"] for name in BACKENDS},
     },

@@ -58,7 +58,17 @@ def get_config(arg: str = "") -> ConfigDict:
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"
     c.algorithm.temperature = 1.0  # at which episodes are sampled
-    c.algorithm.num_tokens = 288  # of a demonstration; longer ones are cut
+    c.algorithm.num_tokens = 288  # of a row; a longer demonstration is cut
+    # Rows that the demonstrations of a step are packed into, whole ones alone; 0: a row
+    # for each. Those of data.path have no end: all rows are filled, whatever the number
+    # of tasks of a step.
+    c.algorithm.num_rows = 0
+
+    c.data = ConfigDict()  # stored demonstrations; see launch/data.py
+    c.data.path = ""  # what SFT reads; "" makes them on the devices, new ones each step
+    c.data.num_threads = 2  # that read ahead
+    c.data.num_train = 20_000  # tasks of each split, when a dataset is built
+    c.data.num_test = 1_000
 
     c.grpo = ConfigDict()
     c.grpo.size = 8  # episodes of a task

@@ -279,7 +279,7 @@ def updates(c, model, source) -> dict[str, float]:
 
     from launch import build
 
-    step, state = build.trainer(c, model, source)
+    step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, metrics = step(state)
     num_tokens = float(metrics["train/num_tokens"])
     sft = c.algorithm.name == "sft"
@@ -362,16 +362,11 @@ def decode(c, model) -> dict[str, float]:
 
     from launch import build
     from openagent_jax import rollout
+    from openagent_jax.interop import torch_peer
 
-    try:
-        import torch
-        import transformers
-    except ImportError:
-        raise cli.BadUse(
-            "--parts=decode needs the packages torch and transformers"
-        ) from None
     policy, params = model.policy, build.first_params(c, model)
-    rival = transformers.AutoModelForCausalLM.from_pretrained(model.folder).float()
+    with build.needs_extra("--parts=decode", "hf,test"):
+        rival = torch_peer.Generator(model.folder)
     prompt = np.random.default_rng(0).integers(100, 1000, PROMPT_TOKENS)
 
     @partial(jax.jit, static_argnums=1)
@@ -392,15 +387,7 @@ def decode(c, model) -> dict[str, float]:
         return jax.lax.scan(token, start, length=NEW_TOKENS)[1].T
 
     def theirs(rows):
-        with torch.no_grad():
-            said = rival.generate(
-                torch.tensor(prompt)[None].repeat(rows, 1),
-                attention_mask=torch.ones(rows, len(prompt), dtype=torch.long),
-                do_sample=False,
-                min_new_tokens=NEW_TOKENS,
-                max_new_tokens=NEW_TOKENS,
-            )
-        return said[:, len(prompt) :].numpy()
+        return rival(np.tile(prompt, (rows, 1)), NEW_TOKENS)
 
     figures = {}
     for rows in (1, 16):

@@ -38,6 +38,7 @@ from openagent_jax import (
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
 from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.data.demonstrations import Recipe
 from openagent_jax.interop import chat_template, gguf
 from openagent_jax.models import hf, look_back, shuffle, transformer
 from openagent_jax.sandbox import chat, domain, domain_file, style
@@ -59,6 +60,7 @@ MAY_BE_ZERO = (
     "eval.every",
     "eval.seed",
     "model.look_back_heads",
+    "algorithm.num_rows",
     "checkpoint.keep_last",
 )
 
@@ -138,6 +140,10 @@ def check(c: ConfigDict) -> None:
     _known("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
     _known("surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS])
     _known("grpo.std", [c.grpo.std], advantages.STD_OVER)
+    if c.data.path:
+        _check_stored(c)
+    if c.algorithm.num_rows:
+        _check_packing(c)
     if c.algorithm.name != "sft":
         with _blamed_on("reward"):
             rewards.check({name: weight for name, weight in c.reward.items() if weight})
@@ -155,7 +161,9 @@ def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
     rows, parts = num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
     what = "train.batch_size"
-    if rows > c.train.batch_size:
+    if c.algorithm.num_rows:
+        what = "algorithm.num_rows"
+    elif rows > c.train.batch_size:
         what += " * grpo.size"
     keys = [f"train.num_{name}" for name in ("minibatches", "micro_batches")]
     keys = [key for key in keys if c[key] > 1]
@@ -349,7 +357,8 @@ def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm
 def _inner(c: ConfigDict, policy: Policy, lexicon: Lexicon) -> Algorithm:
     turns = c.sandbox.max_turns
     if c.algorithm.name == "sft":
-        return sft.sft(policy, lexicon, turns, c.algorithm.num_tokens)
+        num_tokens, num_rows = c.algorithm.num_tokens, c.algorithm.num_rows
+        return sft.sft(policy, lexicon, turns, num_tokens, num_rows)
     weights = {name: weight for name, weight in c.reward.items() if weight}
     names = policy_gradient.Surrogate._fields
     surrogate = policy_gradient.Surrogate(*(c.surrogate[name] for name in names))
@@ -366,8 +375,10 @@ def trainer(
     model: Backbone,
     source: worlds.Worlds,
     devices: Sequence[Any] | None = None,
+    fed: Any = None,
 ):
-    """`(step, state)`: one update, compiled, and the sharded start."""
+    """`(step, state)`: one update, compiled, and the sharded start. Its batches come
+    from `fed`, if that is given, and else from the algorithm."""
     laid_out = mesh(c, devices)
     tx = _optimizer(c)
     step = train.make_step(
@@ -405,7 +416,76 @@ def trainer(
     )
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
-    return update.lower(state).compile(), state
+    if fed is None:
+        return update.lower(state).compile(), state
+    compiled = update.lower(state, fed.abstract).compile()
+    return lambda state: compiled(state, next(fed)), state
+
+
+def recipe(c: ConfigDict, source: worlds.Worlds, **about: Any) -> Recipe:
+    """What a dataset is made of; `about` is told to its readers."""
+    name, names = c.sandbox.domain, c.paft.perturbations
+    families = [f"{1 + i} steps" for i in range(c.sandbox.num_steps)]
+    if name != worlds.RANDOM:
+        families = [goal.name for goal in domain_file.load(name, _limits(c)).goals]
+    edits = {
+        split: worlds.perturbation(source, names, split)
+        for split in domain.SPLITS
+        if c.paft.alpha
+    }
+    return Recipe(
+        lexicon=source.lexicon,
+        sample=source.sample,
+        domain=name,
+        families=families,
+        max_turns=c.sandbox.max_turns,
+        num_tokens=c.algorithm.num_tokens,
+        seed=c.seed,
+        alpha=c.paft.alpha,
+        strength=c.paft.strength,
+        perturbations=names,
+        edits=edits,
+        about=about | {"sandbox": c.sandbox.to_dict()},
+    )
+
+
+def feed(c: ConfigDict, source: worlds.Worlds, devices: Sequence[Any] | None = None):
+    """Batches of a stored dataset; None where they are made on the devices."""
+    if not c.data.path:
+        return None
+    with needs_extra("data.path", "data"):
+        from openagent_jax.data import demonstrations, feed, store
+    rows, columns, count = num_rows(c), c.algorithm.num_tokens, jax.process_count()
+    laid_out = mesh(c, devices)
+    with _blamed_on("data.path"):
+        sharding.check_processes(laid_out, count)
+        try:
+            stored = store.read(c.data.path)
+        except FileNotFoundError as error:
+            raise BadUse(f"data.path: {error}") from None
+        store.check(stored, demonstrations.fingerprints(source.lexicon), columns)
+        batches = feed.batches(
+            stored.splits["train"],
+            c.seed,
+            rows // count,
+            columns,
+            packed=c.algorithm.num_rows > 0,
+            process=(jax.process_index(), count),
+            num_threads=c.data.num_threads,
+        )
+    shape, layout = (rows, columns), sharding.batch_sharding(laid_out)
+    return feed.Feed(batches, shape, layout, stored.metadata)
+
+
+@contextlib.contextmanager
+def needs_extra(what: str, extra: str):
+    """What is imported in here comes with an extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise BadUse(
+            f'{what} needs what is not installed ({error}): pip install -e ".[{extra}]"'
+        ) from None
 
 
 def watch(c: ConfigDict, say: Callable[[str], None]) -> Callable[[int, Metrics], None]:
@@ -422,6 +502,8 @@ def _num_sampled(c: ConfigDict) -> int:
 
 def num_rows(c: ConfigDict) -> int:
     """Rows of a batch."""
+    if c.algorithm.name == "sft":
+        return c.algorithm.num_rows or c.train.batch_size
     size = c.grpo.size if c.algorithm.name == "grpo" else 1
     return c.train.batch_size * size
 
@@ -464,6 +546,39 @@ def flat(tree: dict[str, Any]) -> dict[str, Any]:
 def config_hash(c: ConfigDict) -> str:
     text = json.dumps(c.to_dict(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_stored(c: ConfigDict) -> None:
+    if c.algorithm.name != "sft":
+        raise BadUse(
+            f'data.path feeds supervised fine-tuning; algorithm.name="'
+            f'{c.algorithm.name}" plays its own episodes: set data.path=""'
+        )
+    if c.paft.alpha:
+        raise BadUse(
+            f"paft.alpha={c.paft.alpha}, but data.path is stored as it is: set "
+            "paft.alpha=0, and perturb when it is built"
+        )
+
+
+def _check_packing(c: ConfigDict) -> None:
+    rows, columns = c.algorithm.num_rows, c.algorithm.num_tokens
+    if c.algorithm.name != "sft":
+        raise BadUse(
+            f"algorithm.num_rows={rows} packs demonstrations; algorithm.name is "
+            f'"{c.algorithm.name}", whose rows are episodes: set it to 0'
+        )
+    if rows > c.train.batch_size and not c.data.path:
+        raise BadUse(
+            f"algorithm.num_rows={rows} is more than train.batch_size="
+            f"{c.train.batch_size}: some rows would always be empty"
+        )
+    least = c.sandbox.prompt_tokens + c.sandbox.action_tokens
+    if columns < least:
+        raise BadUse(
+            f"algorithm.num_tokens={columns} has no room for one demonstration, of a "
+            f"prompt and an action at least: {least} tokens"
+        )
 
 
 def _view(c: ConfigDict, source: worlds.Worlds) -> train.View:

@@ -6,8 +6,10 @@ saved preemption. OPENAGENT_TRACEBACK=1 shows where an error comes from.
 
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -18,15 +20,24 @@ class BadUse(ValueError):
     """Flags or a config that cannot work; the message names the key and the remedy."""
 
 
-def run(main: Callable[[], None], required: Sequence[str] = ()) -> None:
-    """Parse the flags, call `main`, and turn its errors into exit codes."""
+def run(
+    main: Callable[..., None],
+    required: Sequence[str] = (),
+    commands: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Parse the flags, call `main`, and turn its errors into exit codes.
+
+    Args:
+      main: gets the words that are no flags: none, or a command and what it is about.
+      required: flags that must be given.
+      commands: each with the names of the words that it needs.
+    """
     if {"-h", "--help"} & {*sys.argv}:
         print(sys.modules["__main__"].__doc__)
         print(flags.FLAGS.main_module_help())
         return
     try:
-        _parse(sys.argv, required)
-        main()
+        main(*_parse(sys.argv, required, commands or {}))
     except BaseException as error:
         code, message = _diagnose(error)
         if not message or os.environ.get("OPENAGENT_TRACEBACK"):
@@ -35,19 +46,49 @@ def run(main: Callable[[], None], required: Sequence[str] = ()) -> None:
         sys.exit(code)
 
 
-def _parse(argv: Sequence[str], required: Sequence[str]) -> None:
+def git(*words: str) -> str | None:
+    """What git says of this checkout; None if it is none."""
     try:
+        return subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _parse(
+    argv: Sequence[str],
+    required: Sequence[str],
+    commands: Mapping[str, Sequence[str]],
+) -> Sequence[str]:
+    try:
+        flags.FLAGS.set_gnu_getopt(bool(commands))  # flags may follow a word then
         extra = flags.FLAGS(argv)[1:]
         config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
         if config is not None:
             config.lock()  # of a file that could not be read, we hear only now
     except Exception as error:  # absl and ml_collections raise all sorts here
         raise BadUse(_explain(error, argv)) from error
-    if extra:
-        raise BadUse(f'"{extra[0]}" is not a flag; did you mean "--{extra[0]}"?')
+    words = 0
+    if commands:
+        if not extra or extra[0] not in commands:
+            found = f'"{extra[0]}" is no command; ' if extra else ""
+            raise BadUse(f"{found}say {' or '.join(commands)}")
+        names = commands[extra[0]]
+        words = 1 + len(names)
+        if len(extra) < words:
+            raise BadUse(f"{extra[0]}: {names[len(extra) - 1]} is missing")
+    if extra[words:]:
+        word = extra[words]
+        raise BadUse(f'"{word}" is not a flag; did you mean "--{word}"?')
     for name in required:
         if flags.FLAGS[name].value is None:
             raise BadUse(f"--{name} is missing")
+    return extra
 
 
 def _explain(error: Exception, argv: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import platform
-import subprocess
 import time
 from pathlib import Path
 
@@ -35,7 +34,8 @@ DISTRIBUTED = flags.DEFINE_bool(
     "they find one another; elsewhere see jax.distributed.initialize.",
 )
 # What may change when a run goes on: it says how to compute, not what.
-FREE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every")
+FREE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
+DATA = "data"  # in the meta of a checkpoint: where the run is in what it reads
 
 
 def main() -> None:
@@ -67,6 +67,7 @@ def main() -> None:
     started = time.time()
     programs.keep(c.compile_cache)
     source = build.task_worlds(c, model, c.sandbox.domain)
+    fed = build.feed(c, source)
     scorer = scoring.Scorer(c, model)
     first = jax.process_index() == 0  # the only one to write plain files, and to speak
     if first:
@@ -76,7 +77,7 @@ def main() -> None:
         _write_json(workdir / "manifest.json", manifest)
         build.save_model(workdir / "model", model)
         print(f"{workdir}: compiling", flush=True)
-    step, state = build.trainer(c, model, source)
+    step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(
         workdir / "checkpoints",
         keep_last=c.checkpoint.keep_last,
@@ -86,12 +87,15 @@ def main() -> None:
     if resumed is not None:
         state, resumed, meta = checkpoints.restore(state)
         num_tokens = meta.get(train.NUM_TOKENS, 0)
+        if fed:
+            fed.restore(meta[DATA])
     if first:
         num_params = sum(x.size for x in jax.tree.leaves(state.params))
+        size = f"{build.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
         print(
-            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of "
-            f"{c.train.batch_size} tasks on {jax.device_count()} "
-            f"{jax.default_backend()} device(s), from step {resumed or 0}",
+            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of {size} "
+            f"on {jax.device_count()} {jax.default_backend()} device(s), "
+            f"from step {resumed or 0}",
             flush=True,
         )
 
@@ -123,6 +127,7 @@ def main() -> None:
             max_tokens=c.train.max_tokens,
             num_tokens=num_tokens,
             watch=build.watch(c, say),
+            position=lambda: {DATA: fed.state()} if fed else {},
         )
         last = int(ended.state.step)
         if not ended.scores:
@@ -175,9 +180,9 @@ def _manifest(c) -> dict:
     from openagent_jax import evaluate
 
     names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device, status = jax.devices()[0], _git("status", "--porcelain")
+    device, status = jax.devices()[0], cli.git("status", "--porcelain")
     return {
-        "git_commit": _git("rev-parse", "HEAD"),
+        "git_commit": cli.git("rev-parse", "HEAD"),
         "git_dirty": None if status is None else status != "",
         "config": c.to_dict(),
         "config_hash": build.config_hash(c),
@@ -194,20 +199,6 @@ def _manifest(c) -> dict:
         "grading_version": evaluate.GRADING_VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def _git(*words: str) -> str | None:
-    """What git says of this checkout; None if it is none."""
-    try:
-        return subprocess.run(
-            ["git", *words],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 if __name__ == "__main__":

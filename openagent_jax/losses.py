@@ -1,6 +1,6 @@
 """Batches become numbers. Three masks stay apart:
 
-    valid       attention: real tokens, whoever wrote them
+    segments    attention: real tokens, whoever wrote them, each to its own text
     loss_mask   policy loss: tokens that the policy produces
     credit      (RL) observations are transparent to it
 
@@ -28,7 +28,7 @@ def token_log_probs(
     hidden: Float[Array, "B S D"] | None = None,
 ) -> tuple[Float[Array, "B S"], Float[Array, "B S"]]:
     """Of every loss token: its log-probability given those before it, and whether it
-    was the most likely one. Other tokens, and the first of a row, have 0.
+    was the most likely one. Other tokens, and the first of a segment, have 0.
 
     Most tokens are not the policy's. Each row's loss tokens are brought to its front,
     and the head sees blocks of `BLOCK` columns as long as some row has any.
@@ -41,8 +41,10 @@ def token_log_probs(
       hidden: of the last layer, where the caller has it.
     """
     if hidden is None:
-        hidden = policy.hidden(params, batch.tokens, batch.positions, batch.valid)
-    mask = batch.loss_mask[:, 1:]
+        hidden = policy.hidden(params, batch.tokens, batch.positions, batch.segments)
+    # Nothing comes before the first token of a segment.
+    same = batch.segments[:, 1:] == batch.segments[:, :-1]
+    mask = batch.loss_mask[:, 1:] & same
     num_columns = -(-mask.shape[1] // BLOCK) * BLOCK
     pad = ((0, 0), (0, num_columns - mask.shape[1]))
     order = jnp.argsort(~jnp.pad(mask, pad), axis=1, stable=True)

@@ -72,6 +72,17 @@ def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> N
         )
 
 
+def check_processes(mesh: Mesh, num_processes: int) -> None:
+    """Each process can hold rows of a batch that no other holds."""
+    parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+    if parts % num_processes:
+        raise ValueError(
+            f"{num_processes} processes cannot share batches that are split over "
+            f"mesh.data * mesh.fsdp = {mesh.shape['data']} * {mesh.shape['fsdp']} "
+            "devices"
+        )
+
+
 def state_shardings(
     mesh: Mesh, logical_axes: Params, abstract_state: Any, rules: Rules | None = None
 ) -> Any:

@@ -1,7 +1,8 @@
 """The one loop: make a batch, update, and now and then look up and save.
 
 A step is one compiled program. Its data are a function of (seed, step), so the
-`TrainState` is the whole of the state, and a resumed run continues bit for bit.
+`TrainState` is the whole of the state, and a resumed run continues bit for bit. So does
+one that is fed: then the place in its data is in the checkpoint too.
 """
 
 import math
@@ -61,8 +62,9 @@ def make_step(
     few_columns: int = 0,
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
     view: View = lambda params, key: params,
-) -> Callable[[TrainState], tuple[TrainState, Metrics]]:
-    """One batch and its updates, as a function of the state alone.
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """One batch and its updates, as a function of the state alone; or of the state and
+    a batch, where that comes from elsewhere: then nothing is sampled.
 
     Args:
       sample: one task from one key.
@@ -80,12 +82,16 @@ def make_step(
       view: what the loss of this step is to see of the parameters, by a key.
     """
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
+    def step(
+        state: TrainState, batch: Batch | None = None
+    ) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
         task_key, batch_key = jax.random.split(key)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
-        tasks = jax.vmap(sample)(fold(task_key, jnp.arange(batch_size)))
-        batch, made = algorithm.make_batch(state, batch_key, tasks)
+        made: Metrics = {}
+        if batch is None:
+            tasks = jax.vmap(sample)(fold(task_key, jnp.arange(batch_size)))
+            batch, made = algorithm.make_batch(state, batch_key, tasks)
         batch = constrain(batch)
 
         def update(learned, part: Batch):
@@ -180,6 +186,7 @@ def run(
     max_tokens: int = 0,
     num_tokens: int = 0,
     watch: Callable[[int, Metrics], None] = lambda step, metrics: None,
+    position: Callable[[], dict[str, Any]] = dict,
 ) -> Ended:
     """Train from `state.step` to `num_steps` or a budget of tokens, and save.
 
@@ -196,6 +203,8 @@ def run(
       max_tokens: sampled and trained on, after which training ends; 0 is any number.
       num_tokens: that the steps before `state.step` have used, as `meta` says it.
       watch: sees the metrics of each step in their order, and may raise.
+      position: what of a run is not in its state, such as where it is in its data; goes
+        into each checkpoint besides `meta`.
 
     Returns:
       The state, its scores (empty if it was not evaluated), and the tokens used.
@@ -262,7 +271,8 @@ def run(
                     stopping = must_save = True
                 since += time.monotonic() - pause
             if must_save:
-                checkpoints.save(done, state, scores, meta | {NUM_TOKENS: num_tokens})
+                now = {NUM_TOKENS: num_tokens} | position()
+                checkpoints.save(done, state, scores, meta | now)
         checkpoints.wait()
         if stopping or stop.asked:
             raise Preempted(f"stopped at step {done}, saved; start again to go on")

@@ -201,11 +201,18 @@ class Batch:
 
     tokens: Int[Array, "B S"]
     positions: Int[Array, "B S"]
-    valid: Bool[Array, "B S"]  # attention: real tokens
+    # Attention: a token sees those before it of its own segment; 0 is padding. A row
+    # may hold several texts, one behind the other, each from position 0 on.
+    segments: Int[Array, "B S"]
     loss_mask: Bool[Array, "B S"]  # policy loss: tokens that the policy produces
     divisor: Float[Array, "B"]  # what each row adds to what the loss is divided by
     # What else the loss of the algorithm needs: leading axis B, of a second one S.
     extra: Any = ()
+
+    @property
+    def valid(self) -> Bool[Array, "B S"]:
+        """Real tokens."""
+        return self.segments > 0
 
 
 @jax.tree_util.register_dataclass
@@ -254,7 +261,8 @@ class Policy(NamedTuple):
     """Pure functions over `params`; hides the model library."""
 
     init: Callable[..., Params]  # (key) -> params
-    hidden: Callable[..., jax.Array]  # (params, tokens, positions, valid) -> [B S D]
+    # (params, tokens, positions, segments) -> [B S D]
+    hidden: Callable[..., jax.Array]
     init_cache: Callable[..., Cache]  # (num_rows, slots of each block) -> cache
     # (params, cache, tokens, num_new [B]) -> (hidden [B S D], cache); of each row the
     # first num_new tokens count, and what has no slot is not written

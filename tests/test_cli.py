@@ -115,6 +115,7 @@ def commands(tmp_path_factory):
 
 PAFT = "--config=configs/paft.py"
 GRPO = "--config=configs/grpo.py"
+SFT = "--config=configs/sft.py"
 DEFAULT = paft.get_config()
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 # Arguments, and what the one line must name: the key, and what would be right.
@@ -221,6 +222,27 @@ BAD_USE = [
         ["model.look_back_heads=9", "model.num_heads=4"],
     ),
     ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
+    ([PAFT, "--config.algorithm.num_rows=9"], ["num_rows=9", "train.batch_size=8"]),
+    ([GRPO, "--config.algorithm.num_rows=4"], ["num_rows=4", '"grpo"', "set it to 0"]),
+    ([PAFT, "--config.data.path=x"], ["paft.alpha=0.3", "data.path", "paft.alpha=0,"]),
+    ([GRPO, "--config.data.path=x"], ["data.path", '"grpo"', 'data.path=""']),
+    (
+        [SFT, "--config.data.path=x"],
+        ["data.path", "x holds no dataset", "build --out=x"],
+    ),
+    ([SFT, "--config.data.num_threads=0"], ["data.num_threads=0", "from 1"]),
+    (
+        [PAFT, "--config.algorithm.num_rows=4", "--config.algorithm.num_tokens=200"],
+        ["algorithm.num_tokens=200", "no room for one demonstration", "284"],
+    ),
+    (
+        [
+            PAFT,
+            "--config.algorithm.num_rows=3",
+            "--config.train.num_micro_batches=2",
+        ],
+        ["num_micro_batches=2", "algorithm.num_rows=3"],
+    ),
     ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
     ([GRPO, "--config.grpo.std=token"], ["grpo.std", "token", "batch, group, none"]),
     ([GRPO, "--config.grpo.twins"], ["grpo.twins=True", "paft.twins=True"]),
@@ -265,9 +287,8 @@ BAD_USE_OF_MANY = [
 
 def assert_one_line(done: Done, code: int, words) -> None:
     assert (done.code, done.out) == (code, ""), done
-    assert done.err.startswith(
-        ("train.py: ", "evaluate.py: ", "export.py: ", "launch.")
-    )
+    programs = ("train", "evaluate", "export", "data")
+    assert done.err.startswith((*(f"{x}.py: " for x in programs), "launch."))
     assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
     for word in words:
         assert word in done.err, (word, done.err)
@@ -300,6 +321,61 @@ def test_a_figure_is_of_a_comparison(commands, tmp_path):
     done = commands("evaluate", f"--figure={figure}")
     assert_one_line(done, 2, ["--figure", "--compare"])
     assert not figure.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], ["say build or show"]),
+        (["--config=configs/sft.py"], ["say build or show"]),
+        (["shwo"], ['"shwo" is no command', "say build or show"]),
+        (["show"], ["show: DIR is missing"]),
+        (["show", "nowhere"], ["nowhere holds no dataset", "build --out=nowhere"]),
+        (["show", "nowhere", "now"], ['"now" is not a flag', '"--now"']),
+        (["show", "nowhere", "--num=-1"], ["num", "-1"]),
+        (["build"], ["--config is missing"]),
+        (["build", SFT], ["--out is missing"]),
+        (["build", SFT, "--out=OUT", "x"], ['"x" is not a flag']),
+        (["build", "--out=OUT", SFT, "--config.data.num_test=0"], ["num_test=0"]),
+        (
+            [
+                "build",
+                "--out=OUT",
+                PAFT,
+                "--config.paft.twins",
+                "--config.paft.alpha=0.5",
+            ],
+            ["paft.twins=True", "set it to False"],
+        ),
+    ],
+)
+def test_bad_use_of_data(commands, tmp_path, args, words):
+    args = [arg.replace("OUT", f"{tmp_path}/out") for arg in args]
+    assert_one_line(commands("data", *args), 2, words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_build_and_show(commands, tmp_path):
+    """What is made can be looked at, and is not made again."""
+    small = ["--config.data.num_train=9", "--config.data.num_test=2"]
+    small += ["--config.sandbox.max_turns=3", "--config.compile_cache="]
+    out = str(tmp_path / "out")
+    done = commands("data", "build", SFT, *small, f"--out={out}")
+    assert done.code == 0, done.err
+    assert re.search(r"\ntrain \d demonstrations \(9 asked for, ", done.out)
+    again = commands("data", "build", SFT, *small, f"--out={out}")
+    assert_one_line(again, 2, ["--out", "holds a dataset; remove"])
+    done = commands("data", "show", out, "--split=test", "--num=1")
+    assert done.code == 0, done.err
+    assert re.search(r"^domain +poi$", done.out, re.MULTILINE)
+    assert re.search(r"^num_tokens +288$", done.out, re.MULTILINE)
+    assert "split test" in done.out and "split train" not in done.out
+    (episode,) = re.findall(r"<\|system\|>.*", done.out)
+    said = re.findall("«(.*?)»", episode)
+    assert said and all(text.endswith("<|end|>") for text in said)
+    assert "<|end|>" not in re.sub("«.*?»", "", episode)
+    done = commands("data", "show", out, "--split=dev")
+    assert_one_line(done, 2, ['--split="dev"', "train, test"])
 
 
 @pytest.mark.parametrize(("args", "words"), BAD_USE_OF_MANY)

@@ -37,12 +37,16 @@ PLACE = {
 }
 HOMES = {
     "absl": {"launch"},
+    "array_record": {"data"},
     "flax": {"models"},
     "gguf": {"interop"},  # users may not have it
+    "grain": {"data"},
     "ml_collections": {"launch", "configs"},
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
-    "torch": set(),
+    "tensorflow": set(),
+    "tensorflow_datasets": {"data"},
+    "torch": {"interop"},  # to be measured against
     "transformers": {"interop"},  # users may not have it
 }
 PRINTERS = {"launch", "metrics"}

@@ -12,7 +12,7 @@ from openagent_jax.types import Batch, Policy
 # Its parameters are the logits themselves, so gradients show who was looked at.
 TABLE = Policy(
     init=None,
-    hidden=lambda params, tokens, positions, valid: params,
+    hidden=lambda params, tokens, positions, segments: params,
     init_cache=None,
     extend=None,
     head=lambda params, hidden: hidden,
@@ -27,7 +27,8 @@ MASK = jnp.array([[False, True, False, True], [False, False, True, False]])
 def make_batch(tokens=TOKENS, mask=MASK, valid=None):
     valid = jnp.ones(tokens.shape, bool) if valid is None else valid
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1])[None], tokens.shape)
-    return Batch(tokens, positions, valid, mask, jnp.sum(mask, 1) * 1.0)
+    segments = valid.astype(jnp.int32)
+    return Batch(tokens, positions, segments, mask, jnp.sum(mask, 1) * 1.0)
 
 
 def cross_entropy(logits=LOGITS, batch=None, num_loss_tokens=3.0):

@@ -28,7 +28,8 @@ def make_batch(params, key, tasks):
     """The task is the tokens; more of them count in some rows than in others."""
     mask = jax.random.bernoulli(key, 0.4, tasks.shape[:2])
     positions, num = jnp.zeros(mask.shape, jnp.int32), jnp.sum(mask, 1) * 1.0
-    return Batch(tasks, positions, jnp.ones_like(mask), mask, num), {"made": num[0]}
+    segments = jnp.ones_like(positions)
+    return Batch(tasks, positions, segments, mask, num), {"made": num[0]}
 
 
 def loss_fn(params, batch, divisor):
@@ -191,9 +192,11 @@ def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
         lengths = jnp.arange(8) % (longest + 1)
         valid = jnp.arange(SHAPE[0])[None] < lengths[:, None]
         mask = batch.loss_mask & valid
-        extra = jnp.sum(mask, 1), batch.tokens  # of rows, and of rows and columns
+        num = jnp.sum(mask, 1)
+        extra = num, batch.tokens  # of rows, and of rows and columns
+        segments = valid.astype(jnp.int32)
         return Batch(
-            batch.tokens, batch.positions, valid, mask, jnp.sum(mask, 1) * 1.0, extra
+            batch.tokens, batch.positions, segments, mask, num * 1.0, extra
         ), made
 
     def loss(params, batch, divisor):
@@ -220,7 +223,7 @@ def test_nothing_to_learn_from(num_micro_batches):
     def empty(*args):
         batch, _ = make_batch(*args)
         nothing, none = jnp.zeros_like(batch.loss_mask), jnp.zeros(8)
-        return Batch(batch.tokens, batch.positions, batch.valid, nothing, none), {}
+        return Batch(batch.tokens, batch.positions, batch.segments, nothing, none), {}
 
     algorithm = Algorithm(empty, loss_fn)
     state, metrics = toy_step(algorithm, num_micro_batches=num_micro_batches)(

@@ -63,7 +63,8 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         played, reward, metrics = learner.play(params, key, tasks)
         mask, episode = played.sampled, played.trajectory
         positions = jnp.broadcast_to(jnp.arange(mask.shape[1]), mask.shape)
-        hidden = learner.policy.hidden(params, played.tokens, positions, played.valid)
+        segments = played.valid.astype(jnp.int32)
+        hidden = learner.policy.hidden(params, played.tokens, positions, segments)
         value = value_of(params, hidden)
         length = jnp.sum(played.valid, axis=1, keepdims=True)
         last = jnp.take_along_axis(value, length - 1, axis=1)[:, 0]
@@ -99,7 +100,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
 
     def loss_fn(params: Params, batch: Batch, divisor: jax.Array):
         hidden = learner.policy.hidden(
-            params, batch.tokens, batch.positions, batch.valid
+            params, batch.tokens, batch.positions, batch.segments
         )
         loss, metrics = learner.loss(params, batch, divisor, hidden)
         value, (old, target) = before(value_of(params, hidden)), batch.extra.critic

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
 
 from openagent_jax import losses
 from openagent_jax.sandbox import demonstrate, lexicon, render
@@ -17,11 +18,22 @@ from openagent_jax.types import (
 
 
 def sft(
-    policy: Policy, lexicon: lexicon.Lexicon, max_turns: int, num_tokens: int
+    policy: Policy,
+    lexicon: lexicon.Lexicon,
+    max_turns: int,
+    num_tokens: int,
+    num_rows: int = 0,
 ) -> Algorithm:
     """Masked cross-entropy on what the expert says; `tasks` have a leading axis B.
 
-    Demonstrations longer than `num_tokens` are cut there.
+    Args:
+      policy: what learns.
+      lexicon: how the demonstrations are written.
+      max_turns: of a demonstration.
+      num_tokens: of a row.
+      num_rows: the demonstrations of a step are laid end to end into so many rows, and
+        those that find no room are counted in `train/num_dropped`; 0 gives each a row
+        of its own, and cuts it where the row ends.
     """
 
     def make_batch(
@@ -33,10 +45,14 @@ def sft(
             episode = demonstrate.demonstrate(lexicon, task, max_turns)
             return render.trajectory(lexicon, episode, num_tokens)
 
-        tokens, valid, loss_mask, _ = jax.vmap(one)(tasks)
+        tokens, valid, loss_mask, length = jax.vmap(one)(tasks)
+        if num_rows:
+            batch, num_dropped = pack(tokens, loss_mask, length, num_rows)
+            return batch, {"train/num_dropped": num_dropped}
         positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
         num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
-        return Batch(tokens, positions, valid, loss_mask, num_loss_tokens), {}
+        segments = valid.astype(jnp.int32)
+        return Batch(tokens, positions, segments, loss_mask, num_loss_tokens), {}
 
     def loss_fn(
         params: Params, batch: Batch, divisor: jax.Array
@@ -44,3 +60,43 @@ def sft(
         return losses.cross_entropy(policy, params, batch, divisor)
 
     return Algorithm(make_batch, loss_fn)
+
+
+def pack(
+    tokens: Int[Array, "B S"],
+    loss_mask: Bool[Array, "B S"],
+    length: Int[Array, "B"],
+    num_rows: int,
+) -> tuple[Batch, Int[Array, ""]]:
+    """Texts end to end in rows of S columns, and how many found no room.
+
+    Each goes into the first row that has room for the whole of it (first fit), as
+    segment `1 + its index`. One that is longer than a row has room in none.
+    """
+    num_columns = tokens.shape[1]
+
+    def place(used, length):
+        fits = used + length <= num_columns
+        row = jnp.argmax(fits)
+        start, any_fits = used[row], jnp.any(fits)
+        used = used.at[row].add(jnp.where(any_fits, length, 0))
+        return used, (jnp.where(any_fits, row, num_rows), start)
+
+    empty = jnp.zeros(num_rows, jnp.int32)
+    _, (row, start) = jax.lax.scan(place, empty, length)
+    offset = jnp.arange(num_columns)[None]
+    column = jnp.where(offset < length[:, None], start[:, None] + offset, num_columns)
+
+    def lay(x):
+        # What is out of range is dropped: padding, and what found no room.
+        out = jnp.zeros((num_rows, num_columns), x.dtype)
+        return out.at[row[:, None], column].set(x, mode="drop")
+
+    index = jnp.arange(1, len(length) + 1, dtype=jnp.int32)[:, None]
+    segments, positions = (
+        lay(jnp.broadcast_to(x, tokens.shape)) for x in (index, offset)
+    )
+    loss_mask = lay(loss_mask)
+    num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
+    batch = Batch(lay(tokens), positions, segments, loss_mask, num_loss_tokens)
+    return batch, jnp.sum(row == num_rows)

@@ -19,9 +19,9 @@ def causal_attention(
     q: Float[Array, "B S H K"],
     k: Float[Array, "B S J K"],
     v: Float[Array, "B S J K"],
-    valid: Bool[Array, "B S"],
+    segments: Int[Array, "B S"],
 ) -> Float[Array, "B S H K"]:
-    """Attention within `[B S]`, a block of queries at a time.
+    """Attention within the segments of `[B S]`, a block of queries at a time.
 
     A block looks only at the keys up to its end. That is half the work, and the
     scores of a block stay in the CPU's cache.
@@ -32,7 +32,8 @@ def causal_attention(
     for start in range(0, q.shape[1], QUERY_BLOCK):
         end = min(start + QUERY_BLOCK, q.shape[1])
         causal = slots[None, :end] <= slots[start:end, None]
-        mask = causal[None] & valid[:, None, :end]
+        same = segments[:, start:end, None] == segments[:, None, :end]
+        mask = causal[None] & same
         out.append(attention(q[:, start:end], [k[..., :end]], [v[:, :, :end]], mask))
     return jnp.concatenate(out, axis=1)
 

@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from openagent_jax.models import layers, rope
 from openagent_jax.types import Cache, Params, Policy
@@ -91,13 +91,13 @@ def make_policy(config: ModelConfig) -> Policy:
         params: Params,
         tokens: Int[Array, "B S"],
         positions: Int[Array, "B S"],
-        valid: Bool[Array, "B S"],
+        segments: Int[Array, "B S"],
     ) -> Float[Array, "B S D"]:
         rotation = _rotation(config, positions)
 
         def layer(x, weights):
             def attend(q, k, v):
-                return layers.causal_attention(q, k, v, valid), ()
+                return layers.causal_attention(q, k, v, segments), ()
 
             x, _ = block.apply({"params": weights}, x, rotation, attend)
             return x, None

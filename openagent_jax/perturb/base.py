@@ -94,11 +94,16 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
     """
 
     def apply(key, task, strength):
-        coin, key = jax.random.split(key)
-        choice = jax.random.randint(coin, (), 0, len(perturbations))
+        choice, key = drawn(key, len(perturbations))
         return jax.lax.switch(choice, perturbations, key, task, strength)
 
     return apply
+
+
+def drawn(key: jax.Array, num: int) -> tuple[Int[Array, ""], jax.Array]:
+    """Which of `num` perturbations `one_of` takes, and the key that it gets."""
+    coin, key = jax.random.split(key)
+    return jax.random.randint(coin, (), 0, num), key
 
 
 def batched(perturbation: Perturbation) -> Perturbation:

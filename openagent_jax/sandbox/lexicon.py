@@ -12,6 +12,7 @@ Tokens become bytes before anything is parsed, so that any segmentation of the
 same text counts the same.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -55,6 +56,7 @@ class Lexicon:
     hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
     base: UInt[Array, ""]  # r
     style: styles.Style[int] = field(metadata=dict(static=True))
+    style_digest: str = field(metadata=dict(static=True))  # of its texts
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
     max_twins: int = field(metadata=dict(static=True))
@@ -232,6 +234,7 @@ def build(
         hash_symbol=jnp.asarray(np.array([first[u] for u in unique])[order], jnp.int32),
         base=jnp.uint32(base),
         style=form,
+        style_digest=hashlib.sha256(repr(style).encode()).hexdigest()[:16],
         end_token=end,
         vocab_size=max(vocab_size, num_tokens),
         max_twins=max(count.values()),

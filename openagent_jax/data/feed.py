@@ -1,0 +1,156 @@
+"""Stored demonstrations become batches: shuffled, packed, read ahead, resumed exactly.
+
+A process reads every n-th record of each epoch's order, so that all n of them together
+see each once. What is still to come depends on the seed and on the state of the
+iterator alone: threads change nothing but the time.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import grain
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+
+from openagent_jax.types import Batch
+
+Json = dict[str, Any]
+NUM_AHEAD = 64  # records
+
+
+def batches(
+    records: Sequence[Any],
+    seed: int,
+    num_rows: int,
+    num_columns: int,
+    packed: bool,
+    process: tuple[int, int] = (0, 1),
+    num_threads: int = 2,
+) -> grain.IterDataset:
+    """Batches of NumPy arrays without end.
+
+    Args:
+      records: with `tokens` and `loss_mask`.
+      seed: of the order, which is another one in each epoch.
+      num_rows: of a batch; of this process.
+      num_columns: of a row; no record is longer.
+      packed: records are laid end to end, each into the first row that has room; else
+        a row has one.
+      process: which one of how many.
+      num_threads: that read.
+
+    Raises:
+      ValueError: there is not a record for each process.
+    """
+    index, count = process
+    if len(records) < count:
+        raise ValueError(
+            f"{len(records)} demonstrations are too few for {count} processes"
+        )
+    order = grain.MapDataset.source(records).shuffle(seed=seed)
+    order = order[index::count].repeat()
+    read = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=NUM_AHEAD)
+    rows = order.map(_texts).to_iter_dataset(read)
+    if packed:
+        rows = grain.experimental.FirstFitPackIterDataset(
+            rows,
+            length_struct={"tokens": num_columns, "loss_mask": num_columns},
+            num_packing_bins=num_rows,
+            shuffle_bins=False,
+        )
+    else:
+        rows = rows.map(lambda texts: _alone(texts, num_columns))
+    return rows.batch(num_rows).map(_batch)
+
+
+def _texts(record) -> Json:
+    return {name: np.asarray(record[name]) for name in ("tokens", "loss_mask")}
+
+
+def _alone(texts: Json, num_columns: int) -> Json:
+    """As the packing names it, a row of one text."""
+    size = len(texts["tokens"])
+    row = {name: np.resize(x, num_columns) for name, x in texts.items()}
+    place = np.arange(num_columns)
+    here = place < size
+    row = {name: np.where(here, x, 0).astype(x.dtype) for name, x in row.items()}
+    return row | {
+        "tokens_segment_ids": here.astype(np.int32),
+        "tokens_positions": place.astype(np.int32),
+    }
+
+
+def _batch(rows: Json) -> Batch:
+    mask = rows["loss_mask"].astype(bool)
+    names = "tokens", "tokens_positions", "tokens_segment_ids"
+    tokens, positions, segments = (rows[name].astype(np.int32) for name in names)
+    divisor = mask.sum(axis=1).astype(np.float32)
+    return Batch(tokens, positions, segments, mask, divisor)  # type: ignore
+
+
+class Feed:
+    """The batches of a run, on its devices."""
+
+    def __init__(
+        self,
+        batches: grain.IterDataset,
+        shape: tuple[int, int],
+        sharding: NamedSharding,
+        of: Json,
+    ):
+        """
+        Args:
+          batches: of this process.
+          shape: of the batches of all processes together.
+          sharding: of each array.
+          of: what they are made from; the same in a run that goes on.
+        """
+        self._batches, self._sharding = iter(batches), sharding
+        self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
+
+        def array(dtype, *shape) -> Any:
+            return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+        ids, mask = array(np.int32, *shape), array(np.bool_, *shape)
+        # What comes, but for the numbers.
+        self.abstract = Batch(ids, ids, ids, mask, array(np.float32, shape[0]))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        try:
+            batch = next(self._batches)
+        except Exception as error:  # what grain raises is what the files' reader does
+            text = " ".join(str(error).split())
+            text = f"a demonstration cannot be read: {text[:200]}"
+            raise RuntimeError(text) from error
+        put = jax.make_array_from_process_local_data
+        return jax.tree.map(lambda x: put(self._sharding, x), batch)
+
+    def state(self) -> Json:
+        """Where it is, for a checkpoint: all processes call this together."""
+        own = json.dumps(self._batches.get_state()).encode()
+        size = int(np.max(multihost_utils.process_allgather(np.int32(len(own)))))
+        padded = np.frombuffer(own.ljust(size), np.uint8)
+        every = multihost_utils.process_allgather(padded).reshape(-1, size)
+        states = [json.loads(bytes(x)) for x in every]
+        return {"of": self._of, "states": states}
+
+    def restore(self, state: Json) -> None:
+        """
+        Raises:
+          ValueError: it is the state of another one.
+        """
+        if state["of"] != self._of:
+            raise ValueError("the dataset is not the one that the run began with")
+        if (count := len(state["states"])) != jax.process_count():
+            raise ValueError(
+                f"the dataset was read by {count} process(es), now by "
+                f"{jax.process_count()}; start as many"
+            )
+        self._batches.set_state(state["states"][jax.process_index()])
