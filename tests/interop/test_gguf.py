@@ -274,12 +274,13 @@ def test_cache(tensors, tmp_path, monkeypatch):
         convert(file, making)
         os.rename(first, kept)
         monkeypatch.setattr(gguf, "_convert", convert)
-        assert gguf.folder(file, cache).is_dir()
+        theirs.append((gguf.folder(file, cache) / hf.CONFIG_FILE).stat().st_ino)
 
-    kept = tmp_path / "kept"
+    kept, theirs = tmp_path / "kept", []
     write(file, "llama", tensors["llama"][1])
     monkeypatch.setattr(gguf, "_convert", overtaken)
     third = gguf.folder(file, cache)
+    assert theirs == [(third / hf.CONFIG_FILE).stat().st_ino]
     assert sorted(cache.iterdir()) == sorted([second, third])
 
     def killed(file, making):
