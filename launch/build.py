@@ -35,12 +35,13 @@ from openagent_jax import (
     worlds,
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
-from openagent_jax.checkpoint import Checkpoints
-from openagent_jax.models import hf, look_back, shuffle, transformer
+from openagent_jax.checkpoint import Checkpoints, digest
+from openagent_jax.models import hf, look_back, lora, shuffle, transformer
 from openagent_jax.sandbox import domain, domain_file
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
+FROZEN = "frozen"  # in the meta of a checkpoint: digests of what it leaves out
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
 ALGORITHMS = ("sft", "grpo", "ppo")
 SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
@@ -52,6 +53,7 @@ MAY_BE_ZERO = (
     "eval.every",
     "eval.seed",
     "model.look_back_heads",
+    "model.lora.rank",
     "checkpoint.keep_last",
 )
 
@@ -116,6 +118,11 @@ def check(c: ConfigDict) -> None:
         )
     if c.eval.scenarios and eval_domain(c) == worlds.RANDOM:
         raise BadUse('eval.scenarios must be () where the domain is "random"')
+    if adapters(c) and c.optim.train_embedding:
+        raise BadUse(
+            "optim.train_embedding=True needs model.lora.rank=0: else adapters alone "
+            "are trained"
+        )
     for key, name in (
         ("sandbox.domain", c.sandbox.domain),
         ("sandbox.transfer", c.sandbox.transfer),
@@ -167,6 +174,7 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
         tokenizer = _tokenizer(_folder(c.model.tokenizer, "model.tokenizer"))
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
+        sizes["lora"] = adapters(c)
         with _blamed_on("model"):
             config = transformer.ModelConfig(vocab_size=vocab_size, **sizes)
             plain = transformer.make_policy(config).init
@@ -180,8 +188,12 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
         return Backbone(config, tokenizer, init)
     folder = _folder(name, key)
     if (folder / "checkpoints").is_dir():
-        model = _model(folder / "model", c)
-        return dataclasses.replace(model, init=lambda key: restore(folder)[1])
+
+        def restored(key):
+            found, params, _ = restore(folder)
+            return lora.merge(found.config.lora, params)
+
+        return dataclasses.replace(_model(folder / "model", c), init=restored)
     if not (folder / hf.WEIGHTS_FILE).is_file():
         raise BadUse(f'{key}="{name}": {folder} has no {hf.WEIGHTS_FILE}')
     return _model(folder, c)
@@ -213,16 +225,28 @@ def restore(
 ) -> tuple[Backbone, Params, int]:
     """The policy that a run has trained, its parameters and their step.
 
+    Adapters alone are kept by a run, so what they adapt is read where it came from.
+
     `which` is "latest", "best", or a step.
     """
     folder = workdir / "checkpoints"
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
-    model = _model(workdir / "model", c)
-    abstract = jax.eval_shape(lambda: model.policy.init(jax.random.key(0)))
+    model, frozen = _model(workdir / "model", c), {}
+    run = stored_config(workdir) if stored(workdir) else None
+    if run and (settings := adapters(run)):
+        config = dataclasses.replace(model.config, lora=settings)
+        model = dataclasses.replace(model, config=config)
+        with _blamed_on(f"{workdir} has adapters alone, and needs its init_from"):
+            frozen = first_params(run, backbone(run))
+        abstract = jax.eval_shape(
+            partial(lora.init, settings), jax.random.key(0), frozen
+        )
+    else:
+        abstract = jax.eval_shape(lambda: model.policy.init(jax.random.key(0)))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
-            params, step, _ = checkpoints.restore_params(
+            params, step, meta = checkpoints.restore_params(
                 abstract,
                 int(which) if which.isdecimal() else which,
                 without=(ppo.VALUE, policy_gradient.REFERENCE),
@@ -231,7 +255,30 @@ def restore(
             raise BadUse(
                 f"{folder} has no step {which}; it has {checkpoints.steps()}"
             ) from None
+    check_frozen(workdir, digests(frozen), meta)
+    params = {**frozen, **params}
     return dataclasses.replace(model, init=lambda key: params), params, step
+
+
+def digests(frozen: Params) -> dict[str, str | None]:
+    """Of each branch that a checkpoint leaves out."""
+    return {name: digest(branch) for name, branch in frozen.items()}
+
+
+def check_frozen(
+    workdir: Path, found: dict[str, str | None], meta: dict[str, Any]
+) -> None:
+    """
+    Raises:
+      BadUse: adapters were trained beside other weights than are found now.
+    """
+    for name, ours in found.items():
+        theirs = meta.get(FROZEN, {}).get(name)
+        if theirs and ours and theirs != ours:
+            raise BadUse(
+                f"{workdir}: its adapters were trained beside another "
+                f'"{name}" than is found now; bring back what init_from named then'
+            )
 
 
 def save_model(folder: Path, model: Backbone) -> None:
@@ -259,6 +306,15 @@ def eval_domain(c: ConfigDict) -> str:
 
 def sizes(c: ConfigDict) -> rollout.Sizes:
     return rollout.Sizes(**{name: c.sandbox[name] for name in rollout.Sizes._fields})
+
+
+def adapters(c: ConfigDict) -> lora.Lora | None:
+    """What is trained, if not the model itself."""
+    settings = c.model.lora
+    if not settings.rank:
+        return None
+    with _blamed_on("model.lora"):
+        return lora.Lora(settings.rank, settings.alpha, tuple(settings.targets))
 
 
 def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
@@ -311,18 +367,25 @@ def trainer(
         _view(c, source),
     )
     # Through the host: what a checkpoint gave lies on one device of its own.
-    params = jax.device_get(first_params(c, model))
+    params, frozen = jax.device_get(first_params(c, model)), {}
+    settings = model.config.lora
+    if settings:
+        key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)  # of no step
+        params, frozen = lora.init(settings, key, params), params
     if c.algorithm.name != "sft" and c.surrogate.kl:
         other = reference(c, model)
         held = jax.device_get(first_params(c, other)) if other else params
-        params = {**params, policy_gradient.REFERENCE: held}
+        if not settings:
+            params = {**params, policy_gradient.REFERENCE: held}
+        elif other:
+            frozen = {**frozen, policy_gradient.REFERENCE: held}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     state, shardings = sharding.init_sharded(
         laid_out,
         transformer.logical_axes(model.config),
-        lambda start: train.init_state(start[0], tx, start[1]),
-        (params, jax.random.key(c.seed)),
+        lambda start: train.init_state(start[0], tx, *start[1:]),
+        (params, jax.random.key(c.seed), frozen),
     )
     outputs = shardings, sharding.replicated(laid_out)
     update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
@@ -416,7 +479,9 @@ def _given(kind, section: ConfigDict) -> dict[str, Any]:
 
 def _model(folder: Path, c: ConfigDict | None) -> Backbone:
     """A folder in Hugging Face Llama layout, with a tokenizer."""
-    changes = dict(dtype=c.model.dtype, remat=c.model.remat) if c else {}
+    changes: dict[str, Any] = {}
+    if c:
+        changes = dict(dtype=c.model.dtype, remat=c.model.remat, lora=adapters(c))
     with _blamed_on("backbone"):
         config = hf.load_config(folder, **changes)
     return Backbone(config, _tokenizer(folder), lambda key: hf.load(folder)[1])

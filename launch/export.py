@@ -1,4 +1,4 @@
-"""Write a run's policy in Hugging Face Llama layout.
+"""Write a run's policy in Hugging Face Llama layout, its adapters merged into it.
 
 python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
 """
@@ -16,11 +16,11 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 
 def main() -> None:
     from launch import build
-    from openagent_jax.models import hf
+    from openagent_jax.models import hf, lora
 
     model, params, step = build.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
-    hf.save(folder, model.config, params)
+    hf.save(folder, model.config, lora.merge(model.config.lora, params))
     model.tokenizer.save(str(folder / "tokenizer.json"))
     print(f"{folder}: step {step}")
 

@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax.models import layers
+from openagent_jax.models import layers, lora
+from openagent_jax.models.lora import Lora
 from openagent_jax.types import Cache, Params, Policy
 
 
@@ -41,6 +42,7 @@ class ModelConfig:
     max_positions: int = 8192  # not a limit here; written to config.json
     dtype: str = "float32"  # of the activations: "float32" or "bfloat16"
     remat: bool = True  # recompute each layer in the backward pass
+    lora: Lora | None = None  # of the adapters that parameters may have
 
     def __post_init__(self):
         if self.num_heads % self.num_kv_heads:
@@ -79,6 +81,10 @@ def make_policy(config: ModelConfig) -> Policy:
             params["head"] = normal(head_key, (config.width, config.vocab_size))
         return params
 
+    def stacked(params: Params) -> tuple[Params, Params]:
+        """Weights and adapters of all layers."""
+        return params["layers"], params.get(lora.LORA, {"layers": {}})["layers"]
+
     def hidden(
         params: Params,
         tokens: Int[Array, "B S"],
@@ -87,17 +93,19 @@ def make_policy(config: ModelConfig) -> Policy:
     ) -> Float[Array, "B S D"]:
         rotation = _rotation(config, positions)
 
-        def layer(x, weights):
+        def layer(x, of_layer):
+            weights, adapters = of_layer
+
             def attend(q, k, v):
                 return layers.causal_attention(q, k, v, valid), ()
 
-            x, _ = block.apply({"params": weights}, x, rotation, attend)
+            x, _ = block.apply({"params": weights}, x, rotation, attend, adapters)
             return x, None
 
         if config.remat:
             layer = jax.checkpoint(layer, prevent_cse=False)
         x = params["embed"].astype(dtype)[tokens]
-        x, _ = lax.scan(layer, x, params["layers"])
+        x, _ = lax.scan(layer, x, stacked(params))
         return layers.rms_norm(x, params["norm"], config.norm_eps)
 
     def init_cache(num_rows: int, blocks: Sequence[int]) -> Cache:
@@ -149,8 +157,8 @@ def make_policy(config: ModelConfig) -> Policy:
                 all_v = [x.values[i] for x in before] + vs
                 return layers.attention(q, all_k, all_v, mask), (ks, vs)
 
-            weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
-            x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
+            weights, adapters = jax.tree.map(lambda w, i=i: w[i], stacked(params))
+            x, (k, v) = block.apply({"params": weights}, x, rotation, attend, adapters)
             keys.append(k)
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
@@ -188,24 +196,25 @@ class Block(nn.Module):
         self.up = self.param("up", inner, (c.width, c.mlp_width))
         self.down = self.param("down", outer, (c.mlp_width, c.width))
 
-    def __call__(self, x, rotation, attend):
+    def __call__(self, x, rotation, attend, adapters=()):
         """`attend(q, k, v) -> (heads, extra)`; returns `(x, extra)`."""
         c = self.config
 
-        def project(x, weight):
-            return layers.matmul(x, weight.astype(x.dtype), x.dtype)
+        def project(x, name):
+            y = layers.matmul(x, getattr(self, name).astype(x.dtype), x.dtype)
+            return y + lora.added(c.lora, x, adapters[name]) if name in adapters else y
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)
 
         y = layers.rms_norm(x, self.attention_norm, c.norm_eps)
-        q = layers.rotate(split(project(y, self.q)), rotation)
-        k = layers.rotate(split(project(y, self.k)), rotation)
-        out, extra = attend(q, k, split(project(y, self.v)))
-        x = x + project(out.reshape(*x.shape[:-1], -1), self.o)
+        q = layers.rotate(split(project(y, "q")), rotation)
+        k = layers.rotate(split(project(y, "k")), rotation)
+        out, extra = attend(q, k, split(project(y, "v")))
+        x = x + project(out.reshape(*x.shape[:-1], -1), "o")
         y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
-        y = jax.nn.silu(project(y, self.gate)) * project(y, self.up)
-        return x + project(y, self.down), extra
+        y = jax.nn.silu(project(y, "gate")) * project(y, "up")
+        return x + project(y, "down"), extra
 
 
 def logical_axes(config: ModelConfig) -> Params:
@@ -227,7 +236,7 @@ def logical_axes(config: ModelConfig) -> Params:
     }
     if not config.tied:
         axes["head"] = ("embed", "vocab")
-    return axes
+    return axes | lora.logical_axes(config.lora, axes)
 
 
 def _rotation(config, positions):
