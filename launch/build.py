@@ -237,7 +237,7 @@ def restore(
     if run and (settings := adapters(run)):
         config = dataclasses.replace(model.config, lora=settings)
         model = dataclasses.replace(model, config=config)
-        with _blamed_on(f"{workdir} has adapters alone, and needs its init_from"):
+        with _blamed_on(f"{workdir} holds adapters alone, and needs its init_from"):
             frozen = first_params(run, backbone(run))
         abstract = jax.eval_shape(
             partial(lora.init, settings), jax.random.key(0), frozen
@@ -276,8 +276,8 @@ def check_frozen(
         theirs = meta.get(FROZEN, {}).get(name)
         if theirs and ours and theirs != ours:
             raise BadUse(
-                f"{workdir}: its adapters were trained beside another "
-                f'"{name}" than is found now; bring back what init_from named then'
+                f'{workdir}: its adapters were trained beside another "{name}" than is '
+                "found now; bring back the model that its config.json names"
             )
 
 
@@ -341,6 +341,25 @@ def _inner(c: ConfigDict, policy: Policy, lexicon: Lexicon) -> Algorithm:
     return ppo.ppo(learner, ppo.Critic(**c.ppo))
 
 
+def start(c: ConfigDict, model: Backbone) -> tuple[Params, Params]:
+    """What is trained, and what is only used beside it."""
+    # Through the host: what a checkpoint gave lies on one device of its own.
+    params, frozen = jax.device_get(first_params(c, model)), {}
+    if model.config.lora:
+        key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)  # of no step
+        params, frozen = lora.init(model.config.lora, key, params), params
+    if c.algorithm.name != "sft" and c.surrogate.kl:
+        other = reference(c, model)
+        held = jax.device_get(first_params(c, other)) if other else params
+        if not frozen:
+            params = {**params, policy_gradient.REFERENCE: held}
+        elif other:  # else it is what the adapters stand beside
+            frozen = {**frozen, policy_gradient.REFERENCE: held}
+    if c.algorithm.name == "ppo":
+        params = ppo.with_value(params, model.config.width)
+    return params, frozen
+
+
 def trainer(
     c: ConfigDict,
     model: Backbone,
@@ -366,25 +385,11 @@ def trainer(
         ),
         _view(c, source),
     )
-    # Through the host: what a checkpoint gave lies on one device of its own.
-    params, frozen = jax.device_get(first_params(c, model)), {}
-    settings = model.config.lora
-    if settings:
-        key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)  # of no step
-        params, frozen = lora.init(settings, key, params), params
-    if c.algorithm.name != "sft" and c.surrogate.kl:
-        other = reference(c, model)
-        held = jax.device_get(first_params(c, other)) if other else params
-        if not settings:
-            params = {**params, policy_gradient.REFERENCE: held}
-        elif other:
-            frozen = {**frozen, policy_gradient.REFERENCE: held}
-    if c.algorithm.name == "ppo":
-        params = ppo.with_value(params, model.config.width)
+    params, frozen = start(c, model)
     state, shardings = sharding.init_sharded(
         laid_out,
         transformer.logical_axes(model.config),
-        lambda start: train.init_state(start[0], tx, *start[1:]),
+        lambda given: train.init_state(given[0], tx, *given[1:]),
         (params, jax.random.key(c.seed), frozen),
     )
     outputs = shardings, sharding.replicated(laid_out)
