@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ from launch import build, cli
 from openagent_jax import rollout, train
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
-from openagent_jax.models import hf, lora
+from openagent_jax.models import hf, lora, transformer
 from openagent_jax.types import TrainState
 from tests import tiny
 
@@ -133,6 +135,24 @@ def test_a_run_starts_from_adapters_merged(trained):
         assert (model.config.lora is None) == (rank == 0)
         found = build.first_params(c, model)
         assert same(jax.device_get(found), jax.device_get(expected))
+
+
+def test_what_is_exported_has_no_adapters(trained, tmp_path):
+    workdir, c, state = trained
+    command = f"-m launch.export --workdir={workdir} --out={tmp_path}".split()
+    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    config_, weights = hf.load(tmp_path)
+    policy, tokens = build.backbone(c).policy, jnp.arange(20)[None]
+    params = jax.device_get(train.whole(state))
+
+    def logits(policy, params):
+        hidden = policy.hidden(params, tokens, tokens, tokens >= 0)
+        return policy.head(params, hidden)
+
+    got = logits(transformer.make_policy(config_), weights)
+    np.testing.assert_allclose(got, logits(policy, params), atol=1e-5)
+    assert np.abs(got - logits(policy, state.frozen)).max() > 1e-4
+    assert (tmp_path / "tokenizer.json").is_file()
 
 
 def test_adapters_of_a_model_with_adapters(trained, tmp_path):
