@@ -25,7 +25,7 @@ from openagent_jax.models import layers
 from openagent_jax.types import Params
 
 LORA = "lora"  # of the parameters: the adapters
-TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
+TARGETS: tuple[str, ...] = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,11 @@ def make_policy(config: ModelConfig) -> Policy:
 
     def stacked(params: Params) -> tuple[Params, Params]:
         """Weights and adapters of all layers."""
-        return params["layers"], params.get(lora.LORA, {"layers": {}})["layers"]
+        if lora.LORA not in params:
+            return params["layers"], {}
+        if config.lora is None:
+            raise ValueError("the parameters have adapters, their config has none")
+        return params["layers"], params[lora.LORA]["layers"]
 
     def hidden(
         params: Params,
@@ -202,7 +206,9 @@ class Block(nn.Module):
 
         def project(x, name):
             y = layers.matmul(x, getattr(self, name).astype(x.dtype), x.dtype)
-            return y + lora.added(c.lora, x, adapters[name]) if name in adapters else y
+            if c.lora and name in adapters:
+                y = y + lora.added(c.lora, x, adapters[name])
+            return y
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)

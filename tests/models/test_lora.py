@@ -199,6 +199,11 @@ def test_every_mesh_computes_the_same(sizes):
     assert_close(got, plain_gradient(adapters, rest), rtol=1e-4, atol=1e-6)
 
 
+def test_adapters_are_not_passed_over():
+    with pytest.raises(ValueError, match="their config has none"):
+        logits(whole(), *texts(), config=dataclasses.replace(CONFIG, lora=None))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
