@@ -54,6 +54,11 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.param_dtype = "float32"  # of parameters, as they are held
     c.model.dtype = "float32"  # of activations: "float32" or "bfloat16"
     c.model.remat = True  # recompute layers in the backward pass: faster on a CPU too
+    # So do these: low-rank adapters are trained, and init_from stays as it is.
+    c.model.lora = ConfigDict()
+    c.model.lora.rank = 0  # 0: no adapters, the whole model is trained
+    c.model.lora.alpha = 32.0  # adapters count alpha / rank times
+    c.model.lora.targets = ("q", "k", "v", "o", "gate", "up", "down")
 
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"

@@ -41,7 +41,7 @@ GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sam
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
 PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode")
-ONLY = flags.DEFINE_list("parts", PARTS[:4], "What to measure: " + ", ".join(PARTS))
+ONLY = flags.DEFINE_list("parts", [*PARTS[:4]], f"Some of {', '.join(PARTS)}.")
 PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
 

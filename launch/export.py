@@ -1,4 +1,4 @@
-"""Write a run's policy as a folder that `transformers` loads.
+"""Write a run's policy, adapters merged, as a folder that `transformers` loads.
 
 python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
 """
@@ -16,10 +16,11 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 
 def main() -> None:
     from launch import build
-    from openagent_jax.models import hf
+    from openagent_jax.models import hf, lora
 
     model, params, step = build.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
+    params = lora.merge(model.config.lora, params)
     hf.save(folder, model.config, params, model.folder)
     print(f"{folder}: step {step}")
 

@@ -7,6 +7,7 @@ its report is printed again.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import platform
@@ -84,16 +85,23 @@ def main() -> None:
         best_metric="eval/success" if c.eval.every else None,
     )
     resumed, num_tokens = checkpoints.latest_step(), 0
+    beside = build.digests(state.frozen)
     if resumed is not None:
-        state, resumed, meta = checkpoints.restore(state)
+        restored, resumed, meta = checkpoints.restore(train.without_frozen(state))
+        build.check_frozen(workdir, beside, meta)
+        state = dataclasses.replace(restored, frozen=state.frozen)
         num_tokens = meta.get(train.NUM_TOKENS, 0)
         if fed:
             fed.restore(meta[DATA])
     if first:
-        num_params = sum(x.size for x in jax.tree.leaves(state.params))
+        trained, frozen = (
+            sum(x.size for x in jax.tree.leaves(part))
+            for part in (state.params, state.frozen)
+        )
+        what = f"{trained:,} parameters" + (f" beside {frozen:,}" if frozen else "")
         size = f"{build.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
         print(
-            f"{c.name}: {num_params:,} parameters, {c.train.num_steps} steps of {size} "
+            f"{c.name}: {what}, {c.train.num_steps} steps of {size} "
             f"on {jax.device_count()} {jax.default_backend()} device(s), "
             f"from step {resumed or 0}",
             flush=True,
@@ -106,7 +114,7 @@ def main() -> None:
     writer = metrics.Writer(workdir, resume_step=resumed or 0) if first else None
 
     def evaluate(state, at):
-        scores = scorer(state.params, at)
+        scores = scorer(train.whole(state), at)
         if writer:
             writer.write(at, scoring.scalars(scores))
             scoring.write(workdir, scores)
@@ -120,7 +128,7 @@ def main() -> None:
             writer=writer,
             checkpoints=checkpoints,
             checkpoint_every=c.checkpoint.every,
-            meta={"config_hash": build.config_hash(c)},
+            meta={"config_hash": build.config_hash(c), build.FROZEN: beside},
             evaluate=evaluate,
             evaluate_every=c.eval.every,
             log_every=c.train.log_every,

@@ -221,6 +221,12 @@ class Checkpoints:
             raise OSError(f"{where} not saved: {_one_line(error)}") from error
 
 
+def digest(tree: Any) -> str | None:
+    """One for all leaves; None if this host has not all of them."""
+    digests = {name: _digest(leaf) for name, leaf in _named(tree).items()}
+    return None if None in digests.values() else _seal(digests)
+
+
 def _named(tree: Any) -> dict[str, Any]:
     """Leaves by name, such as `opt_state.0.mu.dense.kernel`."""
     leaves = jax.tree.leaves_with_path(tree)

@@ -57,13 +57,14 @@ def token_log_probs(
         x = x.reshape(x.shape[0], -1, BLOCK, *x.shape[2:])
         return jnp.swapaxes(x, 0, 1)
 
-    @partial(jax.checkpoint, prevent_cse=False)  # keeps no logits
     def score(hidden, target):
         logits = policy.head(params, hidden) / temperature
         chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
         best = chosen >= jnp.max(logits, axis=-1)
         return chosen - jax.nn.logsumexp(logits, axis=-1), best.astype(jnp.float32)
 
+    # It keeps no logits; with the condition within, no copy of the head for each block.
+    @partial(jax.checkpoint, prevent_cse=False)
     def score_if_any(_, block):
         start, hidden, target = block
         none = (jnp.zeros(target.shape),) * 2

@@ -5,6 +5,7 @@ A step is one compiled program. Its data are a function of (seed, step), so the
 one that is fed: then the place in its data is in the checkpoint too.
 """
 
+import dataclasses
 import math
 import signal
 import threading
@@ -46,9 +47,23 @@ class Ended(NamedTuple):
 
 
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation, key: jax.Array
+    params: Any,
+    optimizer: optax.GradientTransformation,
+    key: jax.Array,
+    frozen: Params | None = None,
 ) -> TrainState:
-    return TrainState(jnp.int32(0), params, optimizer.init(params), key)
+    opt_state = optimizer.init(params)
+    return TrainState(jnp.int32(0), params, opt_state, key, frozen or {})
+
+
+def whole(state: TrainState) -> Params:
+    """All that the policy is made of, trained or not."""
+    return {**state.frozen, **state.params}
+
+
+def without_frozen(state: TrainState) -> TrainState:
+    """What a checkpoint holds: the rest is read where it came from."""
+    return dataclasses.replace(state, frozen={})
 
 
 def make_step(
@@ -91,13 +106,18 @@ def make_step(
         made: Metrics = {}
         if batch is None:
             tasks = jax.vmap(sample)(fold(task_key, jnp.arange(batch_size)))
-            batch, made = algorithm.make_batch(state, batch_key, tasks)
+            seen = dataclasses.replace(state, params=whole(state))
+            batch, made = algorithm.make_batch(seen, batch_key, tasks)
         batch = constrain(batch)
 
         def update(learned, part: Batch):
             params, opt_state = learned
             view_key = jax.random.fold_in(batch_key, VIEW)
-            grads, metrics = short_or_whole(params, part, lambda x: view(x, view_key))
+
+            def see(params: Params) -> Params:
+                return view({**state.frozen, **params}, view_key)
+
+            grads, metrics = short_or_whole(params, part, see)
             updates, opt_state = optimizer.update(grads, opt_state, params)
             metrics["grad_norm"] = optax.tree.norm(grads)
             return (optax.apply_updates(params, updates), opt_state), metrics
@@ -122,7 +142,8 @@ def make_step(
             "train/num_loss_tokens": jnp.sum(batch.loss_mask).astype(jnp.float32),
             "train/num_tokens": num_epochs * jnp.sum(batch.valid),
         }
-        return TrainState(state.step + 1, *learned, state.key), metrics | made
+        new = TrainState(state.step + 1, *learned, state.key, state.frozen)
+        return new, metrics | made
 
     def short_or_whole(params: Params, batch: Batch, see):
         """`gradient`, of as many columns as there are tokens in."""
@@ -271,8 +292,11 @@ def run(
                     stopping = must_save = True
                 since += time.monotonic() - pause
             if must_save:
-                now = {NUM_TOKENS: num_tokens} | position()
-                checkpoints.save(done, state, scores, meta | now)
+                saved, now = (
+                    without_frozen(state),
+                    {NUM_TOKENS: num_tokens} | position(),
+                )
+                checkpoints.save(done, saved, scores, meta | now)
         checkpoints.wait()
         if stopping or stop.asked:
             raise Preempted(f"stopped at step {done}, saved; start again to go on")

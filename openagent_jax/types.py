@@ -17,7 +17,7 @@ value of an argument comes from: -1 nowhere, `0..Q-1` a constant of the query,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -277,6 +277,8 @@ class TrainState:
     params: Params
     opt_state: Any
     key: Any  # the root of all randomness of the run; never changes
+    # More branches of the parameters: used, but neither trained nor saved.
+    frozen: Params = field(default_factory=dict)
 
 
 class Algorithm(NamedTuple):

@@ -56,7 +56,7 @@ def build(
     num_visible: int,
     min_visible: int = 3,
     transfer: str | Path = TRANSFER,
-    make_style: Callable[[int], style.Style[str]] = style.compact,
+    form: style.Style[str] | None = None,
     vocab_size: int = 0,
 ) -> Worlds:
     """Tasks of a domain: a builtin name, a file, or `random`.
@@ -68,14 +68,14 @@ def build(
       num_visible: tools in the documents, if the goal does not need more.
       min_visible: the same at least; for random worlds.
       transfer: where `domain_transfer` leads.
-      make_style: how they are written, from the most arguments of a tool.
+      form: how they are written; compact, if not given.
       vocab_size: of the model, where it is more than that of the tokenizer.
 
     Raises:
       domain_spec.DomainError: the file is wrong.
       ValueError: the tokenizer cannot be used, or not with the style.
     """
-    table, form = symbols.Symbols(), make_style(limits.num_args)
+    table, form = symbols.Symbols(), form or style.compact(limits.num_args)
     if domain == RANDOM:
         builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
         code = {style.CODE}  # no argument may have its name

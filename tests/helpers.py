@@ -98,7 +98,7 @@ def world(name: str, form: str = COMPACT) -> worlds.Worlds:
         LIMITS,
         NUM_VISIBLE,
         transfer=other,
-        make_style=functools.partial(chat.read, template(form)),
+        form=chat.read(template(form), LIMITS.num_args),
     )
 
 

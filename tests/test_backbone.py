@@ -86,7 +86,13 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
 def test_training_starts_from_them(qwen):
     """On a mesh, with moments beside them; and the first step moves them."""
     folder, expected = qwen
-    c = tiny.config("sft", init_from=str(folder), mesh__data=1, mesh__fsdp=4)
+    c = tiny.config(
+        "sft",
+        init_from=str(folder),
+        model__chat_template="compact",
+        mesh__data=1,
+        mesh__fsdp=4,
+    )
     step, state = tiny.trainer(c, num_devices=4)
     assert_same(state.params, expected)
     moments = [x for x in jax.tree.leaves(state.opt_state) if x.ndim == 3]

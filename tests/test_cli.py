@@ -221,6 +221,19 @@ BAD_USE = [
         [PAFT, "--config.init_from=random", "--config.model.look_back_heads=9"],
         ["model.look_back_heads=9", "model.num_heads=4"],
     ),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.model.lora.targets=('query',)"],
+        ["model.lora: targets", '"query"', "q, k, v, o, gate, up, down"],
+    ),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.model.lora.alpha=0.0"],
+        ["model.lora: alpha=0.0", "more than 0"],
+    ),
+    ([PAFT, "--config.model.lora.rank=-1"], ["model.lora.rank=-1", "from 0"]),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.optim.train_embedding"],
+        ["optim.train_embedding=True", "model.lora.rank=0"],
+    ),
     ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
     ([PAFT, "--config.algorithm.num_rows=9"], ["num_rows=9", "train.batch_size=8"]),
     ([GRPO, "--config.algorithm.num_rows=4"], ["num_rows=4", '"grpo"', "set it to 0"]),
@@ -504,3 +517,18 @@ def test_killed_then_terminated_then_done(commands, tmp_path):
     assert f"from step {last}" in done.out
     assert steps_of(workdir) == list(range(1, 101))
     assert list(workdir.glob("eval/100/report.json"))
+
+
+@pytest.mark.slow
+def test_the_report_of_adapters_is_made_again(commands, tmp_path):
+    args = [f"--workdir={tmp_path}/w", PAFT, *SMALL, "--config.train.num_steps=3"]
+    args += ["--config.model.lora.rank=2", "--config.optim.learning_rate=0.1"]
+    done = commands("train", *args, f"--config.compile_cache={tmp_path}/cache")
+    assert done.code == 0, done.err
+    assert re.search(r"paft: [0-9,]+ parameters beside [0-9,]+, 3 steps", done.out)
+    report = tmp_path / "w" / "eval" / "3" / "report.json"
+    first = report.read_text()
+    report.unlink()
+    done = commands("evaluate", f"--workdir={tmp_path}/w")
+    assert done.code == 0, done.err
+    assert report.read_text() == first

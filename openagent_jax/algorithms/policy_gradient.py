@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from openagent_jax import losses, rewards, rollout, types
+from openagent_jax.models import lora
 from openagent_jax.rollout import Rollout, Sampling, Sizes
 from openagent_jax.sandbox import lexicon
 from openagent_jax.types import Batch, Metrics, Params, Policy, Task
@@ -119,7 +120,10 @@ class Learner(NamedTuple):
         gap = jnp.max(gap, where=some.loss_mask, initial=0)
         metrics = {"sampler_trainer/logp_abs_diff_max": gap}
         if surrogate.kl:
-            extra = extra._replace(reference=self.score(params[REFERENCE], batch))
+            # A model with adapters has its start within itself.
+            own = lora.LORA in params and REFERENCE not in params
+            held = lora.base(params) if own else params[REFERENCE]
+            extra = extra._replace(reference=self.score(held, batch))
             batch = dataclasses.replace(batch, extra=extra)
         return batch, metrics
 

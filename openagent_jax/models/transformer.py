@@ -21,7 +21,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from openagent_jax.models import layers, rope
+from openagent_jax.models import layers, lora, rope
+from openagent_jax.models.lora import Lora
 from openagent_jax.types import Cache, Params, Policy
 
 
@@ -47,6 +48,7 @@ class ModelConfig:
     o_bias: bool = False
     qk_norm: bool = False  # RMSNorm of each head's query and key; Qwen3 has it
     rope_scaling: rope.Scaling | None = None
+    lora: Lora | None = None  # of the adapters that parameters may have
 
     def __post_init__(self):
         if self.num_heads % self.num_kv_heads:
@@ -87,6 +89,14 @@ def make_policy(config: ModelConfig) -> Policy:
             params["head"] = normal(head_key, (config.width, config.vocab_size))
         return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
+    def stacked(params: Params) -> tuple[Params, Params]:
+        """Weights and adapters of all layers."""
+        if lora.LORA not in params:
+            return params["layers"], {}
+        if config.lora is None:
+            raise ValueError("the parameters have adapters, their config has none")
+        return params["layers"], params[lora.LORA]["layers"]
+
     def hidden(
         params: Params,
         tokens: Int[Array, "B S"],
@@ -95,17 +105,19 @@ def make_policy(config: ModelConfig) -> Policy:
     ) -> Float[Array, "B S D"]:
         rotation = _rotation(config, positions)
 
-        def layer(x, weights):
+        def layer(x, of_layer):
+            weights, adapters = of_layer
+
             def attend(q, k, v):
                 return layers.causal_attention(q, k, v, segments), ()
 
-            x, _ = block.apply({"params": weights}, x, rotation, attend)
+            x, _ = block.apply({"params": weights}, x, rotation, attend, adapters)
             return x, None
 
         if config.remat:
             layer = jax.checkpoint(layer, prevent_cse=False)
         x = params["embed"].astype(dtype)[tokens]
-        x, _ = lax.scan(layer, x, params["layers"])
+        x, _ = lax.scan(layer, x, stacked(params))
         return layers.rms_norm(x, params["norm"], config.norm_eps)
 
     def init_cache(num_rows: int, blocks: Sequence[int]) -> Cache:
@@ -157,8 +169,8 @@ def make_policy(config: ModelConfig) -> Policy:
                 all_v = [x.values[i] for x in before] + vs
                 return layers.attention(q, all_k, all_v, mask), (ks, vs)
 
-            weights = jax.tree.map(lambda w, i=i: w[i], params["layers"])
-            x, (k, v) = block.apply({"params": weights}, x, rotation, attend)
+            weights, adapters = jax.tree.map(lambda w, i=i: w[i], stacked(params))
+            x, (k, v) = block.apply({"params": weights}, x, rotation, attend, adapters)
             keys.append(k)
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
@@ -207,13 +219,18 @@ class Block(nn.Module):
         self.q_norm = perhaps(c.qk_norm, "q_norm", ones, c.head_size)
         self.k_norm = perhaps(c.qk_norm, "k_norm", ones, c.head_size)
 
-    def __call__(self, x, rotation, attend):
+    def __call__(self, x, rotation, attend, adapters=()):
         """`attend(q, k, v) -> (heads, extra)`; returns `(x, extra)`."""
         c = self.config
 
-        def project(x, weight, bias=None):
-            y = layers.matmul(x, weight.astype(x.dtype), x.dtype)
-            return y if bias is None else y + bias.astype(x.dtype)[None, None]
+        def project(x, name):
+            y = layers.matmul(x, getattr(self, name).astype(x.dtype), x.dtype)
+            bias = getattr(self, f"{name}_bias", None)
+            if bias is not None:
+                y = y + bias.astype(x.dtype)[None, None]
+            if c.lora and name in adapters:
+                y = y + lora.added(c.lora, x, adapters[name])
+            return y
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)
@@ -223,13 +240,13 @@ class Block(nn.Module):
             return rope.rotate(x, rotation)
 
         y = layers.rms_norm(x, self.attention_norm, c.norm_eps)
-        q = turn(split(project(y, self.q, self.q_bias)), self.q_norm)
-        k = turn(split(project(y, self.k, self.k_bias)), self.k_norm)
-        out, extra = attend(q, k, split(project(y, self.v, self.v_bias)))
-        x = x + project(out.reshape(*x.shape[:-1], -1), self.o, self.o_bias)
+        q = turn(split(project(y, "q")), self.q_norm)
+        k = turn(split(project(y, "k")), self.k_norm)
+        out, extra = attend(q, k, split(project(y, "v")))
+        x = x + project(out.reshape(*x.shape[:-1], -1), "o")
         y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
-        y = jax.nn.silu(project(y, self.gate)) * project(y, self.up)
-        return x + project(y, self.down), extra
+        y = jax.nn.silu(project(y, "gate")) * project(y, "up")
+        return x + project(y, "down"), extra
 
 
 def logical_axes(config: ModelConfig) -> Params:
@@ -258,7 +275,7 @@ def logical_axes(config: ModelConfig) -> Params:
         axes["layers"]["q_norm"] = axes["layers"]["k_norm"] = ("layers", None)
     if not config.tied:
         axes["head"] = ("embed", "vocab")
-    return axes
+    return axes | lora.logical_axes(config.lora, axes)
 
 
 def _rotation(config, positions):
