@@ -335,12 +335,18 @@ def save_model(folder: Path, model: Backbone) -> None:
     with hf.whole(folder) as made:
         hf.save_config(made, model.config)
         hf.copy_companions(model.folder, made)
+        (made / chat_template.FILE).unlink(missing_ok=True)
         if model.template:
             (made / chat_template.FILE).write_text(model.template, "utf-8")
 
 
 def task_worlds(c: ConfigDict, model: Backbone, domain: str) -> worlds.Worlds:
     """Tasks as the model reads them."""
+    if c.sandbox.context_tokens > model.config.max_positions:
+        raise BadUse(
+            f"sandbox.context_tokens={c.sandbox.context_tokens} is more than the "
+            f"{model.config.max_positions} positions that {model.folder} knows"
+        )
     form = None
     if model.template:
         with _blamed_on("model.chat_template"):
@@ -379,8 +385,7 @@ def _check_room(c: ConfigDict, source: worlds.Worlds) -> None:
         if longest > room:
             raise BadUse(
                 f"{key}={room} is too short for the prompts of these tasks, which take "
-                f"up to {longest} tokens and more; raise it, and "
-                "sandbox.context_tokens with it"
+                f"{longest} tokens and more; raise it, and sandbox.context_tokens too"
             )
 
 

@@ -1,6 +1,8 @@
 """What `init_from` may name, and how its weights come to the devices."""
 
 import json
+import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,9 @@ from configs import base
 from launch import build
 from launch.cli import BadUse
 from openagent_jax import sharding
+from openagent_jax.interop.chat_template import BUILTIN
 from openagent_jax.models import hf, transformer
-from tests import tiny
+from tests import helpers, tiny
 
 
 def assert_same(a, b):
@@ -49,6 +52,96 @@ def qwen(tmp_path_factory):
     fields |= {"eos_token_id": 5}
     (folder / hf.CONFIG_FILE).write_text(json.dumps(fields))
     return folder, params
+
+
+@pytest.fixture
+def chatty(qwen, tmp_path):
+    """The same with the special tokens of chats, and a template that does tools."""
+    folder = shutil.copytree(qwen[0], tmp_path / "chatty")
+    helpers.chat_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text((BUILTIN / "hermes.jinja").read_text())
+    return folder
+
+
+ROOM = {
+    "sandbox__prompt_tokens": 1024,
+    "sandbox__context_tokens": 2048,
+    "algorithm__num_tokens": 1024,
+}
+
+
+def test_a_run_keeps_its_chat_template(chatty, tmp_path):
+    """That of its config at the start: its file may be gone when the run is read."""
+    file = shutil.copy(BUILTIN / "llama3.jinja", tmp_path / "mine.jinja")
+    c = tiny.config("sft", init_from=str(chatty), model__chat_template=str(file))
+    model = build.backbone(c)
+    assert model.template == Path(file).read_text()
+    tiny.leave_run(tmp_path / "run", c, model, build.first_params(c, model))
+    Path(file).unlink()
+    c.init_from = str(tmp_path / "run")
+    assert build.backbone(c).template == model.template
+    c.init_from, c.model.chat_template = str(chatty), ""
+    assert build.backbone(c).template == (BUILTIN / "hermes.jinja").read_text()
+
+
+def test_worlds_are_read_in_its_form(chatty):
+    c = tiny.config("sft", init_from=str(chatty), **ROOM)
+    model = build.backbone(c)
+    source = build.task_worlds(c, model, "poi")
+    assert source.lexicon.style.marks.call_open == b"<tool_call>"
+    assert source.lexicon.vocab_size == model.config.vocab_size
+    longest = source.longest_prompt(jax.random.key(0), 64)
+    assert 500 < longest < 1024
+
+
+@pytest.mark.parametrize(
+    ("template", "changes", "message"),
+    [
+        (
+            "hermes",
+            {"prompt_tokens": 500},
+            r"^sandbox.prompt_tokens=500 is too short f",
+        ),
+        (
+            "hermes",
+            {"num_tokens": 500},
+            r"^algorithm.num_tokens=500 is too short .*rai",
+        ),
+        (
+            "hermes",
+            {"context_tokens": 9000},
+            r"^sandbox.context_tokens=9000 is more th",
+        ),
+        ("nope", {}, r'^model.chat_template="nope" is neither a file nor .* llama3$'),
+        ("{{ tools }}", {}, r"^model.chat_template: chat template: it does not do too"),
+        ("compact", {}, None),
+    ],
+)
+def test_chats_that_cannot_be(chatty, template, changes, message):
+    if "{" in template:
+        (chatty / "chat_template.jinja").write_text(template)
+        template = ""
+    c = tiny.config("sft", init_from=str(chatty), **ROOM, model__chat_template=template)
+    for name, value in changes.items():
+        c["algorithm" if name == "num_tokens" else "sandbox"][name] = value
+
+    def read():
+        build.task_worlds(c, build.backbone(c), "poi")
+
+    if message is None:
+        return read()
+    with pytest.raises(BadUse, match=message):
+        read()
+
+
+def test_a_tokenizer_without_any_form(chatty):
+    """Neither a template of its own, nor the marks of ours."""
+    (chatty / "chat_template.jinja").unlink()
+    text = helpers.chat_tokenizer().to_str().replace("<|end|>", "<|other|>")
+    (chatty / "tokenizer.json").write_text(text)
+    c = tiny.config("sft", init_from=str(chatty), **ROOM)
+    with pytest.raises(BadUse, match="has no chat template; name one by model.chat_t"):
+        build.task_worlds(c, build.backbone(c), "poi")
 
 
 @pytest.mark.parametrize("kind", ["folder", "run", "random"])

@@ -208,7 +208,11 @@ def _content(template: Template, text: str) -> tuple[Layout[str], str, tuple[str
         raise _unknown(f"it does not write {text!r} and a reply", after)
     marks = [x for x in SPECIAL.finditer(rest) if template.is_special(x[0])]
     if not marks:
-        raise _unknown("no special token of the tokenizer ends an answer", rest)
+        raise _unknown(
+            "no special token of the tokenizer ends an answer; take the template and "
+            "the tokenizer of one model",
+            rest,
+        )
     tail, reply_open = rest[: marks[0].start()], rest[marks[0].end() :]
     value = _cut(before + said + tail, {RESULT: styles.slot(styles.VALUE)})
     return _layout(value), marks[0][0], (reply_open, reply_close)
