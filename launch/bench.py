@@ -49,14 +49,14 @@ JSON = flags.DEFINE_string("json", None, "File for the figures.")
 def main() -> None:
     import jax
 
-    from launch import build, programs
+    from launch import backbones, build, programs, settings
 
     c = CONFIG.value
     if unknown := set(ONLY.value) - set(PARTS):
         raise cli.BadUse(f'--parts: "{min(unknown)}" is not one of {", ".join(PARTS)}')
-    build.check(c)
+    settings.check(c)
     programs.keep(c.compile_cache)
-    model = build.backbone(c)
+    model = backbones.backbone(c)
     source = build.task_worlds(c, model, c.sandbox.domain)
     device = jax.devices()[0].device_kind
     where = f"{jax.device_count()} x {device}, {os.cpu_count()} cores"
@@ -128,10 +128,10 @@ def rollouts(c, model, source) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
-    from launch import build
+    from launch import settings
     from openagent_jax import rollout
 
-    sizes, rows = build.sizes(c), ROWS.value
+    sizes, rows = settings.sizes(c), ROWS.value
     policy, lexicon = model.policy, source.lexicon
     params = model.init(jax.random.key(c.seed))
     keys = jax.random.split(jax.random.key(1), rows)
@@ -235,10 +235,10 @@ def episodes(c, model, source) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
-    from launch import build, python_loop
+    from launch import python_loop, settings
     from openagent_jax import rollout
 
-    sizes, rows = build.sizes(c), ROWS.value
+    sizes, rows = settings.sizes(c), ROWS.value
     policy, lexicon = model.policy, source.lexicon
     params = jax.tree.map(jnp.asarray, model.init(jax.random.key(c.seed)))
     key = jax.random.key(1)
@@ -277,14 +277,14 @@ def updates(c, model, source) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
-    from launch import build
+    from launch import build, settings
 
     step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, metrics = step(state)
     num_tokens = float(metrics["train/num_tokens"])
     sft = c.algorithm.name == "sft"
     num_columns = c.algorithm.num_tokens if sft else c.sandbox.context_tokens
-    num_slots = build.num_rows(c) * num_columns * c.train.num_epochs
+    num_slots = settings.num_rows(c) * num_columns * c.train.num_epochs
     times = []
     for _ in range(REPEATS.value):
         start = time.perf_counter()
@@ -341,12 +341,12 @@ def _outside(c, step, state) -> float:
 
 def load(c, model) -> dict[str, float]:
     """Weights as they come: from a folder, or through one from a GGUF file."""
-    from launch import build
+    from launch import backbones
     from openagent_jax.interop import gguf
 
-    seconds = _median(lambda: build.first_params(c, model))
+    seconds = _median(lambda: backbones.first_params(c, model))
     figures = {"seconds": seconds}
-    if file := build.gguf_file(c.init_from, "init_from"):
+    if file := backbones.gguf_file(c.init_from, "init_from"):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             gguf.folder(file, folder)
@@ -360,12 +360,12 @@ def decode(c, model) -> dict[str, float]:
     import jax.numpy as jnp
     import numpy as np
 
-    from launch import build
+    from launch import backbones, settings
     from openagent_jax import rollout
     from openagent_jax.interop import torch_peer
 
-    policy, params = model.policy, build.first_params(c, model)
-    with build.needs_extra("--parts=decode", "hf,test"):
+    policy, params = model.policy, backbones.first_params(c, model)
+    with settings.needs_extra("--parts=decode", "hf,test"):
         rival = torch_peer.Generator(model.folder)
     prompt = np.random.default_rng(0).integers(100, 1000, PROMPT_TOKENS)
 

@@ -27,9 +27,9 @@ NUM = flags.DEFINE_integer("num", 3, "Show: how many episodes.", lower_bound=0)
 
 
 def main(command: str, folder: str = "") -> None:
-    from launch import build
+    from launch import settings
 
-    with build.needs_extra(command, "data"):
+    with settings.needs_extra(command, "data"):
         from openagent_jax.data import store
     if command == "build":
         make(store)
@@ -42,20 +42,20 @@ def main(command: str, folder: str = "") -> None:
 
 
 def make(store) -> None:
-    from launch import build, programs
+    from launch import backbones, build, programs, settings
 
     c = CONFIG.value
     for name in ("config", "out"):
         if not flags.FLAGS[name].value:
             raise cli.BadUse(f"--{name} is missing")
-    build.check(c)
+    settings.check(c)
     if c.paft.alpha and c.paft.twins:
         raise cli.BadUse("paft.twins=True is for batches; set it to False")
     try:
         store.check_free(str(OUT.value))
     except FileExistsError as error:
         raise cli.BadUse(f"--out: {error}") from None
-    model = build.backbone(c)
+    model = backbones.backbone(c)
     programs.keep(c.compile_cache)
     source = build.task_worlds(c, model, c.sandbox.domain)
     recipe = build.recipe(c, source, code_version=cli.git("rev-parse", "HEAD"))

@@ -49,19 +49,19 @@ def main() -> None:
         raise cli.BadUse("--figure draws a comparison; give --compare too")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.BadUse("give --workdir, --config or --compare")
-    from launch import build, programs, scoring
+    from launch import backbones, programs, scoring, settings
 
     if CONFIG.value is not None:
         c = CONFIG.value
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
-        build.check(c)
-        model, step = build.backbone(c), 0
-        params = build.first_params(c, model, build.split(c, model.config))
+        settings.check(c)
+        model, step = backbones.backbone(c), 0
+        params = backbones.first_params(c, model, backbones.split(c, model.config))
     else:
         workdir = Path(str(WORKDIR.value))
-        c = build.stored_config(workdir)
-        build.check(c)
-        model, params, step = build.restore(workdir, STEP.value, c)
+        c = settings.stored_config(workdir)
+        settings.check(c)
+        model, params, step = backbones.restore(workdir, STEP.value, c)
     programs.keep(c.compile_cache)
     scoring.write(workdir, scoring.Scorer(c, model)(params, step))
     scoring.show(workdir, step)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from launch import build
+from launch import backbones, build, settings
 from openagent_jax import evaluate, report
 from openagent_jax.types import Metrics, Params
 
@@ -12,14 +12,14 @@ from openagent_jax.types import Metrics, Params
 class Scorer:
     """Evaluates parameters as `config.eval` says; compiled once."""
 
-    def __init__(self, c: ConfigDict, model: build.Backbone):
+    def __init__(self, c: ConfigDict, model: backbones.Backbone):
         self._c = c
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self._play = evaluate.make_player(
             model.policy,
-            build.task_worlds(c, model, build.eval_domain(c)),
+            build.task_worlds(c, model, settings.eval_domain(c)),
             tuple(c.eval.scenarios),
-            build.sizes(c),
+            settings.sizes(c),
             self._batch_size,
             c.eval.split,
             c.eval.temperature,
@@ -38,7 +38,7 @@ class Scorer:
             split=c.split,
         )
         return {
-            "suite": build.eval_domain(self._c),
+            "suite": settings.eval_domain(self._c),
             "policy": self._c.name,
             "checkpoint_step": step,
             "seed": c.seed,

@@ -42,7 +42,7 @@ DATA = "data"  # in the meta of a checkpoint: where the run is in what it reads
 def main() -> None:
     import jax
 
-    from launch import build, programs, scoring
+    from launch import backbones, build, programs, scoring, settings
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
 
@@ -53,10 +53,10 @@ def main() -> None:
             raise cli.BadUse(f"--distributed: {error}") from None
     c = CONFIG.value
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
-    build.check(c)
-    build.mesh(c)
-    model = build.backbone(c)
-    build.reference(c, model)  # before anything is written
+    settings.check(c)
+    settings.mesh(c)
+    model = backbones.backbone(c)
+    backbones.reference(c, model)  # before anything is written
     _check_same_run(workdir, c)
     if DRY_RUN.value:
         print(json.dumps(c.to_dict(), indent=2))
@@ -76,7 +76,7 @@ def main() -> None:
         _write_json(workdir / "config.json", c.to_dict())
         manifest = _manifest(c)
         _write_json(workdir / "manifest.json", manifest)
-        build.save_model(workdir / "model", model)
+        backbones.save_model(workdir / "model", model)
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(
@@ -85,10 +85,10 @@ def main() -> None:
         best_metric="eval/success" if c.eval.every else None,
     )
     resumed, num_tokens = checkpoints.latest_step(), 0
-    beside = build.digests(state.frozen)
+    beside = backbones.digests(state.frozen)
     if resumed is not None:
         restored, resumed, meta = checkpoints.restore(train.without_frozen(state))
-        build.check_frozen(workdir, beside, meta)
+        backbones.check_frozen(workdir, beside, meta)
         state = dataclasses.replace(restored, frozen=state.frozen)
         num_tokens = meta.get(train.NUM_TOKENS, 0)
         if fed:
@@ -99,7 +99,7 @@ def main() -> None:
             for part in (state.params, state.frozen)
         )
         what = f"{trained:,} parameters" + (f" beside {frozen:,}" if frozen else "")
-        size = f"{build.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
+        size = f"{settings.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
         print(
             f"{c.name}: {what}, {c.train.num_steps} steps of {size} "
             f"on {jax.device_count()} {jax.default_backend()} device(s), "
@@ -128,7 +128,7 @@ def main() -> None:
             writer=writer,
             checkpoints=checkpoints,
             checkpoint_every=c.checkpoint.every,
-            meta={"config_hash": build.config_hash(c), build.FROZEN: beside},
+            meta={"config_hash": settings.config_hash(c), backbones.FROZEN: beside},
             evaluate=evaluate,
             evaluate_every=c.eval.every,
             log_every=c.train.log_every,
@@ -158,13 +158,13 @@ def _ended(workdir: Path) -> int | None:
 
 def _check_same_run(workdir: Path, c) -> None:
     """A workdir of another config is left alone."""
-    from launch import build
+    from launch import settings
 
-    stored = build.stored(workdir)
+    stored = settings.stored(workdir)
     if stored is None:
         return
-    old = build.flat(stored)
-    new = build.flat(json.loads(json.dumps(c.to_dict())))
+    old = settings.flat(stored)
+    new = settings.flat(json.loads(json.dumps(c.to_dict())))
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(FREE):
             raise cli.BadUse(
@@ -184,7 +184,7 @@ def _manifest(c) -> dict:
 
     import jax
 
-    from launch import build
+    from launch import settings
     from openagent_jax import evaluate
 
     names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -193,7 +193,7 @@ def _manifest(c) -> dict:
         "git_commit": cli.git("rev-parse", "HEAD"),
         "git_dirty": None if status is None else status != "",
         "config": c.to_dict(),
-        "config_hash": build.config_hash(c),
+        "config_hash": settings.config_hash(c),
         "seed": c.seed,
         "eval_seed": c.eval.seed,
         "device_kind": device.device_kind,

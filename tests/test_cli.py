@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from configs import base, paft
-from launch import build
+from launch import backbones
 from openagent_jax.models import hf, transformer
 from openagent_jax.sandbox import domain_file
 from tests import tiny
@@ -27,7 +27,7 @@ SERVER = """
 import gc, json, os, runpy, signal, sys, warnings
 warnings.simplefilter("ignore")
 import jaxlib, tensorboardX
-from launch import build, scoring
+from launch import backbones, scoring
 from openagent_jax import metrics
 gc.freeze()
 for line in sys.stdin:
@@ -425,7 +425,7 @@ def is_a_gemma(folder: Path) -> None:
 )
 def test_bad_weights(commands, tmp_path, spoil, words):
     folder = tmp_path / "model"
-    shutil.copytree(build.BACKBONES / "nano", folder)
+    shutil.copytree(backbones.BACKBONES / "nano", folder)
     spoil(folder)
     name = next(folder.glob("*.gguf"), folder)
     args = [f"--workdir={tmp_path}/w", PAFT, f"--config.init_from={name}"]
@@ -438,7 +438,7 @@ def test_bad_weights(commands, tmp_path, spoil, words):
 def test_export(commands, tmp_path):
     """Weights of the run; all that came with the model it began from."""
     source, out, work = (tmp_path / name for name in ("source", "out", "w"))
-    nano = build.backbone(base.get_config())
+    nano = backbones.backbone(base.get_config())
     config = dataclasses.replace(nano.config, qkv_bias=True)
     params = transformer.make_policy(config).init(jax.random.key(1))
     hf.save(source, config, params, nano.folder)
@@ -446,7 +446,7 @@ def test_export(commands, tmp_path):
     c = base.get_config()
     c.init_from = str(source)
     trained = jax.tree.map(lambda x: x + 1, params)
-    tiny.leave_run(work, c, build.backbone(c), trained)
+    tiny.leave_run(work, c, backbones.backbone(c), trained)
     done = commands("export", f"--workdir={work}", f"--out={out}")
     assert (done.code, done.err) == (0, "") and "step 3" in done.out
     assert hf.load(out)[0] == config

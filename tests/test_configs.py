@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch import build
+from launch import backbones, settings
 from tests import tiny
 
 NAMES = sorted(path.stem for path in Path("configs").glob("*.py"))
@@ -29,9 +29,9 @@ def get_config(name, arg=""):
 @pytest.mark.parametrize(("name", "arg"), CASES)
 def test_is_sound(name, arg):
     c, base = get_config(name, arg), get_config("base")
-    build.check(c)
-    build.mesh(c)
-    assert build.flat(c.to_dict()).keys() == build.flat(base.to_dict()).keys()
+    settings.check(c)
+    settings.mesh(c, jax.devices()[:1] if arg else None)  # small ones need one alone
+    assert settings.flat(c.to_dict()).keys() == settings.flat(base.to_dict()).keys()
     assert c.name == (f"{name}_{arg}" if arg else name)
 
 
@@ -49,7 +49,7 @@ def test_docstring_tells_the_command(name):
 
 @pytest.mark.parametrize("arg", ["", "smoke"])
 def test_paft_differs_from_sft_by_alpha_alone(arg):
-    sft, paft = (build.flat(get_config(x, arg).to_dict()) for x in ("sft", "paft"))
+    sft, paft = (settings.flat(get_config(x, arg).to_dict()) for x in ("sft", "paft"))
     assert {key for key in sft if sft[key] != paft[key]} == {"name", "paft.alpha"}
 
 
@@ -58,11 +58,11 @@ def test_checks_compile_nothing():
     c = get_config("paft")
     c.init_from = "random"
     before = len(COMPILED)
-    build.check(c)
-    build.mesh(c)
-    model = build.backbone(c)
+    settings.check(c)
+    settings.mesh(c)
+    model = backbones.backbone(c)
     assert len(COMPILED) == before
-    build.first_params(c, model)
+    backbones.first_params(c, model)
     assert len(COMPILED) > before
 
 
@@ -73,7 +73,7 @@ def test_trains_one_step(name, arg):
     c = tiny.config(name, arg)
     step, state = tiny.trainer(c)
     new, metrics = step(state)
-    vocab_size = build.backbone(c).config.vocab_size
+    vocab_size = backbones.backbone(c).config.vocab_size
     if c.algorithm.name == "sft":
         assert metrics["train/loss"] == pytest.approx(np.log(vocab_size), rel=0.1)
         assert metrics["train/num_loss_tokens"] > 0 and metrics["train/grad_norm"] > 0

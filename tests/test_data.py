@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from launch import build
+from launch import backbones, build, settings
 from openagent_jax import data, perturb, sharding, train, worlds
 from openagent_jax.algorithms import sft
 from openagent_jax.checkpoint import Checkpoints
@@ -544,8 +544,8 @@ def fed(stored):
         train__num_micro_batches=2,
         seed=1,
     )
-    build.check(c)
-    model = build.backbone(c)
+    settings.check(c)
+    model = backbones.backbone(c)
     source = build.task_worlds(c, model, c.sandbox.domain)
     devices = jax.devices()[:1]
     read = build.feed(c, source, devices)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from launch import build, cli
+from launch import backbones, build, cli, settings
 from openagent_jax import rollout, train
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
@@ -49,8 +49,8 @@ def save(workdir, c, state, step):
     """What `launch.train` leaves behind."""
     workdir.mkdir()
     (workdir / "config.json").write_text(json.dumps(c.to_dict()))
-    build.save_model(workdir / "model", build.backbone(c))
-    meta = {build.FROZEN: build.digests(state.frozen)}
+    backbones.save_model(workdir / "model", backbones.backbone(c))
+    meta = {backbones.FROZEN: backbones.digests(state.frozen)}
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(step, train.without_frozen(state), {}, meta)
 
@@ -68,7 +68,7 @@ def test_adapters_alone_are_trained(trained):
     """The model itself stays bit for bit, and no moments are kept of it."""
     _, c, state = trained
     start = tiny.trainer(c)[1]
-    base = build.first_params(c, build.backbone(c))
+    base = backbones.first_params(c, backbones.backbone(c))
     assert same(state.frozen, jax.device_get(base))
     assert set(start.params) == set(state.params) == {lora.LORA}
     before, after = (jax.tree.leaves(x.params) for x in (start, state))
@@ -90,7 +90,7 @@ def test_checkpoints_hold_adapters_alone(trained):
     files = (workdir / "checkpoints" / "3" / "state").rglob("*")
     size = sum(file.stat().st_size for file in files if file.is_file())
     assert size < num_bytes(state.frozen)
-    model, params, at = build.restore(workdir)
+    model, params, at = backbones.restore(workdir)
     assert at == 3 and model.config.lora == lora.Lora(RANK)
     assert same(params, jax.device_get(train.whole(state)))
 
@@ -131,9 +131,9 @@ def test_a_run_starts_from_adapters_merged(trained):
     expected = lora.merge(lora.Lora(RANK), jax.device_get(train.whole(state)))
     for rank in (0, 2):
         c = tiny.config("sft", init_from=str(workdir), model__lora__rank=rank)
-        model = build.backbone(c)
+        model = backbones.backbone(c)
         assert (model.config.lora is None) == (rank == 0)
-        found = build.first_params(c, model)
+        found = backbones.first_params(c, model)
         assert same(jax.device_get(found), jax.device_get(expected))
 
 
@@ -142,7 +142,7 @@ def test_what_is_exported_has_no_adapters(trained, tmp_path):
     command = f"-m launch.export --workdir={workdir} --out={tmp_path}".split()
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
     config_, weights = hf.load(tmp_path)
-    policy, tokens = build.backbone(c).policy, jnp.arange(20)[None]
+    policy, tokens = backbones.backbone(c).policy, jnp.arange(20)[None]
     params = jax.device_get(train.whole(state))
 
     def logits(policy, params):
@@ -159,34 +159,34 @@ def test_adapters_of_a_model_with_adapters(trained, tmp_path):
     """Each run finds what it was trained beside, however far back."""
     workdir, folder = trained[0], tmp_path / "run"
     c = config(init_from=str(workdir), model__lora__rank=2)
-    model = build.backbone(c)
-    frozen = build.first_params(c, model)
+    model = backbones.backbone(c)
+    frozen = backbones.first_params(c, model)
     params = lora.init(model.config.lora, jax.random.key(0), frozen)
     save(folder, c, TrainState(jnp.int32(1), params, (), jax.random.key(0), frozen), 1)
-    _, found, _ = build.restore(folder)
+    _, found, _ = backbones.restore(folder)
     assert same(found, {**params, **frozen})
 
 
 def test_the_model_is_gone_or_another(trained, tmp_path):
     workdir, folder = tmp_path / "run", tmp_path / "base"
     shutil.copytree(trained[0], workdir)
-    model = build.backbone(trained[1])
-    params = build.first_params(trained[1], model)
+    model = backbones.backbone(trained[1])
+    params = backbones.first_params(trained[1], model)
     hf.save(folder, model.config, params)
     model.tokenizer.save(str(folder / "tokenizer.json"))
     c = config(init_from=str(folder))
     (workdir / "config.json").write_text(json.dumps(c.to_dict()))
-    build.restore(workdir)  # the weights are what they were
+    backbones.restore(workdir)  # the weights are what they were
 
     hf.save(folder, model.config, {**params, "norm": params["norm"] + 1e-3})
     with pytest.raises(cli.BadUse) as error:
-        build.restore(workdir)
+        backbones.restore(workdir)
     message = str(error.value)
     assert message.startswith(f"{workdir}: its adapters were trained beside another")
     assert '"norm" than is found now; bring back the model' in message
     shutil.rmtree(folder)
     with pytest.raises(cli.BadUse) as error:
-        build.restore(workdir)
+        backbones.restore(workdir)
     message = str(error.value)
     assert message.startswith(f"{workdir} holds adapters alone, and needs its init_f")
     assert f'init_from="{folder}" is neither a folder' in message
@@ -213,13 +213,13 @@ def test_learns():
 def test_the_reference_is_within(name):
     """No second model is held; another one is, but is not saved."""
     c = config(name, surrogate__kl=0.1)
-    model = build.backbone(c)
-    plain = build.first_params(c, model)
-    params, frozen = build.start(c, model, build.mesh(c, jax.devices()[:1]))
+    model = backbones.backbone(c)
+    plain = backbones.first_params(c, model)
+    params, frozen = build.start(c, model, settings.mesh(c, jax.devices()[:1]))
     assert set(params) == {lora.LORA} | ({ppo.VALUE} if name == "ppo" else set())
     assert same(frozen, plain)
     c.surrogate.reference = "random"
-    again, beside = build.start(c, model, build.mesh(c, jax.devices()[:1]))
+    again, beside = build.start(c, model, settings.mesh(c, jax.devices()[:1]))
     assert same(again, params)
     assert same(beside, {**frozen, policy_gradient.REFERENCE: plain})
 
@@ -227,7 +227,7 @@ def test_the_reference_is_within(name):
 def test_held_near_to_the_model_without_adapters(trained):
     """Unless another one is named: one of zeros finds all tokens alike."""
     _, c, state = trained
-    policy, params = build.backbone(c).policy, train.whole(state)
+    policy, params = backbones.backbone(c).policy, train.whole(state)
     surrogate = policy_gradient.Surrogate(kl=0.1)
     sizes = rollout.Sizes(2, 4, 2, 2, 12)
     learner = policy_gradient.Learner(policy, None, sizes, {}, 1.0, surrogate)
@@ -246,7 +246,7 @@ def test_held_near_to_the_model_without_adapters(trained):
     assert np.max(np.abs(own - plain)) > 1e-4
     zeros = jax.tree.map(jnp.zeros_like, state.frozen)
     got, *_ = held({**params, policy_gradient.REFERENCE: zeros})
-    evenly = -np.log(build.backbone(c).config.vocab_size)
+    evenly = -np.log(backbones.backbone(c).config.vocab_size)
     np.testing.assert_allclose(got[:, 1:], evenly, rtol=1e-5)
 
 

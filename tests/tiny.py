@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 from ml_collections import ConfigDict
 
-from launch import build
+from launch import backbones, build, settings
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.types import TrainState
 
@@ -59,12 +59,12 @@ def config(name: str, arg: str = "", **changes) -> ConfigDict:
 
 def trainer(c: ConfigDict, num_devices: int = 1):
     """`(step, state)` of `build.trainer`, compiled once for all that need the same."""
-    inside = {k: v for k, v in build.flat(c.to_dict()).items()}
+    inside = {k: v for k, v in settings.flat(c.to_dict()).items()}
     inside = {k: v for k, v in inside.items() if not k.startswith(OUTSIDE)}
     key = json.dumps([inside, num_devices], sort_keys=True)
     if key not in _trainers:
-        build.check(c)
-        model = build.backbone(c)
+        settings.check(c)
+        model = backbones.backbone(c)
         source = build.task_worlds(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
         _trainers[key] = build.trainer(c, model, source, devices)
@@ -77,9 +77,9 @@ def copy(state: TrainState) -> TrainState:
     return jax.tree.map(lambda x: x.copy(), state)
 
 
-def leave_run(workdir: Path, c: ConfigDict, model: build.Backbone, params) -> None:
+def leave_run(workdir: Path, c: ConfigDict, model: backbones.Backbone, params) -> None:
     """What a run leaves for others to start from."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(3, {"params": params}, {}, {})
     (workdir / "config.json").write_text(json.dumps(c.to_dict()))
-    build.save_model(workdir / "model", model)
+    backbones.save_model(workdir / "model", model)

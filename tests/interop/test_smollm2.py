@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from configs import base
-from launch import build
+from launch import backbones
 from openagent_jax.interop import gguf
 from openagent_jax.models import hf, transformer
 
@@ -32,8 +32,8 @@ def model(tmp_path_factory):
         patch.setattr(gguf, "CACHE", str(tmp_path_factory.mktemp("cache")))
         c = base.get_config()
         c.init_from = "smollm2"
-        found = build.backbone(c)
-        return found, build.first_params(c, found)
+        found = backbones.backbone(c)
+        return found, backbones.first_params(c, found)
 
 
 @present
