@@ -158,7 +158,7 @@ def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, 
         is_code = jnp.arange(len(names) + 1) == num
         is_code &= code_from >= 0
         names = jnp.where(is_code, style.code, jnp.pad(names, (0, 1)))
-        numeric = jnp.pad(numeric, (0, 1)) & ~is_code
+        numeric = jnp.pad(numeric, (0, 1))
         num += code_from >= 0
     needs = []
     for tool, (before, after) in (

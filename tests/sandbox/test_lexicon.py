@@ -277,6 +277,31 @@ class TestTokenizer:
             assert np.all(np.diff(where[:num]) >= 0)
         assert index[0, : length[0]].max() == 3  # the blank at the end stays there
 
+    def test_where_the_agent_begins_no_blank_is_taken(self):
+        """Else its words would be others in a demonstration than in a rollout."""
+        made, table = sentencepiece(metaspace=False), symbols.Symbols()
+        made.normalizer = normalizers.Replace(" ", lexicons.BLANK)
+        form = dataclasses.replace(style.compact(3), assistant="<|assistant|>: ")
+        say, to = table.one("say "), table.one("to")
+        lexicon = lexicons.build(table, made, form)
+        rows = np.array([[say, lexicon.style.assistant, to]] * 64, np.int32)
+        tokens, _, length = map(np.asarray, write(lexicon, rows, 256))
+        apart = made.encode("say <|assistant|>: ").ids + made.encode("to").ids
+        assert tokens[0, : length[0]].tolist() == apart
+        assert apart != made.encode("say <|assistant|>: to").ids
+
+    def test_special_tokens_of_a_call_can_be_read(self):
+        plain = style.compact(3)
+        form = dataclasses.replace(
+            plain, marks=plain.marks._replace(call_open=b"<|tool|>")
+        )
+        made = helpers.tokenizer()
+        for one, text in ((plain, b"\0"), (form, b"<|tool|>")):
+            lexicon = lexicons.build(symbols.Symbols(), made, one)
+            rows = helpers.ragged(lexicon.token_bytes)
+            assert bytes(rows[made.token_to_id("<|tool|>")]) == text
+            assert bytes(rows[made.token_to_id("<|user|>")]) == b"\0"
+
     def test_one_that_changes_texts_is_refused(self):
         made = helpers.tokenizer().from_str(helpers.tokenizer().to_str())
         made.normalizer = normalizers.Lowercase()

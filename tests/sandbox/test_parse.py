@@ -358,7 +358,7 @@ class TestRoundTrip:
         self.check(name, [segments().random(text, rng) for text in free])
 
 
-CHARS = [*b'"{}:, \\0179aez_-+.eu\n\t[]', 0, 128, 195, 237, 255]
+CHARS = [*b'"{}:, \\0179aez_-+.eu\n\t[]', 0, 31, 127, 128, 195, 237, 255]
 # Escapes, sound and not, and characters of two to four bytes, whole and broken.
 PIECES = [
     b"\\n", b"\\/", b'\\"', b"\\\\", b"\\x", b"\\u", b"\\u12", b"\\u0000", b"\\u00e9",
