@@ -61,3 +61,25 @@ def test_what_grpo_raises_is_in_stored_reports():
             )
             shown.append(f"{mean:.1f} [{low:.1f}, {high:.1f}]")
         assert " to ".join(shown) in text
+
+
+def test_scores_of_a_pretrained_model_are_in_stored_reports():
+    lines = README.split("## Pretrained models")[1].split("## ")[0].splitlines()
+    table = [cells(x) for x in lines if x.startswith("|")][2:]
+    stored = report.columns(
+        [
+            "base=docs/results/base",
+            "paft=" + "+".join(f"docs/results/paft_{seed}" for seed in range(3)),
+            "smollm2=docs/results/smollm2_base",
+        ]
+    )
+    rows = [
+        {row["scenario"]: row["success"] for row in x["rows"]} for x in stored.values()
+    ]
+    assert len(table) == len(rows[-1])
+    for name, *shown in table:
+        base, paft, smollm2 = (
+            [f"{100 * x[name][field]:.1f}" for field in ("mean", "low", "high")]
+            for x in rows
+        )
+        assert shown == [base[0], paft[0], "{} [{}, {}]".format(*smollm2)]
