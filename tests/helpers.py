@@ -50,6 +50,18 @@ CHAT_MARKS = (
 )
 END = forms.END
 EDITS = (CLEAN, *perturb.CATALOGUE)
+# Together they hold every kind of action and of result that the expert meets.
+SHOWN = (
+    CLEAN,
+    "identity_erasure",
+    "query_underspecified",
+    "runtime_error",
+    "tool_redirection",
+    "nonstandard_feedback",
+    "dependency_extension",
+    "rule_shift",
+    "unsolvable",
+)
 TRACES = collections.Counter()  # how often each function below was traced
 
 

@@ -13,17 +13,6 @@ from tests import helpers
 
 NUM_TOKENS = 3072
 NUM = 3  # episodes of each goal family and entry
-ENTRIES = (
-    helpers.CLEAN,
-    "identity_erasure",
-    "query_underspecified",
-    "runtime_error",
-    "tool_redirection",
-    "nonstandard_feedback",
-    "dependency_extension",
-    "rule_shift",
-    "unsolvable",
-)
 
 
 class Conversation(helpers.Writer):
@@ -146,7 +135,7 @@ def written(name, form, entry):
 def test_text_is_that_of_the_template(name, form):
     template = helpers.template(form)
     families = set()
-    for entry in ENTRIES:
+    for entry in helpers.SHOWN:
         for conversation, tokens, mask in written(name, form, entry):
             families.add(int(conversation.task.goal.family))
             documents = conversation.documents()

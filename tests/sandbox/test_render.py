@@ -13,18 +13,6 @@ from tests import helpers
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "episodes.txt"
 UPDATE = "OPENAGENT_UPDATE_GOLDEN"
-# Together they hold every kind of action and of result that the expert meets.
-SHOWN = (
-    helpers.CLEAN,
-    "identity_erasure",
-    "query_underspecified",
-    "runtime_error",
-    "tool_redirection",
-    "nonstandard_feedback",
-    "dependency_extension",
-    "rule_shift",
-    "unsolvable",
-)
 
 
 @functools.cache
@@ -33,7 +21,7 @@ def written(name):
     found = []
     split = {"poi": "train", "medical": "test"}[name]
     lexicon = helpers.world(name).lexicon
-    for entry in SHOWN:
+    for entry in helpers.SHOWN:
         tasks = helpers.edited(name, split, entry)
         episodes, _ = helpers.demonstrate(lexicon, tasks)
         for row in helpers.rows((episodes, *helpers.write(lexicon, episodes))):
