@@ -71,6 +71,7 @@ setup(
         "hf": HF,
         "data": DATA,
         "test": TEST,
+        "torch": ["torch>=2.4"],  # what tests and bench compare with; large
         **{name: [f"jax[{name}]"] for name in BACKENDS},
     },
     zip_safe=False,

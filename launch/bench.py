@@ -365,7 +365,7 @@ def decode(c, model) -> dict[str, float]:
     from openagent_jax.interop import torch_peer
 
     policy, params = model.policy, backbones.first_params(c, model)
-    with settings.needs_extra("--parts=decode", "hf,test"):
+    with settings.needs_extra("--parts=decode", "hf,torch"):
         rival = torch_peer.Generator(model.folder)
     prompt = np.random.default_rng(0).integers(100, 1000, PROMPT_TOKENS)
 
