@@ -22,6 +22,7 @@ from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints, digest
 from openagent_jax.interop import chat_template, gguf
 from openagent_jax.models import hf, look_back, lora, transformer
+from openagent_jax.sandbox import spelling
 from openagent_jax.types import Params, Policy
 
 FROZEN = "frozen"  # in the meta of a checkpoint: digests of what it leaves out
@@ -245,7 +246,7 @@ def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbo
     with settings.blamed_on(what):
         config = hf.load_config(folder, **changes)
     tokenizer = _tokenizer(folder)
-    num_tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    num_tokens = spelling.num_tokens(tokenizer)
     if num_tokens > config.vocab_size:
         raise BadUse(
             f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "

@@ -13,8 +13,6 @@ same text counts the same.
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,11 +22,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 from tokenizers import Tokenizer
 
+from openagent_jax.sandbox import spelling
 from openagent_jax.sandbox import style as styles
 from openagent_jax.sandbox.symbols import Symbols
 
 MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
-BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes a blank
 
 
 @jax.tree_util.register_dataclass
@@ -187,7 +185,7 @@ def build(
     end = tokenizer.token_to_id(style.end)
     if end is None:
         raise ValueError(f"tokenizer: it has no token {style.end!r}")
-    num_tokens = tokenizer.get_vocab_size(with_added_tokens=True)
+    num_tokens = spelling.num_tokens(tokenizer)
     if vocab_size and vocab_size < num_tokens:
         raise ValueError(
             f"tokenizer: it has {num_tokens} tokens, and the model knows {vocab_size}"
@@ -197,8 +195,8 @@ def build(
     form = styles.mapped(style, symbols.one, numbers=numbers)
     texts = symbols.texts
     raw = [text.encode() for text in texts]
-    tokenizer = _as_it_is(tokenizer)
-    token_bytes = _token_bytes(tokenizer, marks)
+    tokenizer = spelling.as_it_is(tokenizer)
+    token_bytes = spelling.token_bytes(tokenizer, marks)
     written, lends = texts, np.zeros(len(texts), bool)
     if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
         # Not where the agent begins to speak: what it says is its own.
@@ -208,7 +206,7 @@ def build(
         cut = [text[:-1] if x else text for text, x in zip(texts, lends, strict=True)]
         written = texts + cut + [" " + text for text in texts + cut]
     spans = [x.ids for x in tokenizer.encode_batch(written, add_special_tokens=False)]
-    _check(written, spans, tokenizer, token_bytes)
+    spelling.check(written, spans, tokenizer, token_bytes)
     token_bytes += [[0]] * (vocab_size - num_tokens)
     first: dict[bytes, int] = {}
     canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
@@ -269,78 +267,3 @@ def _hash(text: bytes, base: int) -> int:
         value = (value + (byte + 1) * power) % 2**32
         power = power * base % 2**32
     return value
-
-
-def _as_it_is(tokenizer: Tokenizer) -> Tokenizer:
-    """The same without the blank that SentencePiece puts in front of a text."""
-    fields = json.loads(tokenizer.to_str())
-
-    def walk(x):
-        if isinstance(x, list):
-            return [walk(y) for y in x if not _puts_in_front(y)]
-        if isinstance(x, dict):
-            x = {key: walk(y) for key, y in x.items()}
-            if x.get("type") == "Metaspace":
-                x |= {"prepend_scheme": "never", "add_prefix_space": False}
-        return None if _puts_in_front(x) else x
-
-    parts = {key: fields.get(key) for key in ("normalizer", "pre_tokenizer")}
-    changed = {key: walk(part) for key, part in parts.items()}
-    if changed == parts:
-        return tokenizer
-    return Tokenizer.from_str(json.dumps(fields | changed))
-
-
-def _puts_in_front(part) -> bool:
-    return isinstance(part, dict) and part.get("type") == "Prepend"
-
-
-def _token_bytes(tokenizer: Tokenizer, marks: bytes) -> list[list[int]]:
-    """Bytes of every token; special tokens are a NUL, which no text may hold, but for
-    those that stand in the marks of a call."""
-    decoder = tokenizer.decoder.__getstate__() if tokenizer.decoder else b""
-    byte_level, alphabet = b'"ByteLevel"' in decoder, _byte_level_alphabet()
-    if not byte_level and BLANK not in decoder.decode():
-        raise ValueError(
-            "tokenizer: its decoder is neither of byte-level BPE nor of SentencePiece"
-        )
-
-    def spelled(text: str) -> list[int]:
-        if byte_level:
-            return [alphabet[char] for char in text]
-        if re.fullmatch("<0x[0-9A-F]{2}>", text):
-            return [int(text[3:5], 16)]
-        return list(text.replace(BLANK, " ").encode())
-
-    added = tokenizer.get_added_tokens_decoder()
-    rows = []
-    for token in range(tokenizer.get_vocab_size(with_added_tokens=True)):
-        if token in added:
-            data = added[token].content.encode()
-            unread = added[token].special and data not in marks
-            rows.append([0] if unread else list(data))
-        else:
-            rows.append(spelled(tokenizer.id_to_token(token) or ""))
-    return rows
-
-
-def _check(texts, spans, tokenizer: Tokenizer, token_bytes) -> None:
-    """Every text is spelled as it is; a special token reads as its name."""
-    added = tokenizer.get_added_tokens_decoder()
-    names = {token: x.content.encode() for token, x in added.items()}
-    for text, span in zip(texts, spans, strict=True):
-        read = b"".join(names.get(x) or bytes(token_bytes[x]) for x in span)
-        if read != text.encode():
-            raise ValueError(
-                f"tokenizer: it spells {text!r} as {read.decode(errors='replace')!r}; "
-                "one that changes texts cannot be used"
-            )
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """The printable stand-ins that byte-level BPE uses for the 256 bytes."""
-    keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(byte): byte for byte in keep}
-    others = [byte for byte in range(256) if byte not in keep]
-    table.update({chr(256 + i): byte for i, byte in enumerate(others)})
-    return table

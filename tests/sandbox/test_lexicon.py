@@ -1,6 +1,7 @@
 """The lexicon against plain Python: writing, finding, texts that are equal."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from tokenizers import (
 )
 
 from openagent_jax.sandbox import lexicon as lexicons
-from openagent_jax.sandbox import style, symbols
+from openagent_jax.sandbox import spelling, style, symbols
 from tests import helpers
 
 ROOM = 96  # bytes of the buffers searched
@@ -185,7 +186,7 @@ class TestTwins:
 
 def sentencepiece(metaspace):
     """A tokenizer as Llama 2 and Mistral have it, with a few merges."""
-    blank = lexicons.BLANK
+    blank = spelling.BLANK
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
     letters = [blank, *map(chr, range(33, 127))]
     merges = [(blank, "t"), ("o", "w"), (blank, blank), ("a", "y")]
@@ -245,7 +246,7 @@ class TestTokenizer:
         """Blanks in front of words, one put before each text, and bytes as tokens."""
         made = sentencepiece(metaspace)
         assert made.decode(made.encode("two words").ids) == "two words"
-        assert made.encode("two").tokens[0].startswith(lexicons.BLANK)
+        assert made.encode("two").tokens[0].startswith(spelling.BLANK)
         table = symbols.Symbols()
         table.add(["Oak Bay", "caf\u00e9 \u20ac", " "])
         lexicon = lexicons.build(table, made, style.compact(3))
@@ -261,7 +262,7 @@ class TestTokenizer:
 
     def test_a_blank_is_spelled_with_what_follows(self):
         made, table = sentencepiece(metaspace=False), symbols.Symbols()
-        made.normalizer = normalizers.Replace(" ", lexicons.BLANK)
+        made.normalizer = normalizers.Replace(" ", spelling.BLANK)
         texts = ["say ", "to", "", "to ", "tow", "<|assistant|>", "Answer: "]
         pieces = [table.one(text) for text in texts]
         lexicon = lexicons.build(table, made, style.compact(3))
@@ -280,7 +281,7 @@ class TestTokenizer:
     def test_where_the_agent_begins_no_blank_is_taken(self):
         """Else its words would be others in a demonstration than in a rollout."""
         made, table = sentencepiece(metaspace=False), symbols.Symbols()
-        made.normalizer = normalizers.Replace(" ", lexicons.BLANK)
+        made.normalizer = normalizers.Replace(" ", spelling.BLANK)
         form = dataclasses.replace(style.compact(3), assistant="<|assistant|>: ")
         say, to = table.one("say "), table.one("to")
         lexicon = lexicons.build(table, made, form)
@@ -313,6 +314,18 @@ class TestTokenizer:
         made.decoder = decoders.WordPiece()
         with pytest.raises(ValueError, match="neither of byte-level BPE nor of Sente"):
             lexicons.build(symbols.Symbols(), made, style.compact(3))
+
+    def test_numbers_without_a_token(self):
+        """Some tokenizers leave some out; they mean nothing."""
+        fields = json.loads(helpers.tokenizer().to_str())
+        last = helpers.tokenizer().get_vocab_size() + 3
+        fields["model"]["vocab"]["~odd"] = last
+        made = Tokenizer.from_str(json.dumps(fields))
+        lexicon = lexicons.build(symbols.Symbols(), made, style.compact(3))
+        rows = [bytes(row) for row in helpers.ragged(lexicon.token_bytes)]
+        holes = [i for i in range(last) if made.id_to_token(i) is None]
+        assert holes and {rows[i] for i in holes} == {b"\0"}
+        assert rows[last:] == [b"~odd"]
 
     def test_size_of_the_model(self):
         """Its tokens that the tokenizer does not know mean nothing; it has no fewer."""
