@@ -54,7 +54,7 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
     if name == "random":
         folder = _folder(c.model.tokenizer, "model.tokenizer")
         tokenizer = _tokenizer(folder)
-        vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
+        vocab_size = spelling.num_tokens(tokenizer)
         sizes, heads = (
             settings.given(transformer.ModelConfig, c.model),
             c.model.look_back_heads,
@@ -262,7 +262,8 @@ def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbo
 def _template(folder: Path, c: ConfigDict | None) -> str:
     """Of the chats of a model; what a run has used stays with it."""
     name = c.model.chat_template if c else ""
-    own = chat_template.own(folder)
+    with settings.blamed_on("model.chat_template"):
+        own = chat_template.own(folder)
     if not name or (own and (folder.parent / "checkpoints").is_dir()):
         return own
     if name == "compact":
@@ -274,7 +275,8 @@ def _template(folder: Path, c: ConfigDict | None) -> str:
             f'model.chat_template="{name}" is neither a file nor one of compact, '
             + ", ".join(TEMPLATES)
         )
-    return file.read_text("utf-8")
+    with settings.blamed_on("model.chat_template"):
+        return chat_template.text(file)
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

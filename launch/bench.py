@@ -392,7 +392,7 @@ def decode(c, model) -> dict[str, float]:
     figures = {}
     for rows in (1, 16):
         same = np.mean(np.asarray(ours(params, rows)) == theirs(rows))
-        seconds, other = _medians(lambda: ours(params, rows), lambda: theirs(rows))  # noqa: B023
+        seconds, other = _medians(partial(ours, params, rows), partial(theirs, rows))
         figures |= {
             f"tokens_per_s_{rows}": rows * NEW_TOKENS / seconds,
             f"generate_tokens_per_s_{rows}": rows * NEW_TOKENS / other,

@@ -17,17 +17,34 @@ def own(folder: Path) -> str:
     """The chat template of a folder that `transformers` has written; "" if none.
 
     Of several it is that for tools.
+
+    Raises:
+      ValueError: a file is damaged.
     """
     if (folder / FILE).is_file():
-        return (folder / FILE).read_text("utf-8")
-    if not (folder / SETTINGS_FILE).is_file():
+        return text(folder / FILE)
+    file = folder / SETTINGS_FILE
+    if not file.is_file():
         return ""
-    settings = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))
-    found = settings.get("chat_template") or ""
-    if isinstance(found, list):
-        by_name = {entry["name"]: entry["template"] for entry in found}
-        found = by_name.get("tool_use") or by_name.get("default") or ""
+    try:
+        found = json.loads(text(file)).get("chat_template") or ""
+        if isinstance(found, list):
+            by_name = {entry["name"]: entry["template"] for entry in found}
+            found = by_name.get("tool_use") or by_name.get("default") or ""
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{file}: no JSON with a chat_template to be read") from None
     return found
+
+
+def text(file: Path) -> str:
+    """
+    Raises:
+      ValueError: it is no UTF-8.
+    """
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: {error}") from None
 
 
 def load(

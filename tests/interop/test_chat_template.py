@@ -39,6 +39,21 @@ def test_own(tmp_path, settings, file, source):
     assert chat_template.own(tmp_path) == source
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (chat_template.FILE, b"\xff"),
+        (chat_template.SETTINGS_FILE, b"{"),
+        (chat_template.SETTINGS_FILE, b"[]"),
+        (chat_template.SETTINGS_FILE, b'{"chat_template": [{"name": "default"}]}'),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"^{tmp_path / name}: "):
+        chat_template.own(tmp_path)
+
+
 def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
     settings = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
     helpers.chat_tokenizer().save(str(tmp_path / "tokenizer.json"))
