@@ -66,7 +66,7 @@ def load(
     except ImportError:
         raise ValueError(
             "chat template: it needs the package transformers; "
-            'pip install "openagent_jax[hf]"'
+            'pip install -e ".[hf]"'
         ) from None
     kind = transformers.PreTrainedTokenizerFast
     if folder and (folder / SETTINGS_FILE).is_file():

@@ -68,7 +68,7 @@ def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
 
 def test_without_transformers(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(ValueError, match=r"pip install \"openagent_jax\[hf\]\""):
+    with pytest.raises(ValueError, match=r"pip install -e \"\.\[hf\]\""):
         chat_template.load(helpers.chat_tokenizer(), "")
 
 
