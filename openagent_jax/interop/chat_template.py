@@ -65,8 +65,7 @@ def load(
         import transformers
     except ImportError:
         raise ValueError(
-            "chat template: it needs the package transformers; "
-            'pip install -e ".[hf]"'
+            'chat template: it needs the package transformers; pip install -e ".[hf]"'
         ) from None
     kind = transformers.PreTrainedTokenizerFast
     if folder and (folder / SETTINGS_FILE).is_file():
