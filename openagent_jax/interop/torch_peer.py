@@ -15,7 +15,7 @@ class Generator:
     """
 
     def __init__(self, folder: Path):
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]  # an extra, large
         import transformers
 
         self._torch = torch
