@@ -8,9 +8,11 @@ A tool is an OpenAI function with an `x-openagent` block that says what it means
     effect               a successful call changes the world
 
 Values of a type are an enum, a number, or entities: three pools, or one list `values`
-that is divided. A goal is a list of steps. The value of an argument, and the answer,
-is a source: `$slot` is a constant of the request, `#0.place` a field of the result of
-step 0; the answer may also be `done`. A tool that another one needs is a step of the same
+that is divided.
+
+A goal is a list of steps. The value of an argument, and the answer, is a source:
+`$slot` is a constant of the request, `#0.place` a field of the result of step 0;
+the answer may also be `done`. A tool that another one needs is a step of the same
 goal, or takes no arguments: then it need not be a step (see `extra_calls`).
 
 Choices that the test half must not decide are made on a part of the training half that
