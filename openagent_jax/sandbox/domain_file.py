@@ -72,7 +72,7 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     file = Path(name)
     try:
         file = _find(name)
-        domain = _domain(_read(file), limits or Limits())
+        domain = _domain(read_json(file), limits or Limits())
         return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(" ".join(f"{file}: {error}".splitlines())) from None
@@ -82,7 +82,7 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
     """All that is wrong with a file, each fault with its place and remedy; the first
     is the one that `load` raises. What hangs on a fault is not looked at."""
     try:
-        document = _read(_find(str(path_or_name).removesuffix(development.SUFFIX)))
+        document = read_json(_find(str(path_or_name).removesuffix(development.SUFFIX)))
     except DomainError as error:
         return [str(error)]
     with collected() as found:
@@ -99,7 +99,7 @@ def _find(name: str) -> Path:
     return file
 
 
-def _read(file: Path) -> Any:
+def read_json(file: Path) -> Any:
     try:
         text = file.read_bytes().decode("utf-8-sig")
         return json.loads(text, object_pairs_hook=_object)
@@ -144,9 +144,14 @@ def _domain(value: Any, limits: Limits) -> DomainSpec:
         if fine or sound(item, GOAL, limits):
             at = f"goals[{index}]"
             goals.append(_goal(item, at, types, tools, said, in_order))
-    lists = (tuple(part) for part in (types.values(), tools.values(), goals))
-    name, description = (parts.get(key, "") for key in ("name", "description"))
-    return DomainSpec(name, description, *lists, tuple(parts.get("review", ())))
+    return DomainSpec(
+        parts.get("name", ""),
+        parts.get("description", ""),
+        tuple(types.values()),
+        tuple(tool for tool in tools.values() if tool),
+        tuple(goals),
+        tuple(parts.get("review", ())),
+    )
 
 
 def _readable(value: Any) -> dict[str, Any]:
