@@ -37,6 +37,12 @@ _PEOPLE = {
 _SURNAMES = "Abel Brandt Costa Dietz Evans Fischer Gray Holm Ivers Jansen Keller Lund"
 _PLACES = "Bay Bridge Falls Field Harbor Hill Mills Park Port Ridge Valley Woods"
 
+# An example in a description; it has a digit.
+_EXAMPLE = re.compile(
+    r"(?:e\.g\.,?|for example,?|for instance,?|such as|examples?:|like)\s+['\"`]?"
+    r"([\w@:/+#-]*[0-9][\w@:/+#-]*)",
+    re.IGNORECASE,
+)
 # What the last word of a name tells of its values.
 _ID = (
     "id number no nr code ref reference sku isbn uuid guid key token handle identifier"
@@ -45,14 +51,13 @@ _PERSON = (
     "person customer user author assignee owner recipient contact guest member sender "
     "employee manager attendee patient client reporter username"
 )
+_TEXTS = (
+    "text message body content comment note reason title subject question query topic "
+    "keyword keywords term description summary name label details product item book"
+)
 _PLACE = (
     "city town place location destination origin address airport country region venue "
     "station street area departure arrival"
-)
-_COUNT = (
-    "count quantity number amount total stock price cost fee balance score distance "
-    "duration minutes hours seconds days temperature weight height size percent rate "
-    "points rating salary budget sum length limit age level units"
 )
 
 
@@ -139,14 +144,16 @@ def _years(low: int, high: Any, taken: set[str], what: str) -> tuple[dict, str]:
 
 def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, str]:
     given = schema.get("examples") or [schema.get("example", schema.get("default"))]
-    given = given if isinstance(given, list) else [given]
+    given = [*given] if isinstance(given, list) else [given]
+    given += _EXAMPLE.findall(str(schema.get("description", "")))
     given = [text(x) for x in given if isinstance(x, str | int | float)]
     given = [x for x in dict.fromkeys(given) if x and x not in taken]
     given = [x for x in given if not _is_number(x)]
     made, how = _like(given), "like its examples"
     if not made and schema.get("pattern"):
-        hole = f"{HOLE}: three or more values of {what}, each a match of its pattern"
-        return {"kind": "entity", "values": [hole.replace('"', "'")]}, ""
+        form = plain(str(schema["pattern"]))
+        hole = f"{HOLE}: three or more values of {what}, each of the form {form}"
+        return {"kind": "entity", "values": [hole]}, ""
     if not made and len(given) >= 12:
         taken.update(given)
         return {"kind": "entity", "values": given}, ""
@@ -220,7 +227,9 @@ def _made_up(name: str, form: str, taken: set[str]) -> dict[str, Any]:
         return _composed(_PEOPLE, _SURNAMES.split(), taken, str)
     if last in _PLACE.split():
         return _composed(_FIRST, _PLACES.split(), taken, str.capitalize)
-    return _composed(_FIRST, _NOUNS, taken, str)
+    if last in _TEXTS.split():
+        return _composed(_FIRST, _NOUNS, taken, str)
+    return _composed(_FIRST, [last, " ".join(parts)], taken, str)
 
 
 def _fresh(make: Callable[[str, int], str], split: str, taken: set[str]) -> list[str]:
@@ -234,7 +243,8 @@ def _composed(
     """Pairs of words; the second ones are those that no other type has."""
     heads = {split: [case(x) for x in said.split()] for split, said in firsts.items()}
     every = list(itertools.chain(*heads.values()))
-    free = [x for x in seconds if not {f"{y} {x}" for y in every} & taken][:6]
+    free = [x for x in seconds if not {f"{y} {x}" for y in every} & taken]
+    free = free[: 6 if len(seconds) > 2 else 1]
     free = free or [_new_word(seconds, every, taken)]
     return {split: {"compose": [words, free]} for split, words in heads.items()}
 

@@ -42,7 +42,7 @@ VERBS = (
     Verb("book reserve hold", "book reserve", "secure hold", True),
     Verb("order buy purchase", "order buy", "purchase acquire", True),
     Verb("pay charge bill", "pay charge", "settle bill", True),
-    Verb("refund reimburse", "refund repay", "reimburse return", True),
+    Verb("refund reimburse", "refund repay", "reimburse credit", True),
     Verb("send submit post publish email notify", "send submit", "post deliver", True),
     Verb("invite", "invite ask", "summon call", True),
     Verb("reply respond answer comment", "reply respond", "answer react", True),
@@ -77,11 +77,11 @@ NOUNS_TOO = set(
     "return change drop purchase refund file match track".split()
 )
 SYNONYMS = {
-    "order": ("purchase", "buy"),
+    "order": ("purchase", "acquisition"),
     "customer": ("client", "buyer"),
     "user": ("member", "account_holder"),
     "account": ("profile", "membership"),
-    "ticket": ("case", "request"),
+    "ticket": ("case", "incident"),
     "book": ("volume", "publication"),
     "product": ("item", "article"),
     "item": ("article", "piece"),
@@ -98,7 +98,7 @@ SYNONYMS = {
     "time": ("hour", "moment"),
     "name": ("label", "title"),
     "title": ("heading", "caption"),
-    "number": ("figure", "count"),
+    "number": ("no", "ref"),
     "quantity": ("amount", "units"),
     "amount": ("sum", "total"),
     "id": ("number", "key"),
@@ -122,7 +122,6 @@ SYNONYMS = {
     "payment": ("transaction", "settlement"),
     "weather": ("climate", "forecast"),
     "stock": ("inventory", "supply"),
-    "address": ("street", "whereabouts"),
     "phone": ("telephone", "mobile"),
     "reason": ("cause", "motive"),
     "text": ("words", "wording"),
@@ -181,6 +180,12 @@ class Doing(NamedTuple):
     rest: tuple[str, ...]  # the other words of the name
     phrase: str  # "get the status of an order"
     effect: bool
+
+    @property
+    def request(self) -> str:
+        """The phrase without what a request says by its values."""
+        text = re.split(r",| (?:by|given|using|based on) ", self.phrase)[0]
+        return text if " " in text else self.phrase
 
 
 def words(name: str) -> list[str]:
@@ -274,7 +279,7 @@ def descriptions(does: Doing) -> dict[str, list[str]]:
     """Paraphrases of what a tool does."""
     behind, found = does.phrase.partition(" ")[2], {}
     for index, split in enumerate(SPLITS):
-        text = " ".join(_swap(behind.split(), index))
+        text = " ".join(_swap(behind.split(), index)).replace("_", " ")
         verbs = [v.replace("_", " ") for v in _others(does, split)]
         said = [f"{v.capitalize()} {text}" for v in verbs if text]
         summaries = [form.format(does.phrase) for form in _SUMMARY[split]]
