@@ -7,6 +7,7 @@ can guess is a text that begins with FILL IN, which the reader of domain files r
 """
 
 import itertools
+import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from openagent_jax.sandbox.domain_schema import HOLE
 from openagent_jax.sandbox.draft_goals import Drafted
 from openagent_jax.sandbox.tool_lists import Listed
 from openagent_jax.types import Limits
+
+WIDTH = 88  # of a written file
 
 
 @dataclass(frozen=True)
@@ -159,3 +162,26 @@ def _block(tool: Drafted, taken: set[str], said: set[str]) -> dict[str, Any]:
             },
         },
     }
+
+
+def written(value: Any, indent: str = "") -> str:
+    """JSON for people: what fits is on one line, and the texts of a list fill lines."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(indent + text) <= WIDTH or not isinstance(value, dict | list) or not value:
+        return text
+    inner = f"{indent}  "
+    if isinstance(value, dict):
+        names = (json.dumps(key, ensure_ascii=False) for key in value)
+        lines = [
+            f"{inner}{name}: {written(item, inner)}"
+            for name, item in zip(names, value.values(), strict=True)
+        ]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    parts = [written(item, inner) for item in value]
+    lines = [inner + parts[0]]
+    for part in parts[1:]:
+        lines[-1] += ","
+        if "\n" in lines[-1] + part or len(f"{lines[-1]} {part},") > WIDTH:
+            lines.append(inner)
+        lines[-1] += part if lines[-1] == inner else f" {part}"
+    return "[\n" + "\n".join(lines) + f"\n{indent}]"
