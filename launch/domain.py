@@ -29,6 +29,7 @@ SKIP = flags.DEFINE_list("skip", [], "Draft: tools to leave out.")
 PERTURBATION = flags.DEFINE_string("perturbation", None, "Show: one of the catalogue.")
 STRENGTH = flags.DEFINE_float("strength", 1.0, "Show: of the perturbation.", 0, 1)
 NUM = flags.DEFINE_integer("num", 2, "Show: how many episodes.", 1)
+WIDTH = 120  # of what is piped
 SEED = flags.DEFINE_integer("seed", 0, "Show: other episodes.", 0)
 
 
@@ -106,7 +107,35 @@ def check(file: str) -> None:
 
 
 def show(file: str) -> None:
-    raise cli.BadUse("show: to come")
+    import jax
+    from rich.console import Console
+    from rich.text import Text
+
+    from launch import backbones, build, settings
+    from openagent_jax import evaluate, perturb, transcript
+
+    c = CONFIG.value
+    # What is in the compact form can be written as messages.
+    c.init_from, c.model.chat_template = "nano", ""
+    name = PERTURBATION.value or evaluate.CLEAN
+    settings.known("--perturbation", [name], (evaluate.CLEAN, *perturb.CATALOGUE))
+    with settings.blamed_on(file):
+        source = build.task_worlds(c, backbones.backbone(c), file)
+    keys = evaluate.task_keys(jax.random.key(SEED.value), 0, NUM.value)
+    turns = c.sandbox.max_turns
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    width = console.width if console.is_terminal else WIDTH
+    played = transcript.episodes(source, name, keys, STRENGTH.value, turns)
+    for number, (clean, other) in enumerate(played):
+        console.print(f"\ntask {number} of --seed={SEED.value}", style="bold")
+        if name == evaluate.CLEAN:
+            console.print("\n".join(clean))
+            continue
+        note = "" if clean != other else ": it changes nothing here"
+        heads = f"{evaluate.CLEAN:{(width - 3) // 2}}   {name}{note}"
+        console.print(heads, style="bold")
+        for mark, row in transcript.side_by_side(clean, other, width):
+            console.print(Text(row, "" if mark == transcript.SAME else "yellow"))
 
 
 def _write(file: Path, text: str) -> None:
