@@ -55,6 +55,7 @@ def task_worlds(c: ConfigDict, model: backbones.Backbone, domain: str) -> worlds
             transfer=c.sandbox.transfer,
             form=form,
             vocab_size=model.config.vocab_size,
+            room=settings.room(c),
         )
     if model.template:  # documents are long
         _check_room(c, made)
@@ -176,7 +177,9 @@ def recipe(c: ConfigDict, source: worlds.Worlds, **about: Any) -> Recipe:
     """What a dataset is made of; `about` is told to its readers."""
     name, names = c.sandbox.domain, c.paft.perturbations
     families = [f"{1 + i} steps" for i in range(c.sandbox.num_steps)]
-    if name != worlds.RANDOM:
+    if source.log:
+        families = ["recorded"]
+    elif name != worlds.RANDOM:
         families = [
             goal.name for goal in domain_file.load(name, settings.limits(c)).goals
         ]

@@ -31,7 +31,7 @@ from openagent_jax import (
 )
 from openagent_jax.algorithms import grpo, paft
 from openagent_jax.models import lora
-from openagent_jax.sandbox import domain, domain_file
+from openagent_jax.sandbox import domain, domain_file, logs
 from openagent_jax.types import Limits
 
 ALGORITHMS = ("sft", "grpo", "ppo")
@@ -109,7 +109,10 @@ def check(c: ConfigDict) -> None:
     ):
         if name != worlds.RANDOM:
             with blamed_on(key):
-                domain_file.load(name, limits(c))
+                if logs.is_log(name):
+                    logs.load(name, room(c)).checked()
+                else:
+                    domain_file.load(name, limits(c))
     with blamed_on("optim"):
         optimizer(c)
     known("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
@@ -162,6 +165,15 @@ def sizes(c: ConfigDict) -> rollout.Sizes:
 
 def limits(c: ConfigDict) -> Limits:
     return Limits(**given(Limits, c.sandbox))
+
+
+def room(c: ConfigDict) -> dict[str, int]:
+    """What a conversation of a log may take."""
+    keys = ["sandbox.max_turns", "sandbox.prompt_tokens"]
+    if c.algorithm.name == "sft":
+        keys.append("algorithm.num_tokens")
+    sizes = flat(c.to_dict())
+    return logs.room(limits(c)) | {key: sizes[key] for key in keys}
 
 
 def adapters(c: ConfigDict) -> lora.Lora | None:

@@ -7,6 +7,7 @@ Letters used in shapes, here and everywhere:
     T turns             F result fields           V vocabulary
     C steps of a goal   Q constants of a query    D width, L layers
     W pieces of a description                     H heads, K head size, M cache slots
+    R recorded calls of a world
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -56,9 +57,11 @@ class Limits:
     num_constants: int = 4  # of a request
     num_pieces: int = 4  # of a description
     num_phrase_pieces: int = 12  # of a request
+    num_facts: int = 0  # recorded calls of a world; a generated one has none
 
 
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
+RECORDED = -1  # `Tools.result_low` of a tool whose results are not drawn
 
 
 @jax.tree_util.register_dataclass
@@ -74,7 +77,9 @@ class Tools:
     relation: Int[Array, "N"]
     arg_low: Int[Array, "N A"]  # symbols accepted: low <= symbol < high
     arg_high: Int[Array, "N A"]  # high == low: there is no such argument
-    result_low: Int[Array, "N F"]  # symbols drawn from
+    # Symbols drawn from; none if low == high. Low is `RECORDED` where the world answers
+    # recorded calls alone.
+    result_low: Int[Array, "N F"]
     result_high: Int[Array, "N F"]
     code: Int[Array, "N"]  # symbol of the nonce that a successful call reveals
     code_from: Int[Array, "N"]  # row whose code must be passed, or -1
@@ -113,6 +118,16 @@ class Faults:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Facts:
+    """Recorded calls of a world, and what they returned."""
+
+    relation: Int[Array, "R"]  # -1: no such call
+    args: Int[Array, "R A"]  # symbols; 0 where the tool has no such argument
+    values: Int[Array, "R F"]  # symbols; -1: no such field
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Task:
     """Arrays that define one problem: the world, the request, the faults."""
 
@@ -123,6 +138,7 @@ class Task:
     phrase: Int[Array, "P"]  # symbols; -1 - q stands for constant q
     constants: Int[Array, "Q"]  # symbols; 0 where unused
     shown: Bool[Array, "Q"]  # False: left out of the request, must be asked for
+    facts: Facts
 
 
 @jax.tree_util.register_dataclass

@@ -3,30 +3,37 @@
 Host side, once a run. What comes out are pytrees and pure functions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from tokenizers import Tokenizer
 
 from openagent_jax import perturb
-from openagent_jax.sandbox import domain as domains
 from openagent_jax.sandbox import (
+    demonstrate,
     domain_file,
     lexicon,
+    logs,
     random_words,
     random_worlds,
+    recorded_worlds,
     render,
     style,
     symbols,
 )
+from openagent_jax.sandbox import domain as domains
 from openagent_jax.types import Limits, Task
 
 RANDOM = "random"  # the domain of endless random worlds
 TRANSFER = "medical"  # held out: where `domain_transfer` leads
+NUM_TOKENS = "algorithm.num_tokens"  # room for a demonstration, if there is one
+
+Source = domains.Domain | recorded_worlds.Recordings
 
 
 @dataclass(frozen=True)
@@ -35,9 +42,10 @@ class Worlds:
 
     lexicon: lexicon.Lexicon
     sample: Callable[[jax.Array, str], Task]  # (key, split) -> task
-    pools: dict[str, perturb.Pools]  # by split; empty for random worlds
+    pools: dict[str, perturb.SomePools]  # by split; empty for random worlds
     # Tokens that mean nothing, and their shapes; those of random worlds alone.
     free_tokens: tuple[jax.Array, jax.Array] | None = None
+    log: logs.Log | None = None  # of recorded worlds
 
     def longest_prompt(self, key: jax.Array, num: int) -> int:
         """Tokens of the longest of a few prompts."""
@@ -58,8 +66,9 @@ def build(
     transfer: str | Path = TRANSFER,
     form: style.Style[str] | None = None,
     vocab_size: int = 0,
+    room: Mapping[str, int] | None = None,
 ) -> Worlds:
-    """Tasks of a domain: a builtin name, a file, or `random`.
+    """Tasks of a domain: a builtin name, a file, a log, or `random`.
 
     Args:
       domain: where from.
@@ -70,9 +79,11 @@ def build(
       transfer: where `domain_transfer` leads.
       form: how they are written; compact, if not given.
       vocab_size: of the model, where it is more than that of the tokenizer.
+      room: of episodes, by the keys of a config; conversations that need more are left
+        out of a log. See `logs.load`.
 
     Raises:
-      domain_spec.DomainError: the file is wrong.
+      domain_spec.DomainError: the file is wrong, or no conversation of it is mapped.
       ValueError: the tokenizer cannot be used, or not with the style.
     """
     table, form = symbols.Symbols(), form or style.compact(limits.num_args)
@@ -90,20 +101,41 @@ def build(
             pools={},
             free_tokens=(jnp.asarray(tokens), jnp.asarray(shapes)),
         )
+    names = [str(domain), str(transfer)]
+    room = logs.room(limits) | dict(room or {})
+    added = tokenizer.get_added_tokens_decoder().values()
+    special = [token.content for token in added if token.special]
+    found = {
+        name: logs.load(name, room).speaking(special).checked()
+        for name in names
+        if logs.is_log(name)
+    }
+    if found:
+        limits = recorded_worlds.fitted(
+            limits, [task for log in found.values() for _, task in log.tasks]
+        )
     main, other = (
-        domains.compile(domain_file.load(name, limits), table, limits)
-        for name in (domain, transfer)
+        recorded_worlds.compile([task for _, task in found[name].tasks], table, limits)
+        if name in found
+        else domains.compile(domain_file.load(name, limits), table, limits)
+        for name in names
     )
 
-    def sample(source: domains.Domain, key: jax.Array, split: str) -> Task:
-        return domains.sample_task(source, key, domains.SPLITS[split], num_visible)
+    def sample(source: Source, key: jax.Array, split: str) -> Task:
+        s = domains.SPLITS[split]
+        if isinstance(source, recorded_worlds.Recordings):
+            return recorded_worlds.sample_task(source, key, s)
+        return domains.sample_task(source, key, s, num_visible)
 
+    built = lexicon.build(table, tokenizer, form, vocab_size)
+    log = found.get(names[0])
+    if isinstance(main, recorded_worlds.Recordings) and log:
+        log, main = _roomy(log, main, built, room)
     pools = {
         split: _pools(main, table, split, partial(sample, other, split=split))
         for split in domains.SPLITS
     }
-    built = lexicon.build(table, tokenizer, form, vocab_size)
-    return Worlds(built, partial(sample, main), pools)
+    return Worlds(built, partial(sample, main), pools, log=log)
 
 
 def perturbation(worlds: Worlds, names: Sequence[str], split: str):
@@ -112,24 +144,61 @@ def perturbation(worlds: Worlds, names: Sequence[str], split: str):
     return perturb.one_of(*(perturb.make(name, pools) for name in names))
 
 
+def _roomy(
+    log: logs.Log,
+    source: recorded_worlds.Recordings,
+    lexicon_: lexicon.Lexicon,
+    room: Mapping[str, int],
+) -> tuple[logs.Log, recorded_worlds.Recordings]:
+    """Without the conversations whose tokens find no room."""
+
+    def prompt(task: Task) -> jax.Array:
+        return lexicon.write(lexicon_, render.prompt(lexicon_.style, task), 1)[2]
+
+    def whole(task: Task) -> jax.Array:
+        episode = demonstrate.demonstrate(lexicon_, task, room["sandbox.max_turns"])
+        return render.trajectory(lexicon_, episode, 1)[3]
+
+    tasks = [task for _, task in log.tasks]
+    needs: list[dict[str, int]] = [{} for _ in tasks]
+    for key, measure in (("sandbox.prompt_tokens", prompt), (NUM_TOKENS, whole)):
+        if key in room:
+            lengths = recorded_worlds.lengths(source, measure, len(tasks))
+            for need, length in zip(needs, lengths.tolist(), strict=True):
+                need[key] = length
+    log, kept = log.with_room(needs, room)
+    return log.checked(), recorded_worlds.only(source, tasks, kept)
+
+
 def _pools(
-    domain: domains.Domain, table: symbols.Symbols, split: str, transfer
-) -> perturb.Pools:
+    source: Source, table: symbols.Symbols, split: str, transfer: Callable
+) -> perturb.SomePools:
     s, rewrite = domains.SPLITS[split], domains.REWRITE + domains.SPLITS[split]
     trained, all_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
     styles = (1, trained) if split == "train" else (trained, all_styles)
     opaque = table.opaque[split]
-    variants = domain.variants
+    shared: dict[str, Any] = dict(
+        opaque=jnp.array([opaque.low, opaque.high]),
+        gates=jnp.asarray(table.gates[split], jnp.int32),
+        styles=jnp.array(styles),
+        transfer=transfer,
+    )
+    if isinstance(source, recorded_worlds.Recordings):
+
+        def of_task(task: Task) -> perturb.Pools:
+            own = recorded_worlds.synonyms(source, task, s)
+            num = jnp.array([own.phrases.shape[1]])
+            return perturb.Pools(**own._asdict(), num_phrases=num, **shared)
+
+        return of_task
+    variants = source.variants
     return perturb.Pools(
         names=variants.name[s],
         descriptions=variants.description[s],
         arg_names=variants.arg_name[s],
-        opaque=jnp.array([opaque.low, opaque.high]),
-        gates=jnp.asarray(table.gates[split], jnp.int32),
-        phrases=domain.phrases[rewrite],
-        num_phrases=domain.num_phrases[rewrite],
-        styles=jnp.array(styles),
-        shifted=domain.result_range[domains.SHIFT],
-        constant_range=domain.constant_range[domains.SHIFT],
-        transfer=transfer,
+        phrases=source.phrases[rewrite],
+        num_phrases=source.num_phrases[rewrite],
+        shifted=source.result_range[domains.SHIFT],
+        constant_range=source.constant_range[domains.SHIFT],
+        **shared,
     )

@@ -5,6 +5,7 @@ from openagent_jax.perturb.base import (
     Entry,
     Perturbation,
     Pools,
+    SomePools,
     batched,
     chain,
     drawn,
@@ -20,6 +21,7 @@ __all__ = [
     "Entry",
     "Perturbation",
     "Pools",
+    "SomePools",
     "batched",
     "chain",
     "drawn",
@@ -128,7 +130,7 @@ def _catalogue() -> dict[str, Entry]:
 CATALOGUE = _catalogue()
 
 
-def make(name: str, pools: Pools) -> Perturbation:
+def make(name: str, pools: SomePools) -> Perturbation:
     """The perturbation of a catalogue entry.
 
     Raises:
@@ -138,4 +140,7 @@ def make(name: str, pools: Pools) -> Perturbation:
         raise ValueError(
             f'unknown perturbation "{name}"; there are {", ".join(sorted(CATALOGUE))}'
         )
-    return CATALOGUE[name].make(pools)
+    entry = CATALOGUE[name]
+    if callable(pools):
+        return lambda key, task, strength: entry.make(pools(task))(key, task, strength)
+    return entry.make(pools)

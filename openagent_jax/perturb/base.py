@@ -43,6 +43,10 @@ class Pools(NamedTuple):
     transfer: Callable[[jax.Array], Task]  # a task of another domain
 
 
+# Or the pools of each task, where tasks have tools of their own.
+SomePools = Pools | Callable[[Task], Pools]
+
+
 @dataclass(frozen=True)
 class Entry:
     """A row of the catalogue: a perturbation, and what it claims about itself."""

@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax import draw
 from openagent_jax.sandbox import domain_spec
 from openagent_jax.sandbox.symbols import Range, Symbols
-from openagent_jax.types import Faults, Goal, Limits, Task, Tools
+from openagent_jax.types import Facts, Faults, Goal, Limits, Task, Tools
 
 TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
@@ -63,6 +63,7 @@ class Domain:
     num_phrases: Int[Array, "4 G"]
     codes: Int[Array, "2"]  # range
     variants: Variants
+    facts: Facts  # none, in as many rows as recorded worlds have
 
 
 def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) -> Task:
@@ -117,6 +118,17 @@ def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) ->
         phrase=domain.phrases[pool, g, r],
         constants=constants,
         shown=jnp.ones(domain.constant_range.shape[2], bool),
+        facts=domain.facts,
+    )
+
+
+def no_facts(limits: Limits) -> Facts:
+    """Of a world that is generated."""
+    num = limits.num_facts
+    return Facts(
+        relation=jnp.full(num, -1, jnp.int32),
+        args=jnp.zeros((num, limits.num_args), jnp.int32),
+        values=jnp.full((num, limits.num_fields), -1, jnp.int32),
     )
 
 
@@ -259,6 +271,7 @@ def compile(spec: domain_spec.DomainSpec, symbols: Symbols, limits: Limits) -> D
         num_phrases=num_phrases,
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         variants=variants,
+        facts=no_facts(limits),
     )
     return jax.tree.map(jnp.asarray, domain)
 

@@ -112,6 +112,15 @@ def step(
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     """What a tool returns in this world, by field; -1 where there is no field."""
+    facts = task.facts
+    if facts.relation.shape[0]:
+        known = _recorded(task, tool, args)
+        recorded = facts.values[jnp.argmax(known)]
+        return jnp.where(jnp.any(known), recorded, _drawn(task, tool, args))
+    return _drawn(task, tool, args)
+
+
+def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
     value = _mix(task.world, task.tools.relation[tool])
     for i in range(args.shape[0]):
@@ -119,6 +128,15 @@ def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     value = _mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     return jnp.where(high > low, low + (value % size).astype(jnp.int32), -1)
+
+
+def _recorded(
+    task: Task, tool: Int[Array, ""], args: Int[Array, "A"]
+) -> Bool[Array, "R"]:
+    """Which of the recorded calls this is."""
+    facts = task.facts
+    same = jnp.all(facts.args == args[None], axis=1)
+    return same & (facts.relation == task.tools.relation[tool])
 
 
 def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
@@ -164,13 +182,18 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
     moved = faults.moved_to[tool]
+    args = jnp.where(has_arg, call.args, 0)
+    unheard = jnp.bool_(False)
+    if task.facts.relation.shape[0]:
+        only_recorded = tools.result_low[tool, 0] == types.RECORDED
+        unheard = only_recorded & ~jnp.any(_recorded(task, tool, args))
     # Later entries win: from the mildest trouble to the one that is seen first.
     status, target = jnp.int32(types.OK), jnp.int32(-1)
     for trouble, code, about in (
         (failing, jnp.where(forever, types.PERMANENT, types.TRANSIENT), -1),
         ((code_from >= 0) & ~right_code, types.WRONG_CODE, code_from),
         ((call_after >= 0) & ~jnp.any(after), types.OUT_OF_ORDER, call_after),
-        (jnp.any(has_arg & ~fits), types.BAD_ARGUMENT, -1),
+        (jnp.any(has_arg & ~fits) | unheard, types.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), types.BAD_ARGUMENT, -1),
         (moved >= 0, types.MOVED, jnp.where(faults.guided[tool], moved, -1)),
         ((call.tool < 0) | ~callable_tools(task)[tool], types.UNKNOWN_TOOL, -1),
@@ -182,7 +205,6 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == types.OK
-    args = jnp.where(has_arg, call.args, 0)
     values = jnp.where(ok, results(task, tool, args), -1)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool

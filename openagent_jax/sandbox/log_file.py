@@ -1,0 +1,224 @@
+"""Read logs: JSON Lines with `messages` and `tools`, as chat APIs and trainers write.
+
+A line is an object. `messages` are those of OpenAI's chat format: `tool_calls` have
+`arguments` as JSON text or as an object, several calls may be in one message, and a
+content may be a list of parts, as MCP's results are. `tools` are OpenAI functions, bare
+functions, or MCP's; they may be a JSON text. Other columns are ignored, but for
+`success`: a conversation that says it failed shows nobody what to do.
+
+Null stands for what is not there, as tables of unlike rows fill it in.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openagent_jax import types
+from openagent_jax.sandbox import conversation, style
+from openagent_jax.sandbox.domain_spec import DomainError
+
+SUFFIX = ".jsonl"  # a domain of this name is a log
+HEADER = "evaluation"  # the key of the first line of an evaluation's log
+# What our users say when they are told nothing.
+_NO_NEWS = (style.ERROR[0] + style.ERRORS[types.BAD_FORMAT] + style.ERROR[1],)
+_NO_NEWS += (style.shared()["nothing"],)
+_SCHEMAS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
+
+
+class Unmapped(ValueError):
+    """Of a conversation: why it becomes no task."""
+
+
+class Made(NamedTuple):
+    """A call and what came of it."""
+
+    tool: str
+    arguments: dict[str, Any] | None  # None: they were no object
+    fields: tuple[tuple[str, str], ...]  # of its result
+    failed: bool
+
+
+class Listed(NamedTuple):
+    """A tool as it is documented."""
+
+    name: str
+    description: str
+    types: dict[str, Any]  # of its arguments
+    required: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a line says."""
+
+    tools: tuple[Listed, ...]
+    request: str  # all that the user said, unless the agent had asked by `Ask`
+    told: str  # what the user said then
+    calls: tuple[Made, ...]
+    ending: str  # the agent's last words, behind all calls
+
+
+def lines(file: Path) -> Iterator[tuple[int, Any]]:
+    """Numbers of the lines, and what is in them.
+
+    Raises:
+      DomainError: a line is not UTF-8, or not JSON; the file cannot be read.
+    """
+    number = 0
+    try:
+        with file.open("rb") as opened:
+            for number, line in enumerate(opened, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if text.strip():
+                    yield number, json.loads(text)
+        return
+    except OSError as error:
+        problem = f"{error.strerror}; check the path"
+    except UnicodeDecodeError as error:
+        problem = f"line {number}: byte {error.start} is not UTF-8; save it as UTF-8"
+    except json.JSONDecodeError as error:
+        problem = (
+            f"line {number}, column {error.colno}: no JSON, {error.msg}; if the line "
+            "is half written, complete or remove it"
+        )
+    except (RecursionError, ValueError) as error:  # absurdly deep, or a huge number
+        problem = f"line {number}: {error}; remove it"
+    raise DomainError(f"{file}: {' '.join(problem.split())}")
+
+
+def conversation_of(row: Any) -> Conversation:
+    """
+    Raises:
+      Unmapped: it is none, or one that cannot be followed.
+    """
+    if not isinstance(row, dict) or not isinstance(row.get("messages"), list):
+        raise Unmapped("no `messages`")
+    if row.get("success") is False:
+        raise Unmapped("`success` is false")
+    said: list[str] = []
+    told: list[str] = []
+    made: list[Made] = []
+    waiting: list[conversation.Call] = []
+    ending, asked = "", False
+    for message in row["messages"]:
+        if not isinstance(message, dict):
+            raise Unmapped("a message that is no object")
+        role = message.get("role")
+        if role in ("tool", "function"):
+            call = _answered(waiting, message)
+            made.append(_made(call, message))
+            ending = ""
+            continue
+        if waiting:
+            break
+        if role == "assistant":
+            if message.get("function_call"):
+                raise Unmapped("`function_call`, the old form of `tool_calls`")
+            waiting = conversation.calls(message)
+            words = conversation.content(message)
+            asked = not waiting and conversation.last_line(words) == style.ASK
+            if words.strip() and not waiting:
+                ending = words
+        elif role == "user":
+            if (text := _text(message)) not in _NO_NEWS:
+                (told if asked else said).append(text)
+            asked = False
+        elif role not in ("system", "developer"):
+            raise Unmapped(f"a message of {role!r}")
+    if waiting:
+        raise Unmapped("a call without a result")
+    if not any(text.strip() for text in said):
+        raise Unmapped("no user message")
+    tools = tuple(_listed(row.get("tools")))
+    return Conversation(tools, "\n".join(said), "\n".join(told), tuple(made), ending)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    parts = message.get("content")
+    if isinstance(parts, list):
+        texts = [isinstance(x, dict) and isinstance(x.get("text"), str) for x in parts]
+        if not all(texts):
+            raise Unmapped("a content that is not text")
+    return conversation.content(message)
+
+
+def _answered(waiting: list[conversation.Call], message: Mapping[str, Any]):
+    """The call that a result is of: that of its id, or else the next one."""
+    call_id = message.get("tool_call_id")
+    ids = [call.id for call in waiting]
+    if not waiting or (call_id and call_id not in ids):
+        raise Unmapped("a result of no call")
+    return waiting.pop(ids.index(call_id) if call_id else 0)
+
+
+def _made(call: conversation.Call, message: Mapping[str, Any]) -> Made:
+    arguments = json.loads(call.arguments) if call.arguments else None
+    if arguments is not None:
+        arguments = {key: x for key, x in arguments.items() if x is not None}
+    content = message.get("content")
+    if not isinstance(content, dict):
+        text = _text(message)
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            content = text
+    failed = any(message.get(key) for key in ("is_error", "isError"))
+    failed |= call.arguments == "" or _reports_error(content)
+    return Made(call.name, arguments, _fields(content), failed)
+
+
+def _reports_error(content: Any) -> bool:
+    if isinstance(content, dict):
+        told = any(content.get(x) for x in ("error", "errors", "isError", "is_error"))
+        denied = content.get("success") is False or content.get("ok") is False
+        return told or denied or content.get("status") == "error"
+    first = str(content).strip().lower()
+    return first.startswith(("error", "exception", "traceback"))
+
+
+def _fields(content: Any) -> tuple[tuple[str, str], ...]:
+    """Of an object of scalars; anything else is one text."""
+    if isinstance(content, dict):
+        if not any(isinstance(x, dict | list) for x in content.values()):
+            return tuple((key, scalar(x)) for key, x in content.items())
+    return ((style.shared()["result"], scalar(content)),) if content else ()
+
+
+def scalar(value: Any) -> str:
+    """A value as a text."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _listed(tools: Any) -> Iterator[Listed]:
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools or "[]")
+        except (ValueError, RecursionError):
+            raise Unmapped("`tools` is no JSON") from None
+    if not isinstance(tools or [], list):
+        raise Unmapped("`tools` is no list")
+    for tool in tools or ():
+        function = tool.get("function") if isinstance(tool, dict) else None
+        function = function or tool
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise Unmapped("a tool without a name")
+        schema = next((function[key] for key in _SCHEMAS if function.get(key)), {})
+        schema = schema if isinstance(schema, dict) else {}
+        properties = schema.get("properties") or {}
+        kinds = {
+            key: value.get("type") if isinstance(value, dict) else None
+            for key, value in (
+                properties.items() if isinstance(properties, dict) else ()
+            )
+            if value is not None
+        }
+        required = schema.get("required")
+        # Who writes no list of what is required means all of it.
+        required = list(kinds) if required is None else required
+        required = tuple(key for key in kinds if key in required)
+        description = function.get("description") or ""
+        yield Listed(function["name"], str(description), kinds, required)

@@ -1,0 +1,153 @@
+"""A log as a source of tasks: what is mapped, what is not, and why."""
+
+import collections
+import functools
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openagent_jax.sandbox import development, log_file, log_mapping
+from openagent_jax.sandbox.domain_spec import DomainError, must
+from openagent_jax.sandbox.log_file import Unmapped
+from openagent_jax.sandbox.log_mapping import Recorded
+from openagent_jax.types import Limits
+
+SHARE = 4  # one in so many conversations is for the test
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A conversation that is no task."""
+
+    line: int
+    reason: str
+    needs: Mapping[str, int] = field(default_factory=dict)  # of what it has not
+
+
+@dataclass(frozen=True)
+class Log:
+    """The conversations of a file."""
+
+    file: str
+    tasks: tuple[tuple[int, Recorded], ...]  # with the number of the line
+    missed: tuple[Missed, ...]
+    num_headers: int  # lines of an evaluation that are no conversations
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """How often each, the most frequent first."""
+        return collections.Counter(x.reason for x in self.missed).most_common()
+
+    def summary(self) -> str:
+        total = len(self.tasks) + len(self.missed)
+        text = f"mapped {len(self.tasks):,} of {total:,} conversations"
+        if self.missed:
+            told = ", ".join(f"{num:,} {reason}" for reason, num in self.reasons())
+            text += f"; {len(self.missed):,} not: {told}"
+        return text
+
+    def with_room(
+        self, needs: Sequence[Mapping[str, int]], room: Mapping[str, int]
+    ) -> tuple["Log", list[int]]:
+        """Without those that need more, and which tasks are left."""
+        more = [
+            {key: num for key, num in need.items() if num > room.get(key, num)}
+            for need in needs
+        ]
+        missed = [
+            Missed(line, _small(need, room), need)
+            for (line, _), need in zip(self.tasks, more, strict=True)
+            if need
+        ]
+        kept = [i for i, need in enumerate(more) if not need]
+        return self._of(kept, missed), kept
+
+    def speaking(self, special: Iterable[str]) -> "Log":
+        """Without those in which the name of a special token is written."""
+        marks = re.compile("|".join(map(re.escape, special)) or "(?!)")
+        odd = [bool(marks.search(repr(task))) for _, task in self.tasks]
+        missed = [
+            Missed(line, "the name of a special token in it")
+            for (line, _), found in zip(self.tasks, odd, strict=True)
+            if found
+        ]
+        return self._of([i for i, found in enumerate(odd) if not found], missed)
+
+    def checked(self) -> "Log":
+        """
+        Raises:
+          DomainError: no conversation is left.
+        """
+        how = f"python -m launch.logs check {self.file} tells which and why"
+        must(self.tasks, self.file, f"{self.summary()}; {how}")
+        return self
+
+    def _of(self, kept: Iterable[int], missed: Iterable[Missed]) -> "Log":
+        every = sorted((*self.missed, *missed), key=lambda x: x.line)
+        tasks = tuple(self.tasks[i] for i in kept)
+        return Log(self.file, tasks, tuple(every), self.num_headers)
+
+
+def room(limits: Limits) -> dict[str, int]:
+    """What a task may need, by the keys of a config."""
+    return {f"sandbox.{key}": size for key, size in vars(limits).items()}
+
+
+def is_log(domain: str | Path) -> bool:
+    """Whether a domain is a log, and no world that is generated."""
+    return str(domain).removesuffix(development.SUFFIX).endswith(log_file.SUFFIX)
+
+
+def load(domain: str | Path, room: Mapping[str, int]) -> Log:
+    """
+    Args:
+      domain: a file.
+      room: what a task may need, by the keys of a config.
+
+    Raises:
+      DomainError: it cannot be read.
+    """
+    name = str(domain)
+    suffix = development.SUFFIX
+    must(not name.endswith(suffix), name, f"a log has no {suffix}; leave it out")
+    try:
+        found = Path(name).stat()
+    except OSError as error:
+        raise DomainError(f"{name}: {error.strerror}; check the path") from None
+    stamp = found.st_mtime_ns, found.st_size
+    return _load(name, stamp, tuple(sorted(room.items())))
+
+
+@functools.lru_cache(maxsize=2)
+def _load(file: str, stamp: tuple[int, int], room: tuple[tuple[str, int], ...]) -> Log:
+    del stamp  # of the file as it was
+    tasks, missed, num_headers = [], [], 0
+    for line, row in log_file.lines(Path(file)):
+        if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
+            num_headers += 1
+            continue
+        try:
+            task = log_mapping.recorded(log_file.conversation_of(row))
+        except Unmapped as reason:
+            missed.append(Missed(line, str(reason)))
+            continue
+        tasks.append((line, task))
+    found = Log(file, tuple(tasks), tuple(missed), num_headers)
+    return found.with_room([task.needs() for _, task in tasks], dict(room))[0]
+
+
+def _small(needs: Mapping[str, int], room: Mapping[str, int]) -> str:
+    return "more than " + " and ".join(f"{key}={room[key]}" for key in needs)
+
+
+def is_test(tasks: Sequence[Recorded]) -> list[bool]:
+    """Which are for the test: one in `SHARE`, by what they say, so that equal tasks
+    are on one side; if by that all were, the nearest is on the other."""
+    digests = [hashlib.sha256(repr(task).encode()).digest() for task in tasks]
+    bound = (256 // SHARE - 1, 255)
+    ordered = sorted(set(digests))
+    num = sum(x[0] <= bound[0] for x in ordered)
+    num = min(max(num, 1), len(ordered) - 1) if len(ordered) > 1 else 0
+    test = set(ordered[:num])
+    return [x in test for x in digests]

@@ -1,0 +1,389 @@
+"""Recorded worlds as arrays, and tasks drawn from them.
+
+A task is a conversation of a log: its tools, its calls and their results (see
+`log_mapping`). World number w is that of task w // 2, odd for the test. Documents are
+shared by all tasks that show them; all else is a row of the task.
+"""
+
+# Arrays are built in NumPy, and become JAX arrays at the end.
+# pyright: reportArgumentType=false
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax import draw, types
+from openagent_jax.sandbox import domain, logs, style, wording
+from openagent_jax.sandbox.domain_spec import DONE
+from openagent_jax.sandbox.log_mapping import REFUSED, Document, Recorded
+from openagent_jax.sandbox.symbols import Symbols
+from openagent_jax.types import Facts, Faults, Goal, Limits, Task, Tools
+
+SYNONYMS = 3  # of a name or description, at most
+BLOCK = 256  # tasks that are measured at once
+AROUND = 2  # pieces before and behind a request that is rewritten
+
+
+class Documents(NamedTuple):
+    """As arrays; row 0 is none."""
+
+    name: Int[Array, "D"]
+    description: Int[Array, "D W"]
+    arg_name: Int[Array, "D A"]
+    arg_low: Int[Array, "D A"]
+    arg_high: Int[Array, "D A"]
+    variants: domain.Variants  # [2 D ...]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Recordings:
+    """All tasks of a log."""
+
+    documents: Documents
+    document: Int[Array, "_ N"]  # of each tool row of a task; 0: none
+    num_visible: Int[Array, "_"]
+    result_name: Int[Array, "_ N F"]
+    code: Int[Array, "_ N"]
+    code_from: Int[Array, "_ N"]
+    call_after: Int[Array, "_ N"]
+    failures: Int[Array, "_ N"]
+    goal: Goal
+    facts: Facts
+    phrase: Int[Array, "_ P"]
+    constants: Int[Array, "_ Q"]
+    shown: Bool[Array, "_ Q"]
+    of_split: Int[Array, "2 _"]  # tasks of each
+    around: Int[Array, "2 Y 2"]  # by split: pieces around a rewritten request
+    codes: Int[Array, "2"]  # range
+    num: tuple[int, ...] = field(metadata=dict(static=True))  # of each split
+
+
+def sample_task(source: Recordings, key: jax.Array, split: int) -> Task:
+    """One of the tasks, each as likely.
+
+    Raises:
+      ValueError: there is none in this split.
+    """
+    if not source.num[split]:
+        raise ValueError(
+            f"the log has no conversation for the split {[*domain.SPLITS][split]}; two "
+            "different ones are needed for both"
+        )
+    lots = jax.random.uniform(key, (3,))
+    r = source.of_split[split, draw.below(lots[0], jnp.int32(source.num[split]))]
+    return _task(source, r, lots[1:], split)
+
+
+def _task(source: Recordings, r: Array, lots: Float[Array, "2"], split: int) -> Task:
+    documents, which = source.documents, source.document[r]
+    num_tools = which.shape[0]
+    row = jnp.arange(num_tools, dtype=jnp.int32)
+    none = jnp.zeros(num_tools, jnp.int32)
+    recorded = jnp.full(source.result_name.shape[1:], types.RECORDED, jnp.int32)
+    code_range = (jnp.full(num_tools, end) for end in source.codes)
+    drawn = draw.spread(lots, *code_range)
+    return Task(
+        world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
+        tools=Tools(
+            relation=row,
+            arg_low=documents.arg_low[which],
+            arg_high=documents.arg_high[which],
+            result_low=recorded,
+            result_high=recorded,
+            code=jnp.where(source.code[r] >= 0, source.code[r], drawn),
+            code_from=source.code_from[r],
+            call_after=source.call_after[r],
+            effect=none.astype(bool),
+            name=documents.name[which],
+            description=documents.description[which],
+            arg_name=documents.arg_name[which],
+            result_name=source.result_name[r],
+            place=row,
+            visible=row < source.num_visible[r],
+        ),
+        goal=jax.tree.map(lambda x: x[r], source.goal),
+        faults=Faults(source.failures[r], none - 1, none.astype(bool), none),
+        phrase=source.phrase[r],
+        constants=source.constants[r],
+        shown=source.shown[r],
+        facts=jax.tree.map(lambda x: x[r], source.facts),
+    )
+
+
+class Synonyms(NamedTuple):
+    """Of what a task says: as in `perturb.Pools`."""
+
+    names: Int[Array, "N Y"]
+    descriptions: Int[Array, "N Y"]
+    arg_names: Int[Array, "N A Y"]
+    phrases: Int[Array, "1 Y P"]
+    constant_range: Int[Array, "1 Q 2"]  # its own: nothing else was recorded
+    shifted: Int[Array, "N F 2"]
+
+
+def synonyms(source: Recordings, task: Task, split: int) -> Synonyms:
+    which = source.document[task.world >> 1]
+    variants = source.documents.variants
+    begin, end = jnp.moveaxis(source.around[split], -1, 0)
+    room = (len(begin), len(task.phrase) - AROUND)
+    same = jnp.broadcast_to(task.phrase[:-AROUND], room)
+    phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
+    constants, tools = task.constants, task.tools
+    return Synonyms(
+        variants.name[split, which],
+        variants.description[split, which],
+        variants.arg_name[split, which],
+        phrases[None],
+        jnp.stack([constants, constants + (constants > 0)], axis=-1)[None],
+        jnp.stack([tools.result_low, tools.result_high], axis=-1),
+    )
+
+
+# Host side.
+
+
+def fitted(limits: Limits, tasks: Iterable[Recorded]) -> Limits:
+    """Limits with room for what no key of a config bounds."""
+    tasks = list(tasks)
+    texts = [x.description for task in tasks for x in task.documents]
+    return replace(
+        limits,
+        num_pieces=max(limits.num_pieces, *map(len, texts)),
+        num_phrase_pieces=max(
+            limits.num_phrase_pieces, AROUND + max(len(x.phrase) for x in tasks)
+        ),
+        num_facts=limits.num_steps,
+    )
+
+
+def compile(tasks: Sequence[Recorded], symbols: Symbols, limits: Limits) -> Recordings:
+    """Arrays of tasks that have room in the limits, which were `fitted`; their surface
+    forms are added to `symbols`."""
+    N, A, F = limits.num_tools, limits.num_args, limits.num_fields
+    C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
+    R = len(tasks)
+    table = _Table(symbols, limits)
+    arrays = {
+        "document": np.zeros((R, N), np.int32),
+        "num_visible": np.zeros(R, np.int32),
+        "result_name": np.zeros((R, N, F), np.int32),
+        "code": np.full((R, N), -1, np.int32),
+        "code_from": np.full((R, N), -1, np.int32),
+        "call_after": np.full((R, N), -1, np.int32),
+        "failures": np.zeros((R, N), np.int32),
+        "phrase": np.zeros((R, P), np.int32),
+        "constants": np.zeros((R, Q), np.int32),
+        "shown": np.ones((R, Q), bool),
+    }
+    goal = Goal(
+        tool=np.full((R, C), -1, np.int32),
+        source=np.full((R, C, A), -1, np.int32),
+        answer=np.full(R, -1, np.int32),
+        family=np.zeros(R, np.int32),
+    )
+    facts = Facts(
+        relation=np.full((R, C), -1, np.int32),
+        args=np.zeros((R, C, A), np.int32),
+        values=np.full((R, C, F), -1, np.int32),
+    )
+    for r, task in enumerate(tasks):
+        at = {document.name: n for n, document in enumerate(task.documents)}
+        arguments = [dict(document.arguments) for document in task.documents]
+        fields = task.fields()
+
+        def source(found: int | tuple[int, str], task=task, fields=fields) -> int:
+            if isinstance(found, int):
+                return found
+            step, name = found
+            return Q + step * F + fields[task.steps[step].tool].index(name)
+
+        arrays["num_visible"][r] = len(task.documents)
+        for n, document in enumerate(task.documents):
+            arrays["document"][r, n] = table.row(document)
+            for key, name in (
+                ("code_from", document.code_from),
+                ("call_after", document.call_after),
+            ):
+                arrays[key][r, n] = at[name] if name else -1
+            for f, name in enumerate(fields.get(document.name, ())):
+                arrays["result_name"][r, n, f] = symbols.one(name)
+        for name, code in task.codes.items():
+            arrays["code"][r, at[name]] = table.value(code)
+        for name, num in task.failures.items():
+            arrays["failures"][r, at[name]] = num
+        for p, piece in enumerate(task.phrase):
+            known = isinstance(piece, int)
+            arrays["phrase"][r, p] = -1 - piece if known else symbols.one(piece)
+        for q, text in enumerate(task.constants):
+            arrays["constants"][r, q] = table.value(text)
+            arrays["shown"][r, q] = task.shown[q]
+        for c, step in enumerate(task.steps):
+            n = at[step.tool]
+            goal.tool[r, c] = facts.relation[r, c] = n
+            for a, name in enumerate(arguments[n]):
+                goal.source[r, c, a] = source(step.sources[name])
+                facts.args[r, c, a] = table.value(step.values[name])
+            for f, name in enumerate(fields[step.tool]):
+                if name in step.fields:
+                    facts.values[r, c, f] = table.value(step.fields[name])
+        if task.answer == REFUSED:
+            # A step that waits for its own result can never be done.
+            goal.tool[r, 0], goal.source[r, 0, 0] = 0, Q
+        elif task.answer != DONE:
+            goal.answer[r] = source(task.answer)
+    of_split, num = _halves(tasks, range(R))
+    made = Recordings(
+        documents=table.arrays(),
+        goal=goal,
+        facts=facts,
+        of_split=of_split,
+        num=num,
+        around=_around(symbols),
+        codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
+        **arrays,
+    )
+    return jax.tree.map(jnp.asarray, made)
+
+
+def lengths(
+    source: Recordings, measure: Callable[[Task], Array], num: int
+) -> np.ndarray:
+    """What is measured of each of the tasks."""
+
+    @jax.jit
+    def block(start):
+        rows = jnp.minimum(start + jnp.arange(BLOCK), num - 1)
+        lots = jnp.zeros(2)
+        return jax.vmap(lambda r: measure(_task(source, r, lots, domain.TRAIN)))(rows)
+
+    blocks = [block(jnp.int32(start)) for start in range(0, num, BLOCK)]
+    return np.concatenate(jax.device_get(blocks))[:num]
+
+
+def only(
+    source: Recordings, tasks: Sequence[Recorded], kept: Sequence[int]
+) -> Recordings:
+    """The same without some of its tasks."""
+    of_split, num = _halves(tasks, kept)
+    return replace(source, of_split=jnp.asarray(of_split), num=num)
+
+
+def _halves(
+    tasks: Sequence[Recorded], kept: Sequence[int]
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The tasks of each split, repeated to fill a row, and how many there are."""
+    rows, test = np.array(kept), np.array(logs.is_test([tasks[r] for r in kept]))
+    halves = rows[~test], rows[test]
+    filled = [np.resize(half, len(tasks)) for half in halves]
+    return np.stack(filled).astype(np.int32), tuple(map(len, halves))
+
+
+class _Table:
+    """The documents of all tasks, and the symbols of values."""
+
+    def __init__(self, symbols: Symbols, limits: Limits):
+        self._symbols, self._limits = symbols, limits
+        self._rows: dict[tuple, int] = {}
+        self._values: dict[str, int] = {}
+
+    def row(self, document: Document) -> int:
+        """Where a document is; what it needs of others is no part of it."""
+        return self._rows.setdefault(document[:3], len(self._rows) + 1)
+
+    def value(self, text: str) -> int:
+        """A symbol from the first number on: of these are all values of arguments."""
+        symbol = self._values.get(text)
+        if symbol is None:
+            symbol = self._symbols.one(text)
+            if symbol < self._symbols.numbers.low:  # a text of the style
+                symbol = self._symbols.add([text]).low
+            self._values[text] = symbol
+        return symbol
+
+    def arrays(self) -> Documents:
+        D, A, W = len(self._rows) + 1, self._limits.num_args, self._limits.num_pieces
+        one = self._symbols.one
+        name, description = np.zeros(D, np.int32), np.zeros((D, W), np.int32)
+        arg_name, numeric = np.zeros((D, A), np.int32), np.zeros((D, A), bool)
+        variants = domain.Variants(
+            np.zeros((2, D, SYNONYMS), np.int32),
+            np.zeros((2, D, SYNONYMS), np.int32),
+            np.zeros((2, D, A, SYNONYMS), np.int32),
+        )
+        said = _Said(self._rows)
+        for (tool, pieces, arguments), d in self._rows.items():
+            name[d] = one(tool)
+            description[d, : len(pieces)] = list(map(one, pieces))
+            for a, (argument, number) in enumerate(arguments):
+                arg_name[d, a], numeric[d, a] = one(argument), number
+            for s, split in enumerate(domain.SPLITS):
+                variants.name[s, d] = self._fill(said.names(tool, pieces)[split])
+                texts = said.descriptions(tool, pieces)[split]
+                variants.description[s, d] = self._fill(texts)
+                for a, (argument, _) in enumerate(arguments):
+                    texts = said.arguments(argument)[split]
+                    variants.arg_name[s, d, a] = self._fill(texts)
+        numbers, end = self._symbols.numbers, len(self._symbols.texts)
+        there = arg_name > 0
+        low = np.where(there, numbers.low, 0)
+        high = np.where(there, np.where(numeric, numbers.high, end), 0)
+        low, high = low.astype(np.int32), high.astype(np.int32)
+        return Documents(name, description, arg_name, low, high, variants)
+
+    def _fill(self, texts: Sequence[str]) -> list[int]:
+        return [self._symbols.one(texts[i % len(texts)]) for i in range(SYNONYMS)]
+
+
+class _Said:
+    """Other words for the same, no two alike, some of them for the test alone."""
+
+    def __init__(self, documents: Iterable[tuple]):
+        documents = list(documents)
+        self._taken = {
+            "name": {tool for tool, *_ in documents},
+            "description": {"".join(pieces) for _, pieces, _ in documents},
+            "argument": {style.CODE, *(x for *_, xs in documents for x, _ in xs)},
+        }
+        self._known: dict[tuple[str, str], dict[str, list[str]]] = {}
+
+    def names(self, tool: str, pieces: tuple[str, ...]) -> dict[str, list[str]]:
+        def made():
+            return wording.names(tool, wording.doing(tool, "".join(pieces)))
+
+        return self._pools("name", tool, tool, made)
+
+    def descriptions(self, tool: str, pieces: tuple[str, ...]) -> dict[str, list[str]]:
+        def made():
+            return wording.descriptions(wording.doing(tool, "".join(pieces)))
+
+        return self._pools("description", "".join(pieces), tool, made)
+
+    def arguments(self, name: str) -> dict[str, list[str]]:
+        return self._pools("argument", name, name, lambda: wording.arguments(name))
+
+    def _pools(
+        self, kind: str, text: str, name: str, made: Callable[[], dict[str, list[str]]]
+    ) -> dict[str, list[str]]:
+        if (kind, text) not in self._known:
+            plain = dict.fromkeys(domain.SPLITS, [text])  # it has no word in it
+            spelled = made() if wording.words(name) else plain
+            self._known[kind, text] = {
+                split: wording.unclaimed(texts, self._taken[kind], SYNONYMS)
+                for split, texts in spelled.items()
+            }
+        return self._known[kind, text]
+
+
+def _around(symbols: Symbols) -> np.ndarray:
+    """What is said before and behind a request when it is rewritten, by split."""
+    forms = [wording.OPENINGS[f"rewrite_{split}"] for split in domain.SPLITS]
+    parts = [[form.partition("{}")[::2] for form in pool] for pool in forms]
+    return np.array(
+        [[list(map(symbols.one, pair)) for pair in pool] for pool in parts], np.int32
+    )
