@@ -62,19 +62,25 @@ def function(name: str) -> Speaker:
     return Speaker(name, about, lambda: contextlib.nullcontext(found))
 
 
+def spoken(c: ConfigDict, domain: str) -> worlds.Worlds:
+    """Tasks as messages tell them."""
+    return worlds.build(
+        domain,
+        backbones.load_tokenizer(backbones.BACKBONES / "nano"),  # no token is seen
+        settings.limits(c),
+        num_visible=c.sandbox.num_visible,
+        min_visible=c.sandbox.min_visible,
+        transfer=c.sandbox.transfer,
+        room={"sandbox.max_turns": c.sandbox.max_turns},
+    )
+
+
 def suite(c: ConfigDict) -> play.Suite:
     """The episodes of a config."""
     settings.check(c)
     domain = settings.eval_domain(c)
     with settings.blamed_on(f"the suite {domain}"):
-        source = worlds.build(
-            domain,
-            backbones.load_tokenizer(backbones.BACKBONES / "nano"),  # no token is seen
-            settings.limits(c),
-            num_visible=c.sandbox.num_visible,
-            min_visible=c.sandbox.min_visible,
-            transfer=c.sandbox.transfer,
-        )
+        source = spoken(c, domain)
     return play.Suite(
         source,
         tuple(c.eval.scenarios),
@@ -141,6 +147,7 @@ def score(
         "split": tasks.split,
         "temperature": c.eval.temperature,
         "grading_version": evaluate.GRADING_VERSION,
+        **({"log": tasks.worlds.log.summary()} if tasks.worlds.log else {}),
         "rows": rows,
     }
 

@@ -49,8 +49,7 @@ def make(store) -> None:
         if not flags.FLAGS[name].value:
             raise cli.BadUse(f"--{name} is missing")
     settings.check(c)
-    if c.paft.alpha and c.paft.twins:
-        raise cli.BadUse("paft.twins=True is for batches; set it to False")
+    settings.check_apart(c)
     try:
         store.check_free(str(OUT.value))
     except FileExistsError as error:

@@ -15,9 +15,11 @@ class Scorer:
     def __init__(self, c: ConfigDict, model: backbones.Backbone):
         self._c = c
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
+        source = build.task_worlds(c, model, settings.eval_domain(c))
+        self.log = source.log
         self._play = evaluate.make_player(
             model.policy,
-            build.task_worlds(c, model, settings.eval_domain(c)),
+            source,
             tuple(c.eval.scenarios),
             settings.sizes(c),
             self._batch_size,
@@ -46,6 +48,7 @@ class Scorer:
             "split": c.split,
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
+            **({"log": self.log.summary()} if self.log else {}),
             "rows": rows,
         }
 

@@ -135,6 +135,12 @@ def check(c: ConfigDict) -> None:
         raise BadUse("grpo.twins=True needs paft.twins=True and paft.alpha=0.5")
 
 
+def check_apart(c: ConfigDict) -> None:
+    """Demonstrations are to be made one by one."""
+    if c.paft.alpha and c.paft.twins:
+        raise BadUse("paft.twins=True is for batches; set it to False")
+
+
 def mesh(c: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
     """The devices (all, if not given), laid out; the batch fits on them."""
     rows, parts = num_rows(c), c.train.num_minibatches * c.train.num_micro_batches
@@ -169,11 +175,11 @@ def limits(c: ConfigDict) -> Limits:
 
 def room(c: ConfigDict) -> dict[str, int]:
     """What a conversation of a log may take."""
-    keys = ["sandbox.max_turns", "sandbox.prompt_tokens"]
-    if c.algorithm.name == "sft":
-        keys.append("algorithm.num_tokens")
+    keys = {"sandbox.max_turns", *worlds.TOKENS}
+    if c.algorithm.name != "sft":
+        keys.remove("algorithm.num_tokens")
     sizes = flat(c.to_dict())
-    return logs.room(limits(c)) | {key: sizes[key] for key in keys}
+    return logs.room(limits(c)) | {key: sizes[key] for key in sorted(keys)}
 
 
 def adapters(c: ConfigDict) -> lora.Lora | None:
@@ -258,7 +264,7 @@ def blamed_on(key: str):
         yield
     except ValueError as error:
         text = str(error)
-        raise BadUse(text if text.startswith(key) else f"{key}: {text}") from None
+        raise BadUse(text if text.startswith(key) else f"{key}: {text}") from error
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ def main() -> None:
         manifest = _manifest(c)
         _write_json(workdir / "manifest.json", manifest)
         backbones.save_model(workdir / "model", model)
+        _tell(workdir, source.log, scorer.log)
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(
@@ -173,9 +174,28 @@ def _check_same_run(workdir: Path, c) -> None:
             )
 
 
+def _tell(workdir: Path, *logs) -> None:
+    """How much of the logs is used, and what is not."""
+    found = {log.file: log for log in logs if log}
+    for log in found.values():
+        print(f"{log.file}: {log.summary()}")
+    if found:
+        rows = (
+            {"file": file, **dataclasses.asdict(missed)}
+            for file, log in found.items()
+            for missed in log.missed
+        )
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        _write(workdir / "unmapped.jsonl", text)
+
+
 def _write_json(file: Path, value) -> None:
+    _write(file, json.dumps(value, indent=2) + "\n")
+
+
+def _write(file: Path, text: str) -> None:
     temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
+    temporary.write_text(text)
     os.replace(temporary, file)
 
 

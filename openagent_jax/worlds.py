@@ -31,7 +31,9 @@ from openagent_jax.types import Limits, Task
 
 RANDOM = "random"  # the domain of endless random worlds
 TRANSFER = "medical"  # held out: where `domain_transfer` leads
-NUM_TOKENS = "algorithm.num_tokens"  # room for a demonstration, if there is one
+# Keys of a config: room for tokens. That of a demonstration is not always there.
+TOKENS = {f"sandbox.{x}_tokens" for x in ("prompt", "action", "result", "context")}
+TOKENS |= {"algorithm.num_tokens"}
 
 Source = domains.Domain | recorded_worlds.Recordings
 
@@ -129,7 +131,7 @@ def build(
 
     built = lexicon.build(table, tokenizer, form, vocab_size)
     log = found.get(names[0])
-    if isinstance(main, recorded_worlds.Recordings) and log:
+    if log and isinstance(main, recorded_worlds.Recordings):
         log, main = _roomy(log, main, built, room)
     pools = {
         split: _pools(main, table, split, partial(sample, other, split=split))
@@ -152,22 +154,37 @@ def _roomy(
 ) -> tuple[logs.Log, recorded_worlds.Recordings]:
     """Without the conversations whose tokens find no room."""
 
-    def prompt(task: Task) -> jax.Array:
-        return lexicon.write(lexicon_, render.prompt(lexicon_.style, task), 1)[2]
-
-    def whole(task: Task) -> jax.Array:
-        episode = demonstrate.demonstrate(lexicon_, task, room["sandbox.max_turns"])
-        return render.trajectory(lexicon_, episode, 1)[3]
-
     tasks = [task for _, task in log.tasks]
-    needs: list[dict[str, int]] = [{} for _ in tasks]
-    for key, measure in (("sandbox.prompt_tokens", prompt), (NUM_TOKENS, whole)):
-        if key in room:
-            lengths = recorded_worlds.lengths(source, measure, len(tasks))
-            for need, length in zip(needs, lengths.tolist(), strict=True):
-                need[key] = length
-    log, kept = log.with_room(needs, room)
-    return log.checked(), recorded_worlds.only(source, tasks, kept)
+    if tokens := TOKENS & room.keys():
+        measure = partial(_num_tokens, lexicon_, room["sandbox.max_turns"])
+        found = recorded_worlds.measured(source, measure, len(tasks))
+        needs = [{key: int(found[key][i]) for key in tokens} for i in range(len(tasks))]
+        log, kept = log.with_room(needs, room)
+        source = recorded_worlds.only(source, tasks, kept)
+    return log.checked(), source
+
+
+def _num_tokens(
+    lexicon_: lexicon.Lexicon, max_turns: int, task: Task
+) -> dict[str, jax.Array]:
+    """Of an episode and its parts, as the expert plays it."""
+
+    def num(pieces):
+        return lexicon.write(lexicon_, pieces, 1)[2]
+
+    def longest(write, parts):
+        lengths = jax.vmap(lambda part: num(write(lexicon_.style, task, part)))(parts)
+        return jnp.max(jnp.where(episode.valid, lengths, 0))
+
+    episode = demonstrate.demonstrate(lexicon_, task, max_turns)
+    whole = render.trajectory(lexicon_, episode, 1)[3]
+    return {
+        "sandbox.prompt_tokens": num(render.prompt(lexicon_.style, task)),
+        "sandbox.action_tokens": longest(render.action, episode.action),
+        "sandbox.result_tokens": longest(render.observation, episode.result),
+        "sandbox.context_tokens": whole,
+        "algorithm.num_tokens": whole,
+    }
 
 
 def _pools(

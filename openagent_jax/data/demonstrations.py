@@ -11,7 +11,7 @@ import numpy as np
 
 from openagent_jax import perturb
 from openagent_jax.sandbox import demonstrate, domain, lexicon, render
-from openagent_jax.types import Task
+from openagent_jax.types import Task, Trajectory
 
 CLEAN = "clean"  # in place of the name of a perturbation
 BATCH = 64  # demonstrations made at once
@@ -71,12 +71,14 @@ def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
     return before(index + 1) > before(index)
 
 
-def maker(recipe: Recipe, split: str) -> Callable[[jax.Array, jax.Array], Record]:
-    """`(indices, which are perturbed) -> arrays` of demonstrations, compiled."""
+def player(
+    recipe: Recipe, split: str
+) -> Callable[[jax.Array, jax.Array], tuple[Trajectory, jax.Array]]:
+    """`(index, whether it is perturbed) -> (episode, which perturbation, or -1)`."""
     root = jax.random.key(recipe.seed)
     root = jax.random.fold_in(root, domain.SPLITS[split])
 
-    def one(index, noisy):
+    def play(index, noisy):
         task_key, perturb_key = jax.random.split(jax.random.fold_in(root, index))
         task, name = recipe.sample(task_key, split), jnp.int32(-1)
         if recipe.alpha and recipe.edits:
@@ -87,7 +89,18 @@ def maker(recipe: Recipe, split: str) -> Callable[[jax.Array, jax.Array], Record
             # Some find nothing to change in some tasks.
             name = jnp.where(perturb.equal(new, task), -1, drawn)
             task = new
-        episode = demonstrate.demonstrate(recipe.lexicon, task, recipe.max_turns)
+        return demonstrate.demonstrate(recipe.lexicon, task, recipe.max_turns), name
+
+    return play
+
+
+def maker(recipe: Recipe, split: str) -> Callable[[jax.Array, jax.Array], Record]:
+    """`(indices, which are perturbed) -> arrays` of demonstrations, compiled."""
+    play = player(recipe, split)
+
+    def one(index, noisy):
+        episode, name = play(index, noisy)
+        task = episode.task
         tokens, _, loss_mask, length = render.trajectory(
             recipe.lexicon, episode, recipe.num_tokens
         )
@@ -107,26 +120,30 @@ def maker(recipe: Recipe, split: str) -> Callable[[jax.Array, jax.Array], Record
 
 def records(recipe: Recipe, split: str, num: int) -> Iterator[Record | None]:
     """Of the indices 0 to num - 1, in their order; None for one that is too long."""
-    make = maker(recipe, split)
+    for index, row in enumerate(made(maker(recipe, split), recipe.alpha, num)):
+        length, name = int(row.pop("length")), int(row["perturbation"])
+        if length > recipe.num_tokens:
+            yield None
+            continue
+        yield row | {
+            "tokens": row["tokens"][:length],
+            "loss_mask": row["loss_mask"][:length],
+            "seed": recipe.seed,
+            "index": index,
+            "split": split,
+            "domain": recipe.domain,
+            "perturbation": recipe.perturbations[name] if name >= 0 else CLEAN,
+            "strength": recipe.strength if name >= 0 else 0.0,
+            "family": recipe.families[int(row["family"])],
+        }
+
+
+def made(make: Callable, alpha: float, num: int) -> Iterator[Any]:
+    """What `make` makes of the indices 0 to num - 1, one by one."""
     for first in range(0, num, BATCH):
         # All batches have one size, and so one program.
         index = np.arange(first, first + BATCH)
-        noisy = is_perturbed(index, recipe.alpha)
-        made = jax.device_get(make(jnp.asarray(index), jnp.asarray(noisy)))
+        noisy = is_perturbed(index, alpha)
+        rows = jax.device_get(make(jnp.asarray(index), jnp.asarray(noisy)))
         for i in range(min(BATCH, num - first)):
-            row = {name: values[i] for name, values in made.items()}
-            length, name = int(row.pop("length")), int(row["perturbation"])
-            if length > recipe.num_tokens:
-                yield None
-                continue
-            yield row | {
-                "tokens": row["tokens"][:length],
-                "loss_mask": row["loss_mask"][:length],
-                "seed": recipe.seed,
-                "index": first + i,
-                "split": split,
-                "domain": recipe.domain,
-                "perturbation": recipe.perturbations[name] if name >= 0 else CLEAN,
-                "strength": recipe.strength if name >= 0 else 0.0,
-                "family": recipe.families[int(row["family"])],
-            }
+            yield jax.tree.map(lambda x, i=i: x[i], rows)

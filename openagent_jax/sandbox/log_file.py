@@ -10,7 +10,7 @@ Null stands for what is not there, as tables of unlike rows fill it in.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,9 +35,11 @@ class Made(NamedTuple):
     """A call and what came of it."""
 
     tool: str
-    arguments: dict[str, Any] | None  # None: they were no object
+    arguments: dict[str, str]  # without those that are null
+    turn: int  # which message made it
     fields: tuple[tuple[str, str], ...]  # of its result
     failed: bool
+    problem: str  # why it can be no step, if it worked
 
 
 class Listed(NamedTuple):
@@ -101,15 +103,19 @@ def conversation_of(row: Any) -> Conversation:
     told: list[str] = []
     made: list[Made] = []
     waiting: list[conversation.Call] = []
+    answers: dict[int, Made] = {}  # to those that wait, by their place
     ending, asked = "", False
-    for message in row["messages"]:
+    for turn, message in enumerate(row["messages"]):
         if not isinstance(message, dict):
             raise Unmapped("a message that is no object")
         role = message.get("role")
         if role in ("tool", "function"):
-            call = _answered(waiting, message)
-            made.append(_made(call, message))
+            place = _answered(waiting, answers, message)
+            answers[place] = _made(waiting[place], message, turn - len(answers))
             ending = ""
+            if len(answers) == len(waiting):
+                made += [answers[place] for place in sorted(answers)]
+                waiting, answers = [], {}
             continue
         if waiting:
             break
@@ -144,19 +150,27 @@ def _text(message: Mapping[str, Any]) -> str:
     return conversation.content(message)
 
 
-def _answered(waiting: list[conversation.Call], message: Mapping[str, Any]):
-    """The call that a result is of: that of its id, or else the next one."""
-    call_id = message.get("tool_call_id")
-    ids = [call.id for call in waiting]
-    if not waiting or (call_id and call_id not in ids):
-        raise Unmapped("a result of no call")
-    return waiting.pop(ids.index(call_id) if call_id else 0)
+def _answered(
+    waiting: Sequence[conversation.Call],
+    answers: Container[int],
+    message: Mapping[str, Any],
+) -> int:
+    """Which call a result is of: that of its id, or else the next one."""
+    wanted = message.get("tool_call_id")
+    for place, call in enumerate(waiting):
+        if place not in answers and (not wanted or call.id == wanted):
+            return place
+    raise Unmapped("a result of no call")
 
 
-def _made(call: conversation.Call, message: Mapping[str, Any]) -> Made:
-    arguments = json.loads(call.arguments) if call.arguments else None
-    if arguments is not None:
-        arguments = {key: x for key, x in arguments.items() if x is not None}
+def _made(call: conversation.Call, message: Mapping[str, Any], turn: int) -> Made:
+    given, problem = {}, ""
+    if not call.arguments:
+        problem = "arguments that are no object"
+    else:
+        given = json.loads(call.arguments)
+    if any(isinstance(x, dict | list) for x in given.values()):
+        problem = "a nested argument"
     content = message.get("content")
     if not isinstance(content, dict):
         text = _text(message)
@@ -164,9 +178,10 @@ def _made(call: conversation.Call, message: Mapping[str, Any]) -> Made:
             content = json.loads(text)
         except (ValueError, RecursionError):
             content = text
-    failed = any(message.get(key) for key in ("is_error", "isError"))
-    failed |= call.arguments == "" or _reports_error(content)
-    return Made(call.name, arguments, _fields(content), failed)
+    told = any(message.get(key) for key in ("is_error", "isError"))
+    arguments = {key: scalar(x) for key, x in given.items() if x is not None}
+    failed = told or _reports_error(content)
+    return Made(call.name, arguments, turn, _fields(content), failed, problem)
 
 
 def _reports_error(content: Any) -> bool:

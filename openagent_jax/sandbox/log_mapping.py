@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from openagent_jax import types
-from openagent_jax.sandbox import chat, conversation, log_file, style
+from openagent_jax.sandbox import chat, conversation, style
 from openagent_jax.sandbox.domain_spec import DONE
 from openagent_jax.sandbox.lexicon import MAX_TEXT
 from openagent_jax.sandbox.log_file import Conversation, Listed, Made, Unmapped
@@ -124,7 +124,9 @@ def recorded(said: Conversation) -> Recorded:
             if call.tool in codes:
                 fields.pop(style.CODE, None)
             fields = {_name(key): _escaped(text) for key, text in fields.items()}
-            sources = {key: spoken.source(text, steps) for key, text in values.items()}
+            # Calls of one message cannot feed each other.
+            known = steps[: sum(x.turn < call.turn for x in calls)]
+            sources = {key: spoken.source(text, known) for key, text in values.items()}
             steps.append(Step(call.tool, sources, values, fields))
     except UnicodeEncodeError:
         raise Unmapped("half a character") from None
@@ -162,7 +164,7 @@ def _steps(said: Conversation) -> tuple[list[Made], dict[str, int]]:
         before = []
     if conversation.last_line(said.ending) == style.REFUSE:
         last = before[-1] if before else None
-        if last and last.tool not in worked and last.arguments is not None:
+        if last and last.tool not in worked:
             steps.append(last._replace(fields=()))
             failures[last.tool] = types.FOREVER
         elif said.calls:
@@ -175,14 +177,11 @@ def _steps(said: Conversation) -> tuple[list[Made], dict[str, int]]:
 def _check(call: Made, listed: Mapping[str, Listed]) -> None:
     if call.tool not in listed:
         raise Unmapped("a call of a tool that is not documented")
-    if call.arguments is None:
-        raise Unmapped("arguments that are no object")
-    for key, value in call.arguments.items():
-        text = log_file.scalar(value)
+    if call.problem:
+        raise Unmapped(call.problem)
+    for key, text in call.arguments.items():
         if key not in listed[call.tool].types:
             raise Unmapped("an argument that is not documented")
-        if isinstance(value, dict | list):
-            raise Unmapped("a nested argument")
         if len(text.encode(errors="replace")) > MAX_TEXT:
             raise Unmapped(f"an argument of more than {MAX_TEXT} bytes")
         if _is_odd(text):
@@ -193,11 +192,11 @@ def _codes(calls: Sequence[Made]) -> tuple[dict[str, str], dict[str, str]]:
     """The codes that tools reveal, and the tool whose code another one needs."""
     codes: dict[str, str] = {}
     code_from: dict[str, str] = {}
-    for i, call in enumerate(calls):
-        if style.CODE not in (call.arguments or {}):
+    for call in calls:
+        if (code := call.arguments.get(style.CODE)) is None:
             continue
-        code = log_file.scalar((call.arguments or {})[style.CODE])
-        told = [x.tool for x in calls[:i] if dict(x.fields).get(style.CODE) == code]
+        before = (x for x in calls if x.turn < call.turn)
+        told = [x.tool for x in before if dict(x.fields).get(style.CODE) == code]
         if not told:
             raise Unmapped(f"an argument called `{style.CODE}` that no result told")
         if code_from.setdefault(call.tool, told[-1]) != told[-1]:
@@ -300,8 +299,7 @@ def _answer(
 
 def _texts(call: Made) -> dict[str, str]:
     """Values of the arguments, without the code."""
-    arguments = (call.arguments or {}).items()
-    return {key: log_file.scalar(x) for key, x in arguments if key != style.CODE}
+    return {key: x for key, x in call.arguments.items() if key != style.CODE}
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:

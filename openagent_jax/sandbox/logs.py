@@ -4,7 +4,7 @@ import collections
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,15 @@ class Missed:
     line: int
     reason: str
     needs: Mapping[str, int] = field(default_factory=dict)  # of what it has not
+
+
+class NothingMapped(DomainError):
+    """No conversation of a log becomes a task."""
+
+    def __init__(self, log: "Log"):
+        self.log = log
+        how = f"python -m launch.logs check {log.file} tells which and why"
+        super().__init__(f"{log.file}: {log.summary()}; {how}")
 
 
 @dataclass(frozen=True)
@@ -77,11 +86,24 @@ class Log:
     def checked(self) -> "Log":
         """
         Raises:
-          DomainError: no conversation is left.
+          NothingMapped: no conversation is left.
         """
-        how = f"python -m launch.logs check {self.file} tells which and why"
-        must(self.tasks, self.file, f"{self.summary()}; {how}")
+        if not self.tasks:
+            raise NothingMapped(self)
         return self
+
+    def told(self) -> Iterator[str]:
+        """Each reason with its lines, and what would help."""
+        for reason, num in self.reasons():
+            lines = [x.line for x in self.missed if x.reason == reason]
+            yield f"{num:,} {reason}: {'line' if num == 1 else 'lines'} {_runs(lines)}"
+            needs = [x.needs for x in self.missed if x.reason == reason]
+            most = {key: max(need[key] for need in needs) for key in needs[0]}
+            if most:
+                flags = " ".join(f"--config.{key}={num}" for key, num in most.items())
+                yield f"  room for all of them: {flags}"
+        if self.num_headers:
+            yield f"{self.num_headers:,} first lines of an evaluation, skipped"
 
     def _of(self, kept: Iterable[int], missed: Iterable[Missed]) -> "Log":
         every = sorted((*self.missed, *missed), key=lambda x: x.line)
@@ -115,12 +137,12 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
         found = Path(name).stat()
     except OSError as error:
         raise DomainError(f"{name}: {error.strerror}; check the path") from None
-    stamp = found.st_mtime_ns, found.st_size
-    return _load(name, stamp, tuple(sorted(room.items())))
+    log = _load(name, (found.st_mtime_ns, found.st_size))
+    return log.with_room([task.needs() for _, task in log.tasks], room)[0]
 
 
 @functools.lru_cache(maxsize=2)
-def _load(file: str, stamp: tuple[int, int], room: tuple[tuple[str, int], ...]) -> Log:
+def _load(file: str, stamp: tuple[int, int]) -> Log:
     del stamp  # of the file as it was
     tasks, missed, num_headers = [], [], 0
     for line, row in log_file.lines(Path(file)):
@@ -131,10 +153,20 @@ def _load(file: str, stamp: tuple[int, int], room: tuple[tuple[str, int], ...]) 
             task = log_mapping.recorded(log_file.conversation_of(row))
         except Unmapped as reason:
             missed.append(Missed(line, str(reason)))
-            continue
-        tasks.append((line, task))
-    found = Log(file, tuple(tasks), tuple(missed), num_headers)
-    return found.with_room([task.needs() for _, task in tasks], dict(room))[0]
+        else:
+            tasks.append((line, task))
+    return Log(file, tuple(tasks), tuple(missed), num_headers)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """`3, 5-7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def _small(needs: Mapping[str, int], room: Mapping[str, int]) -> str:

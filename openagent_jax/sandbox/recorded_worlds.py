@@ -8,6 +8,7 @@ shared by all tasks that show them; all else is a row of the task.
 # Arrays are built in NumPy, and become JAX arrays at the end.
 # pyright: reportArgumentType=false
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -167,7 +168,7 @@ def compile(tasks: Sequence[Recorded], symbols: Symbols, limits: Limits) -> Reco
     forms are added to `symbols`."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
-    R = len(tasks)
+    R, test = len(tasks), logs.is_test(tasks)
     table = _Table(symbols, limits)
     arrays = {
         "document": np.zeros((R, N), np.int32),
@@ -237,7 +238,8 @@ def compile(tasks: Sequence[Recorded], symbols: Symbols, limits: Limits) -> Reco
             goal.tool[r, 0], goal.source[r, 0, 0] = 0, Q
         elif task.answer != DONE:
             goal.answer[r] = source(task.answer)
-    of_split, num = _halves(tasks, range(R))
+    _hide_others(arrays["document"], arrays["num_visible"], tasks, test, table)
+    of_split, num = _halves(test, range(R))
     made = Recordings(
         documents=table.arrays(),
         goal=goal,
@@ -251,9 +253,9 @@ def compile(tasks: Sequence[Recorded], symbols: Symbols, limits: Limits) -> Reco
     return jax.tree.map(jnp.asarray, made)
 
 
-def lengths(
-    source: Recordings, measure: Callable[[Task], Array], num: int
-) -> np.ndarray:
+def measured(
+    source: Recordings, measure: Callable[[Task], dict[str, Array]], num: int
+) -> dict[str, np.ndarray]:
     """What is measured of each of the tasks."""
 
     @jax.jit
@@ -262,26 +264,51 @@ def lengths(
         lots = jnp.zeros(2)
         return jax.vmap(lambda r: measure(_task(source, r, lots, domain.TRAIN)))(rows)
 
-    blocks = [block(jnp.int32(start)) for start in range(0, num, BLOCK)]
-    return np.concatenate(jax.device_get(blocks))[:num]
+    blocks = [jax.device_get(block(start)) for start in range(0, num, BLOCK)]
+    return jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
 
 
 def only(
     source: Recordings, tasks: Sequence[Recorded], kept: Sequence[int]
 ) -> Recordings:
     """The same without some of its tasks."""
-    of_split, num = _halves(tasks, kept)
+    of_split, num = _halves(logs.is_test(tasks), kept)
     return replace(source, of_split=jnp.asarray(of_split), num=num)
 
 
 def _halves(
-    tasks: Sequence[Recorded], kept: Sequence[int]
+    is_test: Sequence[bool], kept: Sequence[int]
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """The tasks of each split, repeated to fill a row, and how many there are."""
-    rows, test = np.array(kept), np.array(logs.is_test([tasks[r] for r in kept]))
+    rows = np.array(kept)
+    test = np.array(is_test)[rows]
     halves = rows[~test], rows[test]
-    filled = [np.resize(half, len(tasks)) for half in halves]
+    filled = [np.resize(half, len(is_test)) for half in halves]
     return np.stack(filled).astype(np.int32), tuple(map(len, halves))
+
+
+def _hide_others(
+    document: np.ndarray,
+    num_visible: np.ndarray,
+    tasks: Sequence[Recorded],
+    is_test: Sequence[bool],
+    table: "_Table",
+) -> None:
+    """Fill rows that are left with tools of other conversations of the split, not
+    documented: what distracts is taken from there."""
+    num_rows = document.shape[1]
+    for half in (False, True):
+        there = [r for r, test in enumerate(is_test) if test == half]
+        others = {x.name: x for r in there for x in tasks[r].documents}
+        names = sorted(others)
+        for r in there:
+            own = {x.name for x in tasks[r].documents}
+            first = 7919 * r  # another start for each
+            order = (names[(first + i) % len(names)] for i in range(len(names)))
+            more = itertools.islice((x for x in order if x not in own), num_rows)
+            free = range(num_visible[r], num_rows)
+            for n, name in zip(free, more, strict=False):
+                document[r, n] = table.row(others[name])
 
 
 class _Table:

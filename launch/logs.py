@@ -1,0 +1,87 @@
+"""Your own logs: what of them becomes tasks; and demonstrations as logs for others.
+
+    python -m launch.logs check my_logs.jsonl [--config=configs/paft.py]
+    python -m launch.logs export --config=configs/paft.py --out=demos.jsonl --num=1000
+
+A log is JSON Lines with `messages` and `tools` in each line. What is mapped of it is a
+domain, for all commands: --config.sandbox.domain=my_logs.jsonl
+
+`check` counts tokens and turns as --config says (default: configs/base.py).
+docs/own_logs.md tells the rules.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+from launch import cli
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    str(Path(__file__).parents[1] / "configs/base.py"),
+    "Check: the model that counts the tokens, and the room that there is. Export: what "
+    "is demonstrated, and how much of it is perturbed.",
+    lock_config=True,
+)
+OUT = flags.DEFINE_string("out", None, "Export: the file to write.")
+NUM = flags.DEFINE_integer("num", 1000, "Export: how many.", 1)
+SPLIT = flags.DEFINE_string("split", "train", "Export: of the tasks.")
+
+
+def main(command: str, file: str = "") -> None:
+    check(file) if command == "check" else export()
+
+
+def check(file: str) -> None:
+    from launch import backbones, build, programs, settings
+    from openagent_jax.sandbox import logs
+
+    c = CONFIG.value
+    if not logs.is_log(file):
+        raise cli.BadUse(f"{file} is no log: its name does not end with .jsonl")
+    c.sandbox.domain, c.eval.domain = file, ""
+    programs.keep(c.compile_cache)
+    try:
+        settings.check(c)
+        tell(build.task_worlds(c, backbones.backbone(c), file).log)
+    except cli.BadUse as error:
+        if not isinstance(error.__cause__, logs.NothingMapped):
+            raise
+        tell(error.__cause__.log)
+        raise cli.BadUse(f"{file}: no conversation is mapped") from None
+
+
+def tell(log) -> None:
+    print(f"{log.file}: {log.summary()}")
+    for line in log.told():
+        print(f"  {line}")
+
+
+def export() -> None:
+    from launch import agents, build, programs, settings
+    from openagent_jax.data import conversations
+    from openagent_jax.sandbox import domain
+
+    c = CONFIG.value
+    if not OUT.value:
+        raise cli.BadUse("--out is missing: the file to write")
+    settings.check(c)
+    settings.check_apart(c)
+    settings.known("--split", [SPLIT.value], domain.SPLITS)
+    programs.keep(c.compile_cache)
+    out, source = Path(OUT.value), agents.spoken(c, c.sandbox.domain)
+    rows = conversations.conversations(build.recipe(c, source), SPLIT.value, NUM.value)
+    temporary, perturbed = out.with_name(f"{out.name}.tmp"), 0
+    with temporary.open("w", encoding="utf-8") as opened:
+        for row in rows:
+            opened.write(json.dumps(row, ensure_ascii=False) + "\n")
+            perturbed += row["perturbation"] != conversations.CLEAN
+    os.replace(temporary, out)
+    print(f"{out}: {NUM.value:,} conversations, {perturbed:,} of them perturbed")
+
+
+if __name__ == "__main__":
+    cli.run(main, commands={"check": ("FILE",), "export": ()})
