@@ -117,12 +117,13 @@ def recorded(said: Conversation) -> Recorded:
         documents = tuple(
             _document(tool, listed, calls, code_from) for tool in listed.values()
         )
+        asked = {document.code_from for document in documents}
         spoken = _Constants(said, calls)
         steps: list[Step] = []
         for call in calls:
             values, fields = _texts(call), dict(call.fields)
-            if call.tool in codes:
-                fields.pop(style.CODE, None)
+            if call.tool in asked and style.CODE in fields:
+                codes[call.tool] = fields.pop(style.CODE)
             fields = {_name(key): _escaped(text) for key, text in fields.items()}
             # Calls of one message cannot feed each other.
             known = steps[: sum(x.turn < call.turn for x in calls)]
@@ -222,9 +223,10 @@ def _document(
     bare, source, after = matched.groups() if matched else (text, None, None)
     # Of a tool that was called, only what was called before can be needed.
     order = [x.tool for x in calls]
-    known = order[: order.index(tool.name)] if made else listed
+    known = {*order[: order.index(tool.name)]} if made else {*listed}
+    told = {dict(x.fields).get(style.CODE) for x in calls if x.tool == source}
     source, after = code_from.get(tool.name, source or ""), after or ""
-    if {source, after} - {""} <= {*known}:
+    if {source, after} <= known | {""} and None not in told and len(told) < 2:
         text = bare
     else:
         source, after = code_from.get(tool.name, ""), ""
