@@ -27,6 +27,7 @@ from openagent_jax.sandbox import style as styles
 from openagent_jax.sandbox.symbols import Symbols
 
 MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
+NUM_BASES = 32  # that are tried
 
 
 @jax.tree_util.register_dataclass
@@ -58,6 +59,7 @@ class Lexicon:
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
     max_twins: int = field(metadata=dict(static=True))
+    num_probes: int = field(metadata=dict(static=True))  # texts of one hash, at most
     any_lends: bool = field(metadata=dict(static=True))
 
 
@@ -128,16 +130,21 @@ def find(
     sums = jnp.concatenate([jnp.zeros((1,), jnp.uint32), jnp.cumsum(terms)])
     clipped = jnp.clip(begin, 0, size - 1)
     value = (sums[jnp.clip(end, 0, size)] - sums[clipped]) * down[clipped]
-    index = jnp.searchsorted(lexicon.hashes, value, method="scan_unrolled")
-    index = jnp.minimum(index, lexicon.hashes.shape[0] - 1)
-    symbol = lexicon.hash_symbol[index]
+    first = jnp.searchsorted(lexicon.hashes, value, method="scan_unrolled")
     length = end - begin
-    hit = (lexicon.hashes[index] == value) & (lexicon.texts.length[symbol] == length)
     offset = jnp.arange(MAX_TEXT)[None]
     here = text[jnp.minimum(begin[:, None] + offset, size - 1)]
-    there = lexicon.texts.flat[lexicon.texts.start[symbol][:, None] + offset]
-    same = jnp.all((here == there) | (offset >= length[:, None]), axis=1)
-    return jnp.where(hit & same & (length <= MAX_TEXT), symbol, -1)
+    found = jnp.full_like(begin, -1)
+    for probe in range(lexicon.num_probes):
+        index = jnp.minimum(first + probe, lexicon.hashes.shape[0] - 1)
+        symbol = lexicon.hash_symbol[index]
+        hit = (lexicon.hashes[index] == value) & (
+            lexicon.texts.length[symbol] == length
+        )
+        there = lexicon.texts.flat[lexicon.texts.start[symbol][:, None] + offset]
+        same = jnp.all((here == there) | (offset >= length[:, None]), axis=1)
+        found = jnp.where(hit & same & (length <= MAX_TEXT), symbol, found)
+    return found
 
 
 def resolve(
@@ -219,8 +226,8 @@ def build(
         last[data] = i
         count[data] = count.get(data, 0) + 1
     unique = list(first)
-    base, hashes = _perfect_hash(unique)
-    order = np.argsort(hashes)
+    base, hashes = _hashed(unique)
+    order = np.argsort(hashes, kind="stable")
     return Lexicon(
         spans=_ragged(spans, np.int32),
         lends=jnp.asarray(lends),
@@ -236,6 +243,7 @@ def build(
         end_token=end,
         vocab_size=max(vocab_size, num_tokens),
         max_twins=max(count.values()),
+        num_probes=int(np.unique(hashes, return_counts=True)[1].max()),
         any_lends=bool(lends.any()),
     )
 
@@ -251,19 +259,25 @@ def _ragged(rows: Sequence[Sequence[int]], dtype, pad: int = 1) -> Ragged:
     )
 
 
-def _perfect_hash(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
-    """An odd base under which all texts hash differently."""
-    for base in range(1_000_003, 2**31, 2_654_435):
-        base |= 1
-        hashes = np.array([_hash(text, base) for text in texts], np.uint32)
-        if len(np.unique(hashes)) == len(texts):
-            return base, hashes
-    raise ValueError("lexicon: no hash base separates the surface forms")
-
-
-def _hash(text: bytes, base: int) -> int:
-    value, power = 0, 1
-    for byte in text:
-        value = (value + (byte + 1) * power) % 2**32
-        power = power * base % 2**32
-    return value
+def _hashed(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
+    """An odd base, and the hashes of all texts under it: all different, if there is
+    such a base among the first ones, as there is for up to some 150,000 texts."""
+    flat = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32) + 1
+    length = np.array([len(text) for text in texts])
+    end = np.cumsum(length)
+    offset = np.arange(len(flat)) - np.repeat(end - length, length)
+    best, num_best = (0, end), 0
+    for i in range(NUM_BASES):
+        base = (1_000_003 + i * 2_654_435) | 1
+        power = np.full(max(length.max(), 1), base, np.uint32)
+        power[0] = 1
+        power = np.cumprod(power, dtype=np.uint32)
+        sums = np.cumsum(flat * power[offset], dtype=np.uint32)
+        sums = np.concatenate([np.zeros(1, np.uint32), sums])
+        hashes = sums[end] - sums[end - length]
+        num = len(np.unique(hashes))
+        if num > num_best:
+            best, num_best = (base, hashes), num
+        if num == len(texts):
+            break
+    return best
