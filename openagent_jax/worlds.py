@@ -105,10 +105,8 @@ def build(
         )
     names = [str(domain), str(transfer)]
     room = logs.room(limits) | dict(room or {})
-    added = tokenizer.get_added_tokens_decoder().values()
-    special = [token.content for token in added if token.special]
     found = {
-        name: logs.load(name, room).speaking(special).checked()
+        name: logs.load(name, room).spelled_by(tokenizer).checked()
         for name in names
         if logs.is_log(name)
     }

@@ -106,9 +106,7 @@ def conversation_of(row: Any) -> Conversation:
     answers: dict[int, Made] = {}  # to those that wait, by their place
     ending, asked = "", False
     for turn, message in enumerate(row["messages"]):
-        if not isinstance(message, dict):
-            raise Unmapped("a message that is no object")
-        role = message.get("role")
+        role = _checked(message).get("role")
         if role in ("tool", "function"):
             place = _answered(waiting, answers, message)
             answers[place] = _made(waiting[place], message, turn - len(answers))
@@ -120,10 +118,8 @@ def conversation_of(row: Any) -> Conversation:
         if waiting:
             break
         if role == "assistant":
-            if message.get("function_call"):
-                raise Unmapped("`function_call`, the old form of `tool_calls`")
             waiting = conversation.calls(message)
-            words = conversation.content(message)
+            words = _text(message)
             asked = not waiting and conversation.last_line(words) == style.ASK
             if words.strip() and not waiting:
                 ending = words
@@ -141,9 +137,24 @@ def conversation_of(row: Any) -> Conversation:
     return Conversation(tools, "\n".join(said), "\n".join(told), tuple(made), ending)
 
 
+def _checked(message: Any) -> Mapping[str, Any]:
+    """A message of the right form."""
+    if not isinstance(message, dict):
+        raise Unmapped("a message that is no object")
+    if message.get("function_call"):
+        raise Unmapped("`function_call`, the old form of `tool_calls`")
+    calls = message.get("tool_calls") or []
+    fine = isinstance(calls, list) and all(isinstance(x, dict) for x in calls)
+    if not fine or not all(isinstance(x.get("function"), dict) for x in calls):
+        raise Unmapped("`tool_calls` of another form")
+    if not isinstance(message.get("content"), str | list | dict | None):
+        raise Unmapped("a content that is not text")
+    return message
+
+
 def _text(message: Mapping[str, Any]) -> str:
-    parts = message.get("content")
-    if isinstance(parts, list):
+    parts = message.get("content") or ""
+    if not isinstance(parts, str):
         texts = [isinstance(x, dict) and isinstance(x.get("text"), str) for x in parts]
         if not all(texts):
             raise Unmapped("a content that is not text")
@@ -233,7 +244,7 @@ def _listed(tools: Any) -> Iterator[Listed]:
         }
         required = schema.get("required")
         # Who writes no list of what is required means all of it.
-        required = list(kinds) if required is None else required
+        required = required if isinstance(required, list) else list(kinds)
         required = tuple(key for key in kinds if key in required)
         description = function.get("description") or ""
         yield Listed(function["name"], str(description), kinds, required)

@@ -30,7 +30,7 @@ The world of such a task is what was recorded. These are the rules:
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,6 +80,16 @@ class Recorded:
     codes: dict[str, str]  # by tool
     failures: dict[str, int]  # by tool
 
+    def texts(self) -> Iterator[str]:
+        """All that is said in it."""
+        for document in self.documents:
+            yield from (document.name, *document.description)
+            yield from (name for name, _ in document.arguments)
+        yield from (piece for piece in self.phrase if isinstance(piece, str))
+        yield from (*self.constants, *self.codes.values())
+        for step in self.steps:
+            yield from (*step.fields, *step.fields.values())
+
     def fields(self) -> dict[str, tuple[str, ...]]:
         """Names of what each tool returns."""
         found: dict[str, dict[str, str]] = {}
@@ -106,6 +116,13 @@ def recorded(said: Conversation) -> Recorded:
     Raises:
       Unmapped: it becomes no task.
     """
+    try:
+        return _recorded(said)
+    except UnicodeEncodeError:
+        raise Unmapped("half a character") from None
+
+
+def _recorded(said: Conversation) -> Recorded:
     listed = {tool.name: tool for tool in said.tools}
     if len(listed) < len(said.tools):
         raise Unmapped("two tools of one name")
@@ -113,24 +130,21 @@ def recorded(said: Conversation) -> Recorded:
     for call in calls:
         _check(call, listed)
     codes, code_from = _codes(calls)
-    try:
-        documents = tuple(
-            _document(tool, listed, calls, code_from) for tool in listed.values()
-        )
-        asked = {document.code_from for document in documents}
-        spoken = _Constants(said, calls)
-        steps: list[Step] = []
-        for call in calls:
-            values, fields = _texts(call), dict(call.fields)
-            if call.tool in asked and style.CODE in fields:
-                codes[call.tool] = fields.pop(style.CODE)
-            fields = {_name(key): _escaped(text) for key, text in fields.items()}
-            # Calls of one message cannot feed each other.
-            known = steps[: sum(x.turn < call.turn for x in calls)]
-            sources = {key: spoken.source(text, known) for key, text in values.items()}
-            steps.append(Step(call.tool, sources, values, fields))
-    except UnicodeEncodeError:
-        raise Unmapped("half a character") from None
+    documents = tuple(
+        _document(tool, listed, calls, code_from) for tool in listed.values()
+    )
+    asked = {document.code_from for document in documents}
+    spoken = _Constants(said, calls)
+    steps: list[Step] = []
+    for call in calls:
+        values, fields = _texts(call), dict(call.fields)
+        if call.tool in asked and style.CODE in fields:
+            codes[call.tool] = _name(fields.pop(style.CODE))
+        fields = {_name(key): _escaped(text) for key, text in fields.items()}
+        # Calls of one message cannot feed each other.
+        known = steps[: sum(x.turn < call.turn for x in calls)]
+        sources = {key: spoken.source(text, known) for key, text in values.items()}
+        steps.append(Step(call.tool, sources, values, fields))
     return Recorded(
         documents,
         spoken.phrase,
@@ -183,7 +197,7 @@ def _check(call: Made, listed: Mapping[str, Listed]) -> None:
     for key, text in call.arguments.items():
         if key not in listed[call.tool].types:
             raise Unmapped("an argument that is not documented")
-        if len(text.encode(errors="replace")) > MAX_TEXT:
+        if len(text.encode()) > MAX_TEXT:
             raise Unmapped(f"an argument of more than {MAX_TEXT} bytes")
         if _is_odd(text):
             raise Unmapped("an argument with a quote, backslash or line break")

@@ -3,12 +3,13 @@
 import collections
 import functools
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openagent_jax.sandbox import development, log_file, log_mapping
+from tokenizers import Tokenizer
+
+from openagent_jax.sandbox import development, log_file, log_mapping, spelling
 from openagent_jax.sandbox.domain_spec import DomainError, must
 from openagent_jax.sandbox.log_file import Unmapped
 from openagent_jax.sandbox.log_mapping import Recorded
@@ -72,16 +73,18 @@ class Log:
         kept = [i for i, need in enumerate(more) if not need]
         return self._of(kept, missed), kept
 
-    def speaking(self, special: Iterable[str]) -> "Log":
-        """Without those in which the name of a special token is written."""
-        marks = re.compile("|".join(map(re.escape, special)) or "(?!)")
-        odd = [bool(marks.search(repr(task))) for _, task in self.tasks]
+    def spelled_by(self, tokenizer: Tokenizer) -> "Log":
+        """Without those that it does not spell as they are."""
+        texts = {text for _, task in self.tasks for text in task.texts()}
+        odd = spelling.misread(sorted(texts), tokenizer)
         missed = [
-            Missed(line, "the name of a special token in it")
-            for (line, _), found in zip(self.tasks, odd, strict=True)
-            if found
+            Missed(line, "a text that the tokenizer reads as another")
+            for line, task in self.tasks
+            if not odd.isdisjoint(task.texts())
         ]
-        return self._of([i for i, found in enumerate(odd) if not found], missed)
+        lines = {x.line for x in missed}
+        kept = (i for i, (line, _) in enumerate(self.tasks) if line not in lines)
+        return self._of(kept, missed)
 
     def checked(self) -> "Log":
         """

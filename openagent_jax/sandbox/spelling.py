@@ -94,6 +94,18 @@ def check(
             )
 
 
+def misread(texts: Sequence[str], tokenizer: Tokenizer) -> set[str]:
+    """Texts that it does not spell as they are, or that hold a special token."""
+    tokenizer = as_it_is(tokenizer)
+    rows = token_bytes(tokenizer, b"")  # a special token reads as a NUL
+    spans = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return {
+        text
+        for text, span in zip(texts, spans, strict=True)
+        if b"".join(bytes(rows[x]) for x in span.ids) != text.encode()
+    }
+
+
 def _byte_level_alphabet() -> dict[str, int]:
     """The printable stand-ins that byte-level BPE uses for the 256 bytes."""
     keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
