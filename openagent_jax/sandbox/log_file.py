@@ -74,7 +74,7 @@ def lines(file: Path) -> Iterator[tuple[int, Any]]:
             for number, line in enumerate(opened, 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if text.strip():
-                    yield number, json.loads(text)
+                    yield number, json.loads(text.rstrip("\r\n"))
         return
     except OSError as error:
         problem = f"{error.strerror}; check the path"

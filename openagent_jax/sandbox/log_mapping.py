@@ -309,8 +309,11 @@ def _answer(
         if value == DONE:
             return DONE
         raise Unmapped("an answer that is in no result")
-    told = {*_any_of(found).findall(said.ending)} - spoken.spoken
-    return found[told.pop()] if len(told) == 1 else DONE
+    # A sentence may begin with a value.
+    lower = {text.lower(): source for text, source in found.items()}
+    told = {*_any_of(lower).findall(said.ending.lower())}
+    told -= {text.lower() for text in spoken.spoken}
+    return lower[told.pop()] if len(told) == 1 else DONE
 
 
 def _texts(call: Made) -> dict[str, str]:
