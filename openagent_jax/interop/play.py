@@ -223,21 +223,25 @@ async def play(
       RuntimeError: the agent has ceased to answer.
     """
     writer = conversation.Writer(suite.worlds.lexicon)
-    waiting, silent = iter(episodes), 0
+    waiting, silent, spent = iter(episodes), 0, None
     running: set[asyncio.Task] = set()
     patience = max(PATIENCE, 2 * num)
     try:
         while True:
-            while len(running) < num and (episode := next(waiting, None)):
+            while not spent and len(running) < num:
+                if not (episode := next(waiting, None)):
+                    break
                 played = _play(episode, suite, writer, agent, budget)
                 running.add(asyncio.ensure_future(played))
             if not running:
-                return
+                break
             over, running = await asyncio.wait(
                 running, return_when=asyncio.FIRST_COMPLETED
             )
-            # What is whole first: an error ends all.
-            for task in sorted(over, key=_failed):
+            for task in sorted(over, key=_failed):  # an error ends all
+                if isinstance(error := task.exception(), Spent):
+                    spent = error  # those that wait for a last reply may get it
+                    continue
                 outcome = task.result()
                 silent = 0 if outcome["answered"] else silent + 1
                 yield outcome
@@ -245,6 +249,8 @@ async def play(
                     raise RuntimeError(
                         f"{silent} episodes in a row had no answer: {outcome['reason']}"
                     )
+        if spent:
+            raise spent
     finally:
         for task in running:
             task.cancel()
