@@ -51,7 +51,7 @@ def _play(tasks: play.Suite, place: str, num: int) -> tuple[float, list[float]]:
 
     async def run(log: play.Log) -> None:
         async with agents.endpoint(agents.Endpoint(place, "scripted")) as agent:
-            playing = play.play(episodes, tasks, agent, CONCURRENCY, play.Budget())
+            playing = play.play(episodes, agent, CONCURRENCY, play.Budget())
             async for outcome in playing:
                 log.add(outcome)
                 if len(log.done) % SETTLED == 0:
