@@ -93,7 +93,7 @@ def _holes(value: Any, place: str) -> Iterable[str]:
         for index, item in enumerate(value):
             yield from _holes(item, f"{place}[{index}]")
     elif isinstance(value, str) and value.startswith(HOLE):
-        yield f"{place}: {value.removeprefix(HOLE).strip(': ')}"
+        yield f"{place}: {value.removeprefix(HOLE).strip()}"
 
 
 def _effects(tools: list[Drafted]) -> Iterable[str]:
@@ -122,7 +122,7 @@ def _notes(index: int, tool: Drafted) -> Iterable[str]:
     if not listed.returns:
         yield f"{at}.returns: {name} returns {shown}, by its name"
     elif others > 0:
-        yield f"{at}.returns: {name} returns {shown}; {others} more are left out"
+        yield f"{at}.returns: {name} returns {shown}; {others} more left out"
 
 
 def _block(tool: Drafted, taken: set[str], said: set[str]) -> dict[str, Any]:

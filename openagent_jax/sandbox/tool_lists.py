@@ -57,7 +57,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
         except _Unsupported as error:
             refused[name] = f"{place}: {name!r}, {error}"
     unknown = sorted(set(skip) - set(names))
-    must(not unknown, "skip", f"no tool is called {', '.join(unknown)}; see {[*names]}")
+    problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(names)}"
+    must(not unknown, "skip", problem)
     if refused:
         out = ",".join([*skip, *refused])
         remedy = "write a schema that it can hold, or leave out"
@@ -158,6 +159,8 @@ def _plain(schema: Any, root: Any, what: str) -> Schema:
         else:
             break
         schema = {**found, **rest} if isinstance(found, dict) else found
+    else:
+        raise _Unsupported(f"{what}: its references lead to themselves")
     kind = schema.get("type")
     if isinstance(kind, list):
         real = [x for x in kind if x != "null"]
