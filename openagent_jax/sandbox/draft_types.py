@@ -140,7 +140,7 @@ def _thing(does: Doing) -> str:
     rest = list(does.rest)
     while len(rest) > 1 and (rest[-1] in _ASPECTS or rest[-2] in ("by", "for", "of")):
         rest.pop()
-    return wording.singular(rest[-1]) if rest else ""
+    return _lettered(wording.singular(rest[-1])) if rest else ""
 
 
 def _full_name(name: str, does: Doing) -> str:

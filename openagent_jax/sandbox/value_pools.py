@@ -87,10 +87,11 @@ def is_whole(schema: dict[str, Any]) -> bool:
 
 
 def _numbers(schema: dict[str, Any]) -> list[int]:
-    """Of an enum that has nothing else."""
+    """Of an enum that has nothing else, if the sandbox has such numbers."""
     texts = [str(x) for x in schema.get("enum") or () if not isinstance(x, bool)]
     fine = all(re.fullmatch("-?[0-9]{1,9}", x) for x in texts)
-    return [int(x) for x in texts] if fine else []
+    numbers = [int(x) for x in texts] if fine else []
+    return numbers if min(numbers, default=0) <= HIGHEST else []
 
 
 def of_schema(
