@@ -192,7 +192,7 @@ def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> Type
         _claim(first, lists[0], at)
         values = map(" ".join, itertools.product(*lists))
         pools[split] = _claim(said["value"], values, at)
-        fits([max(pools[split], key=len)], at, MAX_TEXT)
+        fits(pools[split], at, MAX_TEXT)
     if "values" in pools:
         values, least = pools["values"], 2 if kind == "enum" else 3
         few = len(values) < least

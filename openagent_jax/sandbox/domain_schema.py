@@ -139,9 +139,8 @@ def fits(texts: Iterable[str], place: str, room: int) -> None:
     """No text is longer than what the sandbox can look up."""
     for text in texts:
         size = len(text.encode(errors="replace"))
-        must(
-            size <= room, place, f"{short(text)} has {size} bytes, {room} are the most"
-        )
+        remedy = f"write {room} at most"
+        must(size <= room, place, f"{short(text)} has {size} bytes; {remedy}")
 
 
 def _join(place: str, name: str) -> str:
