@@ -110,8 +110,8 @@ def _notes(index: int, tool: Drafted) -> Iterable[str]:
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     at, num = f"tools[{index}].x-openagent", len(tool.arguments)
     if listed.dropped:
-        gone = ", ".join(listed.dropped)
-        yield f"{at}.arguments: {name} does without {gone}, which need not be given"
+        gone = f"{', '.join(listed.dropped)} (optional, or always the same)"
+        yield f"{at}.arguments: {name} does without {gone}"
     for old, new in zip(listed.arguments, tool.arguments, strict=True):
         if old != new:
             yield f"{at}.arguments: {old} of {name} is called {new} here"

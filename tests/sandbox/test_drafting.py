@@ -260,7 +260,7 @@ class TestProtocol:
         assert kinds["points"] == {"kind": "number", "minimum": 1, "maximum": 13}
 
     def test_what_need_not_be_given_is_left_out_and_told(self):
-        note = "search_issues does without labels, since, which need not be given"
+        note = "search_issues does without labels, since (optional, or"
         assert any(note in told for told in self.draft.review)
 
     def test_a_result_feeds_an_argument(self):
@@ -407,6 +407,10 @@ BAD = {
         openai(function("go"), function("go")),
         "tools[1]: 'go' is also tools[0]; keep one of the two",
     ),
+    "one page": (
+        {"tools": [], "nextCursor": "x"},
+        "top level: the list goes on at its",
+    ),
     "a domain": ({"tools": [], "goals": []}, "top level: a domain file already"),
 }
 
@@ -446,6 +450,13 @@ def test_unsupported(schema, words):
     assert str(caught.value).endswith("leave out: --skip=bad_one,bad_two")
     rest = drafting.draft(tools, "shop", skip=["bad_one", "bad_two"])
     assert list(tools_of(rest)) == list(tools_of(TestShop.draft))
+
+
+def test_what_is_always_the_same_is_left_out():
+    tool = function("go", "", a={"const": "v2"}, b={"enum": ["only"]}, c=TEXT)
+    draft = drafting.draft(openai(tool), "go")
+    assert list(tools_of(draft)["go"]["arguments"]) == ["c"]
+    assert any("go does without a, b (optional, or always" in x for x in draft.review)
 
 
 def test_what_need_not_be_given_may_be_of_any_type():
