@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ["launch"],
     ["interop", "configs"],
-    ["train evaluate report"],
+    ["train evaluate report rehearsal transcript"],
     ["algorithms"],
     ["rollout rewards"],
     ["worlds"],
