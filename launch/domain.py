@@ -113,14 +113,18 @@ def show(file: str) -> None:
 
     from launch import backbones, build, settings
     from openagent_jax import evaluate, perturb, transcript
+    from openagent_jax.sandbox import domain_file, domain_spec
 
     c = CONFIG.value
     # What is in the compact form can be written as messages.
     c.init_from, c.model.chat_template = "nano", ""
     name = PERTURBATION.value or evaluate.CLEAN
     settings.known("--perturbation", [name], (evaluate.CLEAN, *perturb.CATALOGUE))
-    with settings.blamed_on(file):
-        source = build.task_worlds(c, backbones.backbone(c), file)
+    try:
+        domain_file.load(file, settings.limits(c))
+    except domain_spec.DomainError as error:
+        raise cli.BadUse(str(error)) from None
+    source = build.task_worlds(c, backbones.backbone(c), file)
     keys = evaluate.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     turns = c.sandbox.max_turns
     console = Console(highlight=False, markup=False, soft_wrap=True)

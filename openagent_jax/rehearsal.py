@@ -116,10 +116,12 @@ def troubles(
         if not np.all(clean.solvable[tasks]):
             yield f"{at}: the oracle cannot solve it; look at what its tools need"
         elif not np.all(clean.success[tasks]):
-            turns = f"sandbox.max_turns={sizes.max_turns}"
-            yield f"{at}: the oracle needs more than {turns} turns; raise it"
+            turns = f"sandbox.max_turns={sizes.max_turns} turns"
+            yield f"{at}: the oracle does not solve it in {turns}; raise them"
     for name in perturb.CATALOGUE:
-        if not np.any(seen[name].changed):
+        # Other values are drawn even where none are unfamiliar.
+        familiar = name == "entity_shift" and not _entities(spec)
+        if familiar or not np.any(seen[name].changed):
             why = _why(name, spec, limits, num_visible)
             yield f"{name} changes nothing here{why and f': {why}'}"
 
@@ -145,10 +147,13 @@ def rooms(
             yield "algorithm.num_tokens", num_tokens, longest[name], name
 
 
+def _entities(spec: DomainSpec) -> list[str]:
+    return [kind.name for kind in spec.types if kind.kind == "entity"]
+
+
 def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
     num_tools = len(spec.tools)
     full = f"sandbox.num_tools={limits.num_tools} has no row for another tool"
-    values = {kind.name for kind in spec.types if kind.kind == "entity"}
     found = {
         "distractor_tools": (
             num_tools <= num_visible,
@@ -166,7 +171,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             not any(goal.constants for goal in spec.goals),
             "no request holds a value",
         ),
-        "entity_shift": (not values, "no type is an entity"),
+        "entity_shift": (not _entities(spec), "no type is an entity"),
         "logic_inversion": (
             True,
             "no tool needs the code of another (code_from), and no goal has two steps "

@@ -72,7 +72,7 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     file = Path(name)
     try:
         file = _find(name)
-        domain = _domain(read_json(file), limits or Limits())
+        domain = read(read_json(file), limits or Limits())
         return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(" ".join(f"{file}: {error}".splitlines())) from None
@@ -86,7 +86,7 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
     except DomainError as error:
         return [str(error)]
     with collected() as found:
-        _domain(document, limits or Limits())
+        read(document, limits or Limits())
     return [" ".join(fault.splitlines()) for fault in dict.fromkeys(found)]
 
 
@@ -122,8 +122,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _domain(value: Any, limits: Limits) -> DomainSpec:
-    """What a file says; of no use where faults were met and collected."""
+def read(value: Any, limits: Limits) -> DomainSpec:
+    """What a document says; of no use where faults are collected and met."""
     fine = check(value, DOMAIN, "", limits)
     parts = value if fine else _readable(value)
     said = collections.defaultdict(dict)  # what must differ: text -> its place
@@ -192,7 +192,7 @@ def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> Type
         _claim(first, lists[0], at)
         values = map(" ".join, itertools.product(*lists))
         pools[split] = _claim(said["value"], values, at)
-        fits([max(pools[split], key=len)], at, MAX_TEXT)
+        fits(pools[split], at, MAX_TEXT)
     if "values" in pools:
         values, least = pools["values"], 2 if kind == "enum" else 3
         few = len(values) < least

@@ -15,7 +15,7 @@ from typing import Any
 from openagent_jax.sandbox.domain_spec import collected, must
 from openagent_jax.types import Limits
 
-HOLE = "FILL IN"  # a text that begins so is for a person to replace
+HOLE = "FILL IN:"  # a text that begins so is for a person to replace
 TWICE = object()  # stands for the value of a key that is written twice
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LETTERS = "use letters, digits, _ and -, 64 at most"
@@ -139,9 +139,8 @@ def fits(texts: Iterable[str], place: str, room: int) -> None:
     """No text is longer than what the sandbox can look up."""
     for text in texts:
         size = len(text.encode(errors="replace"))
-        must(
-            size <= room, place, f"{short(text)} has {size} bytes, {room} are the most"
-        )
+        remedy = f"write {room} at most"
+        must(size <= room, place, f"{short(text)} has {size} bytes; {remedy}")
 
 
 def _join(place: str, name: str) -> str:

@@ -42,7 +42,9 @@ class Types:
         for tool, does in tools:
             for name, schema in [*tool.arguments.items(), *tool.returns.items()]:
                 if values := value_pools.choices(schema):
-                    self._share(_full_name(name, does), values)
+                    truth = schema.get("type") == "boolean"
+                    full_name = "boolean" if truth else _full_name(name, does)
+                    self._share(full_name, values)
 
     def arguments(self, tool: Listed, does: Doing) -> dict[str, str]:
         """Their types, by name; the sandbox keeps the name `code` for itself."""
@@ -102,7 +104,7 @@ class Types:
         """The type of that name, or one beside it if that is of another kind."""
         if values := set(value_pools.choices(schema)):
             enum = next(x for x in self._enums if values <= set(x["values"]))
-            name, schema = enum["name"], {"enum": enum["values"]}
+            name, schema = enum["name"], {**schema, "enum": enum["values"]}
         number = 2
         base = name
         while name in self._schemas and not _alike(self._schemas[name], schema):
@@ -122,14 +124,15 @@ class Types:
             return {"receipt": self._add("receipt_number", {}, tool.name)}
         rest = [part for part in does.rest if part not in ("by", "for", "of", "in")]
         if not rest:
-            problem = f"{HOLE}: three or more values that {tool.name} may return"
+            problem = f"{HOLE} three or more values that {tool.name} may return"
             name = "_".join([*wording.words(tool.name), "result"])
             return {"result": self._add(name, {"hole": problem}, tool.name)}
         last = wording.singular(rest[-1])
         if {"_".join(rest), f"{thing}_id", thing} & own and last == thing:
             return {"details": self._add(f"{thing}_details", {}, tool.name)}
         schema = {"type": "integer"} if last in _NUMBERS else {}
-        return {rest[-1]: self._add("_".join(rest), schema, tool.name)}
+        name = _lettered("_".join(rest)[:50])
+        return {_lettered(rest[-1]): self._add(name, schema, tool.name)}
 
 
 def _thing(does: Doing) -> str:
@@ -137,7 +140,7 @@ def _thing(does: Doing) -> str:
     rest = list(does.rest)
     while len(rest) > 1 and (rest[-1] in _ASPECTS or rest[-2] in ("by", "for", "of")):
         rest.pop()
-    return wording.singular(rest[-1]) if rest else ""
+    return _lettered(wording.singular(rest[-1])) if rest else ""
 
 
 def _full_name(name: str, does: Doing) -> str:
@@ -145,7 +148,11 @@ def _full_name(name: str, does: Doing) -> str:
     thing = _thing(does)
     if len(parts) == 1 and parts[0] in _BARE and thing and thing != parts[0]:
         parts = [thing, *parts]
-    name = "_".join(parts)[:50]
+    return _lettered("_".join(parts)[:50])
+
+
+def _lettered(name: str) -> str:
+    """No name begins with a digit."""
     return name if name[0].isalpha() else f"a_{name}"
 
 
@@ -154,7 +161,7 @@ def _alike(one: Schema, other: Schema) -> bool:
     if "hole" in one or "hole" in other:
         return False
     if value_pools.choices(one) or value_pools.choices(other):
-        return value_pools.choices(one) == value_pools.choices(other)
+        return one.get("enum") == other.get("enum")
     if value_pools.is_whole(one) != value_pools.is_whole(other):
         return False
     keys = ("minimum", "maximum", "enum", "format")

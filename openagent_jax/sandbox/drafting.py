@@ -93,7 +93,7 @@ def _holes(value: Any, place: str) -> Iterable[str]:
         for index, item in enumerate(value):
             yield from _holes(item, f"{place}[{index}]")
     elif isinstance(value, str) and value.startswith(HOLE):
-        yield f"{place}: {value.removeprefix(HOLE).strip(': ')}"
+        yield f"{place}: {value.removeprefix(HOLE).strip()}"
 
 
 def _effects(tools: list[Drafted]) -> Iterable[str]:
@@ -110,8 +110,8 @@ def _notes(index: int, tool: Drafted) -> Iterable[str]:
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     at, num = f"tools[{index}].x-openagent", len(tool.arguments)
     if listed.dropped:
-        gone = ", ".join(listed.dropped)
-        yield f"{at}.arguments: {name} does without {gone}, which need not be given"
+        gone = f"{', '.join(listed.dropped)} (optional, or always the same)"
+        yield f"{at}.arguments: {name} does without {gone}"
     for old, new in zip(listed.arguments, tool.arguments, strict=True):
         if old != new:
             yield f"{at}.arguments: {old} of {name} is called {new} here"
@@ -122,7 +122,7 @@ def _notes(index: int, tool: Drafted) -> Iterable[str]:
     if not listed.returns:
         yield f"{at}.returns: {name} returns {shown}, by its name"
     elif others > 0:
-        yield f"{at}.returns: {name} returns {shown}; {others} more are left out"
+        yield f"{at}.returns: {name} returns {shown}; {others} more left out"
 
 
 def _block(tool: Drafted, taken: set[str], said: set[str]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Listed:
     arguments: dict[str, Schema]
     returns: dict[str, Schema]  # scalars anywhere in the result; empty: nobody says
     effect: bool | None  # None: nobody says
-    dropped: tuple[str, ...]  # optional arguments
+    dropped: tuple[str, ...]  # arguments that are optional, or always the same
 
 
 class _Unsupported(ValueError):
@@ -57,7 +57,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
         except _Unsupported as error:
             refused[name] = f"{place}: {name!r}, {error}"
     unknown = sorted(set(skip) - set(names))
-    must(not unknown, "skip", f"no tool is called {', '.join(unknown)}; see {[*names]}")
+    problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(names)}"
+    must(not unknown, "skip", problem)
     if refused:
         out = ",".join([*skip, *refused])
         remedy = "write a schema that it can hold, or leave out"
@@ -72,6 +73,8 @@ def _items(document: Any) -> tuple[str, list[Any]]:
         if isinstance(document, dict) and key in document:
             done = "goals" in document
             must(not done, at, "a domain file already; see what `check` says of it")
+            more = document.get("nextCursor")
+            must(not more, at, "the list goes on at its nextCursor; fetch all of it")
             at, document = f"{at}.{key}".strip("."), document[key]
     what = "write OpenAI's array of tools, or what MCP's tools/list returned"
     must(isinstance(document, list), at, f"not a list of tools; {what}")
@@ -114,11 +117,15 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         raise _Unsupported("`required` names what is no property")
     arguments = {}
     for key, schema in properties.items():
-        if key in required and not _may_be_null(schema):
-            what = f"argument {key!r}"
-            if not NAME.fullmatch(key):
-                raise _Unsupported(f"{what}: it has a mark in it, use letters and _")
-            arguments[key] = _argument(_plain(schema, given, what), what)
+        what = f"argument {key!r}"
+        if key not in required or _may_be_null(schema):
+            continue
+        schema = _plain(schema, given, what)
+        if "const" in schema or len(schema.get("enum", "any")) == 1:
+            continue
+        if not NAME.fullmatch(key):
+            raise _Unsupported(f"{what}: use letters, digits, _ and - in its name")
+        arguments[key] = _argument(schema, what)
     if len(arguments) > MAX_ARGS:
         problem = f"{len(arguments)} required arguments, {MAX_ARGS} are the most"
         raise _Unsupported(problem)
@@ -158,6 +165,8 @@ def _plain(schema: Any, root: Any, what: str) -> Schema:
         else:
             break
         schema = {**found, **rest} if isinstance(found, dict) else found
+    else:
+        raise _Unsupported(f"{what}: its references lead to themselves")
     kind = schema.get("type")
     if isinstance(kind, list):
         real = [x for x in kind if x != "null"]

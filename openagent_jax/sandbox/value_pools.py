@@ -14,6 +14,7 @@ from openagent_jax.sandbox.domain_schema import HOLE
 from openagent_jax.sandbox.lexicon import MAX_TEXT
 
 LOWEST, HIGHEST = 0, 999  # numbers of the sandbox
+NUM_LARGE = 99  # of larger ones
 # Words that values begin with, by split; and those that they go on with.
 _FIRST = {
     "train": "amber birch cedar dune elm fern granite hazel iris juniper kelp larch "
@@ -62,18 +63,35 @@ _PLACE = (
 
 
 def choices(schema: dict[str, Any]) -> list[str]:
-    """Of an enum, as texts; none of what is no enum, or one of numbers."""
-    given = schema.get("enum") or ()
+    """Of an enum, as texts; none of what is no enum, or one of numbers.
+
+    Numbers that are all larger than those of the sandbox (years) are an enum too.
+    """
     if schema.get("type") == "boolean":
-        given = (True, False)
-    texts = list(dict.fromkeys(text(x) for x in given if x is not None))
-    return [] if all(map(_is_digits, texts)) else texts
+        return ["true", "false"]
+    low, high = schema.get("minimum"), schema.get("maximum")
+    given = schema.get("enum") or ()
+    if given and not _numbers(schema):
+        return list(dict.fromkeys(text(x) for x in given if x is not None))
+    if not given and isinstance(low, int) and low > HIGHEST:
+        last = high if isinstance(high, int) and high > low else low + NUM_LARGE
+        return [str(x) for x in range(low, min(last, low + NUM_LARGE) + 1)]
+    return []
 
 
 def is_whole(schema: dict[str, Any]) -> bool:
     """Whether it is of numbers."""
-    numbers = schema.get("enum") and not choices(schema)
-    return bool(numbers) or schema.get("type") in ("integer", "number")
+    if schema.get("enum"):
+        return bool(_numbers(schema))
+    return schema.get("type") in ("integer", "number") and not choices(schema)
+
+
+def _numbers(schema: dict[str, Any]) -> list[int]:
+    """Of an enum that has nothing else, if the sandbox has such numbers."""
+    texts = [str(x) for x in schema.get("enum") or () if not isinstance(x, bool)]
+    fine = all(re.fullmatch("-?[0-9]{1,9}", x) for x in texts)
+    numbers = [int(x) for x in texts] if fine else []
+    return numbers if min(numbers, default=0) <= HIGHEST else []
 
 
 def of_schema(
@@ -90,14 +108,13 @@ def of_schema(
     if texts := choices(schema):
         made = _enum(texts, what)
         taken.update(made["values"])
-        return made, ""
+        large = schema.get("type") in ("integer", "number")
+        return made, f"{what}: texts, since numbers end at {HIGHEST}" if large else ""
     if not is_whole(schema):
         return _texts(name, schema, taken, what)
     low, high = schema.get("minimum"), schema.get("maximum")
-    if numbers := schema.get("enum"):
-        low, high = min(map(int, numbers)), max(map(int, numbers))
-    if isinstance(low, int | float) and low > HIGHEST:
-        return _years(int(low), high, taken, what)
+    if numbers := _numbers(schema):
+        low, high = min(numbers), max(numbers)
     return _number(low, high, what)
 
 
@@ -119,7 +136,7 @@ def plain(value: str) -> str:
 def _enum(values: list[str], what: str) -> dict[str, Any]:
     values = [x for x in values if x and not _is_number(x)]
     if len(values) < 2:
-        values.append(f"{HOLE}: two values or more of {what}, none of them a number")
+        values.append(f"{HOLE} two values or more of {what}, none of them a number")
     return {"kind": "enum", "values": values}
 
 
@@ -133,15 +150,6 @@ def _number(low: Any, high: Any, what: str) -> tuple[dict[str, Any], str]:
     return {"kind": "number", "minimum": first, "maximum": last}, note
 
 
-def _years(low: int, high: Any, taken: set[str], what: str) -> tuple[dict, str]:
-    last = min(int(high) if isinstance(high, int | float) else low + 90, low + 300)
-    values = [str(x) for x in range(low, max(last, low + 2) + 1)]
-    values = [x for x in values if x not in taken and not _is_number(x)]
-    taken.update(values)
-    note = f"{what}: {values[0]} to {values[-1]}, as texts (numbers end at {HIGHEST})"
-    return {"kind": "entity", "values": values}, note
-
-
 def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, str]:
     given = schema.get("examples") or [schema.get("example", schema.get("default"))]
     given = [*given] if isinstance(given, list) else [given]
@@ -152,7 +160,7 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
     made, how = _like(given), "like its examples"
     if not made and schema.get("pattern"):
         form = plain(str(schema["pattern"]))
-        hole = f"{HOLE}: three or more values of {what}, each of the form {form}"
+        hole = f"{HOLE} three or more values of {what}, each of the form {form}"
         return {"kind": "entity", "values": [hole]}, ""
     if not made and len(given) >= 12:
         taken.update(given)
@@ -197,10 +205,11 @@ def _like(examples: list[str]) -> dict[str, list[str]]:
     starts = {"train": 1, "test": 5, "shift": 8}
     sizes = {"train": 60, "test": 40, "shift": 30}
     made = {
-        split: [other(start, i) for i in range(sizes[split])]
+        split: [
+            x for i in range(sizes[split]) if (x := other(start, i)) not in examples
+        ]
         for split, start in starts.items()
     }
-    made["train"] = [x for x in made["train"] if x not in examples]
     apart = len(set(sum(made.values(), []))) == sum(map(len, made.values()))
     return made if apart else {}
 

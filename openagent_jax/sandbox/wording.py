@@ -185,13 +185,13 @@ class Doing(NamedTuple):
     def request(self) -> str:
         """The phrase without what a request says by its values."""
         text = re.split(r",| (?:by|given|using|based on) ", self.phrase)[0]
-        return text if " " in text else self.phrase
+        return text.strip() if " " in text.strip() else self.phrase
 
 
 def words(name: str) -> list[str]:
     """`getOrder_status2` as `get order status 2`, in lower case."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-    return re.sub(r"[^A-Za-z0-9]+", " ", name).lower().split()
+    return re.sub(r"[^A-Za-z0-9]+", " ", name).lower().split() or ["it"]
 
 
 def singular(word: str) -> str:
@@ -279,7 +279,8 @@ def descriptions(does: Doing) -> dict[str, list[str]]:
     """Paraphrases of what a tool does."""
     behind, found = does.phrase.partition(" ")[2], {}
     for index, split in enumerate(SPLITS):
-        text = " ".join(_swap(behind.split(), index)).replace("_", " ")
+        text = " ".join(_swap(behind.split(), index)).replace("_", " ").strip()
+        text = re.sub(r"\ban? (?=(\w))", _article, text)
         verbs = [v.replace("_", " ") for v in _others(does, split)]
         said = [f"{v.capitalize()} {text}" for v in verbs if text]
         summaries = [form.format(does.phrase) for form in _SUMMARY[split]]
@@ -326,6 +327,10 @@ def _others(does: Doing, split: str) -> list[str]:
         return {"train": ["get", "fetch"], "test": ["obtain", "look_up"]}[split]
     verbs = getattr(does.verb, split).split()
     return [word for word in verbs if word != does.said]
+
+
+def _article(match: re.Match[str]) -> str:
+    return "an " if match[1].lower() in "aeio" else "a "
 
 
 def _swap(parts: Iterable[str], index: int) -> list[str]:
