@@ -192,18 +192,17 @@ def _pools(
     trained, all_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
     styles = (1, trained) if split == "train" else (trained, all_styles)
     opaque = table.opaque[split]
+    gates = jnp.asarray(table.gates[split], jnp.int32)
     shared: dict[str, Any] = dict(
         opaque=jnp.array([opaque.low, opaque.high]),
-        gates=jnp.asarray(table.gates[split], jnp.int32),
         styles=jnp.array(styles),
         transfer=transfer,
     )
     if isinstance(source, recorded_worlds.Recordings):
 
         def of_task(task: Task) -> perturb.Pools:
-            own = recorded_worlds.synonyms(source, task, s)
-            num = jnp.array([own.phrases.shape[1]])
-            return perturb.Pools(**own._asdict(), num_phrases=num, **shared)
+            own = recorded_worlds.pools(source, task, s, gates)
+            return perturb.Pools(**own._asdict(), **shared)
 
         return of_task
     variants = source.variants
@@ -211,6 +210,7 @@ def _pools(
         names=variants.name[s],
         descriptions=variants.description[s],
         arg_names=variants.arg_name[s],
+        gates=gates,
         phrases=source.phrases[rewrite],
         num_phrases=source.num_phrases[rewrite],
         shifted=source.result_range[domains.SHIFT],

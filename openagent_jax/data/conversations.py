@@ -37,7 +37,7 @@ def conversations(recipe: Recipe, split: str, num: int) -> Iterator[Record]:
     for index, played in enumerate(demonstrations.made(make, recipe.alpha, num)):
         episode, shown, name = played
         yield {
-            "messages": _messages(writer, episode, shown),
+            "messages": messages(writer, episode, shown),
             "tools": writer.tools(episode.task),
             "task_id": f"{recipe.domain}/{split}/{recipe.seed}/{index}",
             "perturbation": recipe.perturbations[name] if name >= 0 else CLEAN,
@@ -45,20 +45,23 @@ def conversations(recipe: Recipe, split: str, num: int) -> Iterator[Record]:
         }
 
 
-def _messages(
+def messages(
     writer: conversation.Writer, episode: Trajectory, shown: np.ndarray
 ) -> list[conversation.Message]:
-    """Each has the keys that it needs, and its calls have ids of their own."""
-    messages = writer.opening(episode.task)
+    """What is said in an episode; calls have ids of their own.
+
+    Args:
+      writer: of the lexicon.
+      episode: one, in NumPy.
+      shown: what the agent is shown after each turn, as `render.observation` makes it.
+    """
+    said = writer.opening(episode.task)
     for turn in np.flatnonzero(episode.valid):
         action: Any = jax.tree.map(lambda x, turn=turn: x[turn], episode.action)
-        said, call_id = writer.message(episode.task, action), f"call{turn:05d}"
-        for call in said.get("tool_calls", ()):
-            call["id"] = call_id
-        messages.append(said)
+        message, answer = writer.message(episode.task, action), {}
+        for call in message.get("tool_calls", ()):
+            call["id"] = answer["tool_call_id"] = f"call{turn:05d}"
+        said.append(message)
         if (told := writer.shown(shown[turn])) is not None:
-            answer = {"role": told[0], "content": told[1]}
-            if said.get("tool_calls"):
-                answer["tool_call_id"] = call_id
-            messages.append(answer)
-    return messages
+            said.append({"role": told[0], **answer, "content": told[1]})
+    return said

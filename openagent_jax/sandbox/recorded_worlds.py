@@ -117,32 +117,41 @@ def _task(source: Recordings, r: Array, lots: Float[Array, "2"], split: int) -> 
     )
 
 
-class Synonyms(NamedTuple):
-    """Of what a task says: as in `perturb.Pools`."""
+class Pools(NamedTuple):
+    """What perturbations draw from, as in `perturb.Pools`, that is of one task."""
 
     names: Int[Array, "N Y"]
     descriptions: Int[Array, "N Y"]
     arg_names: Int[Array, "N A Y"]
+    gates: Int[Array, "G 2"]
     phrases: Int[Array, "1 Y P"]
+    num_phrases: Int[Array, "1"]
     constant_range: Int[Array, "1 Q 2"]  # its own: nothing else was recorded
     shifted: Int[Array, "N F 2"]
 
 
-def synonyms(source: Recordings, task: Task, split: int) -> Synonyms:
+def pools(
+    source: Recordings, task: Task, split: int, gates: Int[Array, "G 2"]
+) -> Pools:
     which = source.document[task.world >> 1]
-    variants = source.documents.variants
+    variants, tools, constants = source.documents.variants, task.tools, task.constants
     begin, end = jnp.moveaxis(source.around[split], -1, 0)
     room = (len(begin), len(task.phrase) - AROUND)
     same = jnp.broadcast_to(task.phrase[:-AROUND], room)
     phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
-    constants, tools = task.constants, task.tools
-    return Synonyms(
-        variants.name[split, which],
-        variants.description[split, which],
-        variants.arg_name[split, which],
-        phrases[None],
-        jnp.stack([constants, constants + (constants > 0)], axis=-1)[None],
-        jnp.stack([tools.result_low, tools.result_high], axis=-1),
+    # A log that we have written may have such tools already.
+    taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
+    free = jnp.maximum(jnp.sum(~taken), 1)
+    order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
+    return Pools(
+        names=variants.name[split, which],
+        descriptions=variants.description[split, which],
+        arg_names=variants.arg_name[split, which],
+        gates=gates[order],
+        phrases=phrases[None],
+        num_phrases=jnp.array([len(begin)]),
+        constant_range=jnp.stack([constants, constants + (constants > 0)], -1)[None],
+        shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
     )
 
 
