@@ -15,6 +15,7 @@ from openagent_jax.sandbox.lexicon import MAX_TEXT
 
 LOWEST, HIGHEST = 0, 999  # numbers of the sandbox
 NUM_LARGE = 99  # of larger ones
+NUM_SECONDS = 3  # words that the values of a type end with
 # Words that values begin with, by split; and those that they go on with.
 _FIRST = {
     "train": "amber birch cedar dune elm fern granite hazel iris juniper kelp larch "
@@ -167,7 +168,7 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
         return {"kind": "entity", "values": given}, ""
     if not made:
         how = "made up by its name"
-        made = _made_up(name, str(schema.get("format", "")), taken)
+        made = _made_up(name, schema, taken)
     flat = {
         split: [" ".join(x) for x in itertools.product(*values["compose"])]
         if isinstance(values, dict)
@@ -214,31 +215,39 @@ def _like(examples: list[str]) -> dict[str, list[str]]:
     return made if apart else {}
 
 
-def _made_up(name: str, form: str, taken: set[str]) -> dict[str, Any]:
-    parts = wording.words(name)
-    last = parts[-1] if parts else "value"
-    makers: list[tuple[bool, Callable[[str, int], str]]] = [
-        (form == "email" or last in ("email", "mail"), _email),
-        (form in ("uri", "url") or last in ("url", "uri", "link", "website"), _url),
-        (form == "date-time" or last in ("datetime", "timestamp"), _moment),
-        (form == "date" or last in ("date", "day", "birthday", "deadline"), _date),
-        (form == "time" or last == "time", _time),
-        (form == "uuid" or last in ("uuid", "guid"), _uuid),
-        (form in ("ipv4", "ip") or last == "ip", _address),
-        (last in ("phone", "telephone", "mobile"), _phone),
-        (last in _ID.split(), lambda split, i: _id(parts, split, i)),
+def _made_up(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
+    form, parts = str(schema.get("format", "")), wording.words(name)
+    last, said = parts[-1], set(wording.words(str(schema.get("description", ""))))
+    makers: list[tuple[str, Callable[[str, int], str]]] = [
+        ("email mail", _email),
+        ("uri url link website", _url),
+        ("date-time datetime timestamp", _moment),
+        ("date day birthday deadline", _date),
+        ("time", _time),
+        ("uuid guid", _uuid),
+        ("ipv4 ip", _address),
+        ("phone telephone mobile", _phone),
+        ("path file filename folder directory", _path),
+        (_ID, lambda split, i: _id(parts, split, i)),
     ]
-    for fits, make in makers:
-        if fits:
-            return {split: _fresh(make, split, taken) for split in _FIRST}
-    person = last in _PERSON.split() or parts[-2:-1] and parts[-2] in _PERSON.split()
-    if person:
+    # The format says most, then the name; and if that says nothing, the description.
+    plain = not {last, *parts[-2:-1]} & set(f"{_PERSON} {_PLACE} {_TEXTS}".split())
+    for hints in (
+        {form},
+        {last},
+        said - {"id", "number", "time", "file"} if plain else (),
+    ):
+        for fits, make in makers:
+            if not set(fits.split()).isdisjoint(hints):
+                return {split: _fresh(make, split, taken) for split in _FIRST}
+    if not {last, *parts[-2:-1]}.isdisjoint(_PERSON.split()):
         return _composed(_PEOPLE, _SURNAMES.split(), taken, str)
+    rest = [last, " ".join(parts)]
     if last in _PLACE.split():
-        return _composed(_FIRST, _PLACES.split(), taken, str.capitalize)
-    if last in _TEXTS.split():
-        return _composed(_FIRST, _NOUNS, taken, str)
-    return _composed(_FIRST, [last, " ".join(parts)], taken, str)
+        case = [word.capitalize() for word in (*_PLACES.split(), *rest)]
+        return _composed(_FIRST, case, taken, str.capitalize)
+    words = [*_NOUNS, *rest] if last in _TEXTS.split() else rest
+    return _composed(_FIRST, words, taken, str)
 
 
 def _fresh(make: Callable[[str, int], str], split: str, taken: set[str]) -> list[str]:
@@ -253,7 +262,7 @@ def _composed(
     heads = {split: [case(x) for x in said.split()] for split, said in firsts.items()}
     every = list(itertools.chain(*heads.values()))
     free = [x for x in seconds if not {f"{y} {x}" for y in every} & taken]
-    free = free[: 6 if len(seconds) > 2 else 1]
+    free = free[: NUM_SECONDS if len(seconds) > 2 else 1]
     free = free or [_new_word(seconds, every, taken)]
     return {split: {"compose": [words, free]} for split, words in heads.items()}
 
@@ -302,6 +311,12 @@ def _url(split: str, i: int) -> str:
     heads = _FIRST[split].split()
     head, tail = heads[i % len(heads)], _NOUNS[i // len(heads) % len(_NOUNS)]
     return f"https://example.{_TOP[split]}/{head}/{tail}{i // 900 or ''}"
+
+
+def _path(split: str, i: int) -> str:
+    heads = _FIRST[split].split()
+    head, tail = heads[i % len(heads)], _NOUNS[i // len(heads) % len(_NOUNS)]
+    return f"/{head}/{tail}{i // 900 or ''}"
 
 
 def _uuid(split: str, i: int) -> str:

@@ -88,7 +88,7 @@ SYNONYMS = {
     "status": ("state", "condition"),
     "price": ("cost", "charge"),
     "message": ("note", "letter"),
-    "email": ("mail", "mailbox"),
+    "email": ("mail", "e_mail"),
     "file": ("document", "record"),
     "document": ("file", "paper"),
     "city": ("town", "municipality"),
@@ -169,6 +169,7 @@ OPENINGS = {
 }
 
 
+_SMALL = set("a an the of for to in on at with from and or one its".split())
 REWRITES = ("rewrite_train", "rewrite_test")
 
 
@@ -184,8 +185,10 @@ class Doing(NamedTuple):
     @property
     def request(self) -> str:
         """The phrase without what a request says by its values."""
-        text = re.split(r",| (?:by|given|using|based on) ", self.phrase)[0]
-        return text.strip() if " " in text.strip() else self.phrase
+        text = re.split(r",| (?:by|using|based on) ", self.phrase)[0].strip()
+        return (
+            text if text.count(" ") and text.split()[-1] not in _SMALL else self.phrase
+        )
 
 
 def words(name: str) -> list[str]:
@@ -201,6 +204,12 @@ def singular(word: str) -> str:
     if re.search("(ch|sh|x|ss)es$", word):
         return word[:-2]
     return word if plain else word.removesuffix("s")
+
+
+def plural(word: str) -> str:
+    if re.search("[^aeiou]y$", word):
+        return word[:-1] + "ies"
+    return word + ("es" if re.search("(ch|sh|x|s)$", word) else "s")
 
 
 def verb(word: str) -> Verb | None:
@@ -245,9 +254,9 @@ def doing(name: str, description: str) -> Doing:
         if text:
             whole = text if text[:2].isupper() else text[0].lower() + text[1:]
             phrase = f"get {whole}"
-    rest = [part for part in parts if not (found and part in found.words.split())]
-    if verb(parts[0]) and len(parts) > 1 and rest[:1] == parts[:1]:
-        rest = rest[1:]
+    mine = [i for i, part in enumerate(parts) if found and part in found.words.split()]
+    mine = mine or [0] * (verb(parts[0]) is not None and len(parts) > 1)
+    rest = [part for i, part in enumerate(parts) if i not in mine[:1]]
     return Doing(found, said, tuple(rest), phrase, bool(found and found.effect))
 
 
@@ -337,7 +346,10 @@ def _swap(parts: Iterable[str], index: int) -> list[str]:
     """Words with their synonyms, where they have some."""
 
     def one(word: str) -> str:
-        pair = SYNONYMS.get(singular(word.lower()))
-        return pair[index] if pair else word
+        base = singular(word.lower())
+        if base not in SYNONYMS:
+            return word
+        other = SYNONYMS[base][index]
+        return other if base == word.lower() else plural(other)
 
     return [one(word) for word in parts]
