@@ -14,6 +14,7 @@ from openagent_jax.sandbox import (
     domain_schema,
     domain_spec,
     drafting,
+    synonyms,
     wording,
 )
 
@@ -475,8 +476,8 @@ def test_skip_names_a_tool():
 
 # Any list of tools.
 
-WORDS = sorted({x.split("_")[0] for v in wording.VERBS for x in v.words.split()})
-WORDS += [*wording.SYNONYMS, "id", "code", "x", "by", "URL", "Größe"]
+WORDS = sorted({x.split("_")[0] for v in synonyms.VERBS for x in v.words.split()})
+WORDS += [*synonyms.SYNONYMS, "id", "code", "x", "by", "URL", "Größe"]
 NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("_".join)
 SAID = st.one_of(
     st.just(""),
@@ -548,3 +549,38 @@ def _faults(domain):
     with domain_spec.collected() as found:
         domain_file.read(domain, ROOM)
     return found
+
+
+@pytest.mark.parametrize(
+    "name, description, phrase, effect",
+    [
+        ("get_x", "Retrieves the state.", "retrieve the state", False),
+        ("cancel_x", "This tool cancels an order.", "cancel an order", True),
+        ("close_x", "Use this to close a case. Be careful.", "close a case", True),
+        ("f", "A function that searches flights", "search flights", False),
+        ("f", "Allows you to delete e.g. a file", "delete e.g. a file", True),
+        ("create_order", "Returns the new order.", "return the new order", True),
+        ("order_status", "State of an order", "get state of an order", False),
+        ("order_cancel", "", "cancel order", True),
+        ("bookRoom", "", "book room", True),
+        ("book_title", "Title of a book", "get title of a book", False),
+        ("weather", "", "get weather", False),
+        ("get_NASA", "NASA pictures", "get NASA pictures", False),
+    ],
+)
+def test_what_a_tool_does(name, description, phrase, effect):
+    does = wording.doing(name, description)
+    assert (does.phrase, does.effect) == (phrase, effect)
+
+
+@pytest.mark.parametrize(
+    "name, parts",
+    [
+        ("getOrderStatus", ["get", "order", "status"]),
+        ("get_order-status", ["get", "order", "status"]),
+        ("HTTPRequest2", ["http", "request2"]),
+        ("_", ["it"]),
+    ],
+)
+def test_words_of_a_name(name, parts):
+    assert wording.words(name) == parts
