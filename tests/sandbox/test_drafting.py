@@ -21,7 +21,7 @@ from openagent_jax.sandbox import (
 ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)
 
 
-def function(name, description="", required=None, **properties):
+def function(name, description="", required=None, /, **properties):
     parameters = {"type": "object", "properties": properties}
     parameters["required"] = list(properties) if required is None else required
     return {"name": name, "description": description, "parameters": parameters}
@@ -372,6 +372,49 @@ class TestValues:
         assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
 
 
+def returning(name, returns, /, **properties):
+    tool = function(name, "", **properties)
+    return {**tool, "outputSchema": {"type": "object", "properties": returns}}
+
+
+class TestChains:
+    def test_what_others_take_comes_first(self):
+        many = {"note": TEXT, "size": TEXT, "ticket_id": TEXT}
+        tools = [
+            returning("find_note", many, owner=TEXT),
+            returning("drop_ticket", {"kind": TEXT}, ticket_id=TEXT),
+        ]
+        draft = drafting.draft(openai(*tools), "chains")
+        returns = tools_of(draft)["find_note"]["returns"]
+        assert list(returns) == ["ticket_id", "note"]
+        assert "find_note_then_drop_ticket" in goals_of(draft)
+
+    def test_a_choice_feeds_nothing(self):
+        level = {"enum": ["low", "high"]}
+        tools = [
+            returning("find_level", {"level": level, "size": TEXT}, owner=TEXT),
+            returning("use_level", {"kind": TEXT}, level=level),
+        ]
+        assert len(drafting.draft(openai(*tools), "chains").domain["goals"]) == 2
+
+    def test_an_answer_is_no_choice_if_it_can_be_helped(self):
+        level = {"enum": ["low", "high"]}
+        tool = returning("find_level", {"level": level, "size": TEXT}, owner=TEXT)
+        (goal,) = drafting.draft(openai(tool), "chains").domain["goals"]
+        assert goal["answer"] == "#0.size"
+        assert all("the size" in text for text in goal["phrases"]["train"])
+
+    def test_values_of_one_name_and_two_types(self, tmp_path):
+        tools = [
+            returning("find_seller", {"ticket_id": TEXT}, name=TEXT),
+            function("rename_ticket", "", ticket_id=TEXT, name=TEXT),
+        ]
+        draft = drafting.draft(openai(*tools), "chains")
+        goal = goals_of(draft)["find_seller_then_rename_ticket"]
+        assert goal["constants"] == {"name": "seller_name", "name_2": "ticket_name"}
+        assert faults(tmp_path, draft.domain) == []
+
+
 def test_an_argument_named_code_has_another_name_here(tmp_path):
     draft = one("Check a coupon.", "check_coupon", code=TEXT)
     assert list(tools_of(draft)["check_coupon"]["arguments"]) == ["coupon_code"]
@@ -461,7 +504,7 @@ def test_what_is_always_the_same_is_left_out():
 
 
 def test_what_need_not_be_given_may_be_of_any_type():
-    tool = function("go", required=[], x={"type": "array"}, y={"type": "object"})
+    tool = function("go", "", [], x={"type": "array"}, y={"type": "object"})
     assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
 
 
