@@ -142,13 +142,17 @@ def _enum(values: list[str], what: str) -> dict[str, Any]:
 
 
 def _number(low: Any, high: Any, what: str) -> tuple[dict[str, Any], str]:
-    known = [x for x in (low, high) if isinstance(x, int | float)]
-    first = max(LOWEST, int(low)) if isinstance(low, int | float) else LOWEST
-    last = min(HIGHEST, int(high)) if isinstance(high, int | float) else HIGHEST
-    first, last = (first, last) if first <= last else (LOWEST, HIGHEST)
-    fits = len(known) == 2 and [first, last] == known
-    note = "" if fits else f"{what}: whole numbers from {first} to {last}"
-    return {"kind": "number", "minimum": first, "maximum": last}, note
+    asked = [int(x) if _is_whole_number(x) else None for x in (low, high)]
+    first, last = max(LOWEST, asked[0] or 0), HIGHEST
+    if asked[1] is not None and asked[1] >= first:
+        last = min(last, asked[1])
+    note = f"{what}: whole numbers from {first} to {last}"
+    made = {"kind": "number", "minimum": first, "maximum": last}
+    return made, "" if asked == [first, last] else note
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, int) or isinstance(value, float) and value.is_integer()
 
 
 def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, str]:
@@ -158,9 +162,10 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
     given = [text(x) for x in given if isinstance(x, str | int | float)]
     given = [x for x in dict.fromkeys(given) if x and x not in taken]
     given = [x for x in given if not _is_number(x)]
-    made, how = _like(given), "like its examples"
-    if not made and schema.get("pattern"):
-        form = plain(str(schema["pattern"]))
+    pattern = str(schema.get("pattern", ""))
+    made, how = _like(given, pattern, taken), "like its examples"
+    if not made and pattern:
+        form = plain(pattern)
         hole = f"{HOLE} three or more values of {what}, each of the form {form}"
         return {"kind": "entity", "values": [hole]}, ""
     if not made and len(given) >= 12:
@@ -192,25 +197,35 @@ def _is_number(value: str) -> bool:
     return _is_digits(value) and str(int(value)) == value and int(value) <= HIGHEST
 
 
-def _like(examples: list[str]) -> dict[str, list[str]]:
-    """Values with other digits than the first example that has some."""
-    pattern = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
-    if not pattern:
-        return {}
+def _like(examples: list[str], pattern: str, taken: set[str]) -> dict[str, list[str]]:
+    """Values with other digits than the first example that has some; the first digit
+    tells the split. Nothing, if there are too few, or if they do not fit a pattern."""
+    form = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
+    unit = 10 ** (len(re.findall("[0-9]", form)) - 1)
 
-    def other(start: int, i: int) -> str:
-        size = len(re.findall("[0-9]", pattern))
-        digits = iter(f"{start * 10 ** (size - 1) + 37 * i + 11:0{size}d}"[-size:])
-        return re.sub("[0-9]", lambda _: next(digits), pattern)
+    def other(number: int) -> str:
+        digits = iter(str(number))
+        return re.sub("[0-9]", lambda _: next(digits), form)
 
-    starts = {"train": 1, "test": 5, "shift": 8}
-    sizes = {"train": 60, "test": 40, "shift": 30}
-    return {
-        split: [
-            x for i in range(sizes[split]) if (x := other(start, i)) not in examples
-        ]
-        for split, start in starts.items()
-    }
+    found = {}
+    for split, first, size, num in (
+        ("train", 1, 4, 60),
+        ("test", 5, 3, 40),
+        ("shift", 8, 2, 30),
+    ):
+        span = int(size * unit)
+        numbers = (int(first * unit) + (37 * i + 11) % span for i in range(span))
+        free = (x for x in map(other, numbers) if x not in taken and x not in examples)
+        found[split] = list(itertools.islice(free, num)) if form else []
+    enough = min(map(len, found.values())) > 2
+    return found if enough and _match(pattern, sum(found.values(), [])) else {}
+
+
+def _match(pattern: str, values: list[str]) -> bool:
+    try:
+        return all(re.search(pattern, value) for value in values)
+    except re.error:  # of another dialect
+        return False
 
 
 def _made_up(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:

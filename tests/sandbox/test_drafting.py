@@ -306,6 +306,21 @@ class TestValues:
             assert len(values) >= 30
             assert all(re.fullmatch("ABC-[0-9]{3}", x) for x in values)
 
+    @pytest.mark.parametrize("pattern", ["^[A-Z]{3}-[1-4]", "(?<x"])
+    def test_an_example_is_not_stretched_beyond_its_pattern(self, pattern):
+        draft = one(sku={"type": "string", "pattern": pattern, "examples": ["ABC-123"]})
+        assert len(draft.holes) == 1
+
+    def test_examples_of_one_form(self, tmp_path):
+        """Each type has values of its own."""
+        draft = one(
+            a_id={**TEXT, "example": "C-204"}, b_id={**TEXT, "example": "C-305"}
+        )
+        a, b = (draft.domain["types"][name] for name in ("a_id", "b_id"))
+        for split in ("train", "test", "shift"):
+            assert all(re.fullmatch(r"C-\d{3}", x) for x in a[split] + b[split])
+        assert faults(tmp_path, draft.domain) == []
+
     def test_a_name_that_says_nothing_is_left_to_a_person(self):
         (hole,) = one("", "fetch", command=TEXT).holes
         assert hole == (
@@ -319,6 +334,10 @@ class TestValues:
             ({"type": "integer", "minimum": 3}, (3, 999)),
             ({"type": "integer", "minimum": -5, "maximum": 5}, (0, 5)),
             ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 999)),
+            ({"type": "integer", "minimum": 1.0, "maximum": 5.0}, (1, 5)),
+            ({"type": "integer", "minimum": float("nan")}, (0, 999)),
+            ({"type": "integer", "maximum": float("inf")}, (0, 999)),
+            ({"type": "integer", "minimum": 7, "maximum": 3}, (7, 999)),
             ({"type": "integer", "enum": [4, 2, 8]}, (2, 8)),
             ({"type": "string", "enum": ["1", "2"]}, (1, 2)),
             ({"type": "number", "multipleOf": 1, "maximum": 9}, (0, 9)),
