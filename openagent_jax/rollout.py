@@ -123,30 +123,8 @@ def rollout(
         slots = at[:, None] + column
         slots = jnp.where(column < length[:, None], slots, sizes.context_tokens)
         written = context.tokens.at[rows[:, None], slots].set(tokens, mode="drop")
-        tokens = jnp.pad(tokens, ((0, 0), (0, -size % chunk)))
-
-        def num_new(start):
-            return jnp.clip(length - start, 0, chunk)
-
-        def read(loop):
-            cache, (start, logits) = loop
-            piece = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
-            num = num_new(start)
-            hidden, cache = policy.extend(params, cache, piece, num)
-            last = hidden[rows, jnp.maximum(num - 1, 0)]
-            logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
-            return cache, (start + chunk, logits)
-
-        def goes_on(loop):
-            cache, (start, _) = loop
-            num = num_new(start)
-            num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
-            return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
-
-        cache, (_, logits) = in_blocks(
-            lambda *loop: lax.while_loop(goes_on, read, loop),
-            context.cache,
-            (jnp.int32(0), context.logits),
+        cache, logits = read(
+            policy, params, context.cache, context.logits, tokens, length, chunk
         )
         return _Context(cache, logits, written, overflow)
 
@@ -319,6 +297,55 @@ def respond(
     return state, action, timestep.observation, jnp.concatenate([close[None], pieces])
 
 
+def read(
+    policy: Policy,
+    params: Params,
+    cache: types.Cache,
+    logits: Float[Array, "B V"],
+    tokens: Int[Array, "B S"],
+    length: Int[Array, "B"],
+    chunk: int,
+) -> tuple[types.Cache, Float[Array, "B V"]]:
+    """Append tokens to a cache, some columns at a time.
+
+    Args:
+      policy: that reads.
+      params: of the policy.
+      cache: of B rows.
+      logits: for the next token of each; they stay where nothing is read.
+      tokens: right-padded rows.
+      length: tokens of each row that count.
+      chunk: columns that are read at once.
+    """
+    rows = jnp.arange(length.shape[0])
+    tokens = jnp.pad(tokens, ((0, 0), (0, -tokens.shape[1] % chunk)))
+
+    def num_new(start):
+        return jnp.clip(length - start, 0, chunk)
+
+    def piece(loop):
+        cache, (start, logits) = loop
+        columns = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
+        num = num_new(start)
+        hidden, cache = policy.extend(params, cache, columns, num)
+        last = hidden[rows, jnp.maximum(num - 1, 0)]
+        logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
+        return cache, (start + chunk, logits)
+
+    def goes_on(loop):
+        cache, (start, _) = loop
+        num = num_new(start)
+        num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
+        return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
+
+    cache, (_, logits) = in_blocks(
+        lambda *loop: lax.while_loop(goes_on, piece, loop),
+        cache,
+        (jnp.int32(0), logits),
+    )
+    return cache, logits
+
+
 def share(
     policy: Policy, read: types.Cache, num_rows: int, sizes: Sizes
 ) -> types.Cache:
@@ -377,15 +404,28 @@ def _choose(logits, keys, positions, sampling: Sampling):
         return greedy(logits)
     logits = logits / sampling.temperature
     if sampling.top_p < 1:
-        ranked = jnp.sort(logits, axis=-1)[:, ::-1]
-        mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
-        keep = jnp.sum(mass < sampling.top_p, axis=-1, keepdims=True)
-        least = jnp.take_along_axis(ranked, keep, axis=-1)
-        logits = jnp.where(logits >= least, logits, -jnp.inf)
-    draw = jax.vmap(
+        logits = nucleus(logits, sampling.top_p)
+    return categorical(logits, draw_lots(keys, positions))
+
+
+def draw_lots(keys: jax.Array, positions: Int[Array, "B"]) -> Float[Array, "B 2"]:
+    """What `categorical` draws by, of each row its own."""
+    return jax.vmap(
         lambda key, at: jax.random.uniform(jax.random.fold_in(key, at), (2,))
-    )
-    return categorical(logits, draw(keys, positions))
+    )(keys, positions)
+
+
+def nucleus(
+    logits: Float[Array, "B V"], top_p: float | Float[Array, "B 1"]
+) -> Float[Array, "B V"]:
+    """The logits of the most likely tokens that together have a mass of `top_p`."""
+    ranked = jnp.sort(logits, axis=-1)[:, ::-1]
+    mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
+    keep = jnp.sum(mass < top_p, axis=-1, keepdims=True)
+    # The whole may be a little less than 1, by rounding.
+    keep = jnp.minimum(keep, logits.shape[1] - 1)
+    least = jnp.take_along_axis(ranked, keep, axis=-1)
+    return jnp.where(logits >= least, logits, -jnp.inf)
 
 
 def greedy(

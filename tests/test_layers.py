@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ["launch"],
     ["interop", "configs"],
-    ["train evaluate report"],
+    ["train evaluate report", "serving"],
     ["algorithms"],
     ["rollout rewards"],
     ["worlds"],
@@ -44,10 +44,12 @@ HOMES = {
     "ml_collections": {"launch", "configs"},
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
+    "starlette": {"serving"},  # users may not have it
     "tensorflow": set(),
     "tensorflow_datasets": {"data"},
     "torch": {"interop"},  # to be measured against
     "transformers": {"interop"},  # users may not have it
+    "uvicorn": {"launch"},
 }
 PRINTERS = {"launch", "metrics"}
 
