@@ -13,6 +13,7 @@ load      seconds until the weights are on the devices; of a GGUF file, those un
           is a folder too
 decode    greedy tokens/s behind a short prompt, and those of `generate` of transformers
           and torch, which must be installed, over the same weights
+serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop
 
 --parts=sandbox,rollout measures these alone. The peak of memory is that of the process
 until then, so a part alone has its own.
@@ -40,7 +41,7 @@ ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
 GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
-PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode")
+PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode", "serve")
 ONLY = flags.DEFINE_list("parts", [*PARTS[:4]], f"Some of {', '.join(PARTS)}.")
 PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
@@ -68,6 +69,7 @@ def main() -> None:
         "train": lambda: updates(c, model, source),
         "load": lambda: load(c, model),
         "decode": lambda: decode(c, model),
+        "serve": lambda: serve(c, model),
     }
     figures = {}
     for name in PARTS:
@@ -400,6 +402,14 @@ def decode(c, model) -> dict[str, float]:
             f"same_tokens_{rows}": float(same),
         }
     return figures
+
+
+def serve(c, model) -> dict[str, float]:
+    from launch import settings
+
+    with settings.needs_extra("--parts=serve", "serve"):
+        from launch import bench_serve
+    return bench_serve.measure(c, model, _medians)
 
 
 def _peak_memory() -> float:

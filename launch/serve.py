@@ -9,7 +9,6 @@ docs/serve.md says more; pip install -e ".[serve]" brings what it needs.
 """
 
 import signal
-import socket
 from pathlib import Path
 
 from absl import flags
@@ -36,10 +35,7 @@ def main() -> None:
     from launch import backbones, programs, settings
 
     with settings.needs_extra("launch.serve", "serve"):
-        import uvicorn
-
         from launch import endpoint
-        from openagent_jax.serving import app
     if CONFIG.value is not None:
         c = CONFIG.value
         settings.check(c)
@@ -51,47 +47,21 @@ def main() -> None:
         settings.check(c)
         model, params, _ = backbones.restore(workdir, STEP.value, c)
     programs.keep(c.compile_cache)
-    with listen(str(HOST.value), int(PORT.value or 0)) as door:
-        served = endpoint.served(
-            c, model, params, NAME.value or c.name, MAX_BATCH.value, MAX_WAITING.value
-        )
-        made = app.make(served, lambda: setattr(server, "should_exit", True))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                made,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=GRACE.value,
-            )
-        )
+    with endpoint.listen(str(HOST.value), int(PORT.value or 0)) as door:
+        decoder = endpoint.decoder(c, model, params, MAX_BATCH.value)
+        name = NAME.value or c.name
+        served = endpoint.served(c, model, decoder, name, MAX_WAITING.value)
+        server = endpoint.server(served, GRACE.value)
         # The server raises what it has caught again; to be ended is no failure.
         signal.signal(signal.SIGTERM, lambda *_: None)
         print(
-            f"{served.name}: http://{address(door)}/v1, {MAX_BATCH.value} rows of "
+            f"{name}: http://{endpoint.address(door)}/v1, {MAX_BATCH.value} rows of "
             f"{served.max_context} tokens",
             flush=True,
         )
         server.run([door])
     if served.engine.error:
         raise served.engine.error
-
-
-def listen(host: str, port: int) -> socket.socket:
-    try:
-        family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server((host, port), family=family)
-    except socket.gaierror as error:
-        raise cli.BadUse(f"--host={host}: {error.strerror}") from None
-    except OSError as error:
-        said = (
-            f"--host={host} --port={port}: {error.strerror}; --port=0 finds a free one"
-        )
-        raise OSError(said) from None
-
-
-def address(door: socket.socket) -> str:
-    host, port = door.getsockname()[:2]
-    return f"[{host}]:{port}" if door.family == socket.AF_INET6 else f"{host}:{port}"
 
 
 if __name__ == "__main__":

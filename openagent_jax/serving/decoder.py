@@ -5,6 +5,7 @@ row needs is small and comes from the host with every call, so that a row is giv
 taken back or stopped without the device being told.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ class Decoder:
     num_rows: int
     num_slots: int
     end_token: int
-    cache: types.Cache  # empty: the first one
+    empty: Callable[[], types.Cache]  # a cache; it is eaten by the next call
     _read: jax.stages.Compiled
     _decode: jax.stages.Compiled
     _params: Params
@@ -153,7 +154,11 @@ def compile(
         placed = NamedSharding(placed.mesh, PartitionSpec())
     num_layers = len(policy.init_cache(1, [1]).keys[0])
     blocks = rollout.blocks(num_slots, num_layers)
-    cache = jax.device_put(policy.init_cache(num_rows, blocks), placed)
+
+    def empty() -> types.Cache:
+        return jax.device_put(policy.init_cache(num_rows, blocks), placed)
+
+    cache = empty()
     hidden = jax.eval_shape(
         policy.extend, params, cache, jnp.zeros((num_rows, 1), int), cache.length
     )[0]
@@ -165,7 +170,7 @@ def compile(
         num_rows,
         num_slots,
         end_token,
-        cache,
+        empty,
         program(read).lower(params, cache, one, piece, one, rows).compile(),
         program(decode).lower(params, cache, rows, one).compile(),
         params,

@@ -19,7 +19,8 @@ import numpy as np
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 
-ROUND_S = 0.02  # how long the device is left alone with decoding, about
+# How long the device is left alone with decoding, about; and while a row is free.
+ROUND_S, OPEN_ROUND_S = 0.02, 0.004
 STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request has ended
 
 
@@ -64,7 +65,7 @@ class Engine:
     """Serves requests from `start` to `close`."""
 
     def __init__(self, decoder: Decoder):
-        self._decoder, self._cache = decoder, decoder.cache
+        self._decoder, self._cache = decoder, decoder.empty()
         self._control = decoders.idle(decoder.num_rows)
         self._rows = [_Row(i) for i in range(decoder.num_rows)]
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -129,9 +130,11 @@ class Engine:
         reading = [row for row in self._rows if row.unread > 0]
         if reading:
             self._read(min(reading, key=lambda row: row.used))
+            reading = [row for row in reading if row.unread > 0]
         if self._control.left.any():
-            # Who is still to be read does not wait for long.
-            steps = 1 if len(reading) > 0 else int(ROUND_S / self._step_s)
+            # Who is still to be read does not wait for long, nor who may come.
+            whole = ROUND_S if all(row.request for row in self._rows) else OPEN_ROUND_S
+            steps = 1 if reading else int(whole / self._step_s)
             self._decode(max(1, min(steps, decoders.MAX_STEPS)))
 
     def _take(self, block: bool) -> None:

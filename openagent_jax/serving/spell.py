@@ -25,7 +25,9 @@ class Speller:
     def __init__(self, tokenizer: Tokenizer, lexicon: Lexicon):
         self._tokenizer = spelling.as_it_is(tokenizer)
         self._forms = set() if lexicon.any_lends else _forms(lexicon)
-        self._sizes = sorted({*map(len, self._forms)}, reverse=True)
+        self._sizes: dict[str, set[int]] = {}  # of forms, by their first letter
+        for form in self._forms:
+            self._sizes.setdefault(form[0], set()).add(len(form))
         self._one = lru_cache(MEMORY)(self._spell)
 
     def __call__(self, texts: Iterable[str]) -> list[int]:
@@ -44,12 +46,21 @@ class Speller:
 
     def _parts(self, text: str) -> list[str]:
         """As few surface forms as it takes; the text itself if they cannot make it."""
+        sizes: dict[int, list[int]] = {}  # of the forms at each place that is reached
+        places = [0]
+        for start in places:
+            if start not in sizes and start < len(text):
+                likely = self._sizes.get(text[start], ())
+                sizes[start] = [
+                    size for size in likely if text[start : start + size] in self._forms
+                ]
+                places += [start + size for size in sizes[start]]
         fewest = {len(text): (0, 0)}  # from here to the end: forms, size of the first
-        for start in range(len(text) - 1, -1, -1):
+        for start in sorted(sizes, reverse=True):
             found = [
                 (1 + fewest[start + size][0], -size)
-                for size in self._sizes
-                if start + size in fewest and text[start : start + size] in self._forms
+                for size in sizes[start]
+                if start + size in fewest
             ]
             if found:
                 fewest[start] = min(found)
