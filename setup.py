@@ -31,7 +31,9 @@ DATA = [
     "importlib_resources>=6.4",  # tensorflow-datasets imports it, and does not say so
     "tensorflow-datasets>=4.9.10",
 ]
+AGENTS = ["openai>=2.0"]
 TEST = [
+    *AGENTS,
     *DATA,
     *HF,  # and transformers reads our tokenizer and weights
     "beartype>=0.20",
@@ -68,6 +70,7 @@ setup(
     python_requires=">=3.11",
     install_requires=REQUIRES,
     extras_require={
+        "agents": AGENTS,
         "hf": HF,
         "data": DATA,
         "test": TEST,

@@ -53,7 +53,7 @@ def backbone(c: ConfigDict, key: str = "init_from") -> Backbone:
     name = settings.flat(c.to_dict())[key]
     if name == "random":
         folder = _folder(c.model.tokenizer, "model.tokenizer")
-        tokenizer = _tokenizer(folder)
+        tokenizer = load_tokenizer(folder)
         vocab_size = spelling.num_tokens(tokenizer)
         sizes, heads = (
             settings.given(transformer.ModelConfig, c.model),
@@ -245,7 +245,7 @@ def _model(folder: Path, c: ConfigDict | None, what: str = "backbone") -> Backbo
         }
     with settings.blamed_on(what):
         config = hf.load_config(folder, **changes)
-    tokenizer = _tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     num_tokens = spelling.num_tokens(tokenizer)
     if num_tokens > config.vocab_size:
         raise BadUse(
@@ -279,7 +279,7 @@ def _template(folder: Path, c: ConfigDict | None) -> str:
         return chat_template.text(file)
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     slow = [name for name in SLOW_TOKENIZERS if (folder / name).is_file()]
     if not file.is_file() and slow:

@@ -1,8 +1,11 @@
-"""Score a policy on clean and on perturbed tasks.
+"""Score a policy, or an agent elsewhere, on clean and on perturbed tasks.
 
     python -m launch.evaluate --workdir=runs/paft           a run, as it was set up
     python -m launch.evaluate --config=configs/base.py      a backbone as it is
     python -m launch.evaluate --compare=runs/sft,runs/paft  reports, side by side
+    python -m launch.evaluate --agent=openai --base_url=http://127.0.0.1:8000/v1 \\
+        --model=NAME --suite=poi                            one that speaks by messages
+    python -m launch.evaluate --agent=python:module:function --suite=my_tools.json
 
 --markdown prints the table for a page, --figure=FILE.svg draws it.
 
@@ -10,6 +13,10 @@ Runs joined by + stand for their median; a name may be given:
 --compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft
 
 A run under other settings: --config=configs/base.py --config.init_from=runs/paft
+
+An agent meets the tasks, seeds and perturbations of --config, configs/base.py if none
+is given. Each of its episodes is a line of eval/0/episodes.jsonl in the workdir; what
+was stopped goes on from there. The key is that of OPENAI_API_KEY; no file has it.
 """
 
 from pathlib import Path
@@ -17,6 +24,7 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from configs import base
 from launch import cli
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -31,6 +39,25 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 COMPARE = flags.DEFINE_list("compare", None, "Workdirs or reports to set side by side.")
 FIGURE = flags.DEFINE_string("figure", None, "Compare in an SVG file of this name too.")
 MARKDOWN = flags.DEFINE_bool("markdown", False, "Compare in Markdown.")
+AGENT = flags.DEFINE_string("agent", None, "openai, or python:module:function.")
+SUITE = flags.DEFINE_string(
+    "suite", None, "Domain of an agent's tasks: a name or file."
+)
+BASE_URL = flags.DEFINE_string("base_url", None, "Of an endpoint, with its /v1.")
+MODEL = flags.DEFINE_string("model", None, "Name of the model there.")
+KEY_VARIABLE = flags.DEFINE_string(
+    "key_variable", "OPENAI_API_KEY", "Variable of the environment that has its key."
+)
+REQUEST = flags.DEFINE_string(
+    "request", "", "More of each request, as JSON; null leaves a key out."
+)
+CONCURRENCY = flags.DEFINE_integer("concurrency", 8, "Episodes at once.", 1, 1024)
+TIMEOUT = flags.DEFINE_float("timeout", 120.0, "Seconds for one reply.", 0.001)
+RETRIES = flags.DEFINE_integer("max_retries", 4, "Of one reply, with back-off.", 0)
+MAX_CALLS = flags.DEFINE_integer(
+    "max_calls", 0, "Replies to ask for; 0: any number.", 0
+)
+MAX_TOKENS = flags.DEFINE_integer("max_tokens", 0, "To use up; 0: any number.", 0)
 
 
 def main() -> None:
@@ -47,8 +74,13 @@ def main() -> None:
         return
     if FIGURE.value:
         raise cli.BadUse("--figure draws a comparison; give --compare too")
+    if AGENT.value:
+        _agent()
+        return
+    if SUITE.value:
+        raise cli.BadUse("--suite is for --agent; of a policy it is config.eval.domain")
     if CONFIG.value is None and WORKDIR.value is None:
-        raise cli.BadUse("give --workdir, --config or --compare")
+        raise cli.BadUse("give --workdir, --config, --agent or --compare")
     from launch import backbones, programs, scoring, settings
 
     if CONFIG.value is not None:
@@ -65,6 +97,33 @@ def main() -> None:
     programs.keep(c.compile_cache)
     scoring.write(workdir, scoring.Scorer(c, model)(params, step))
     scoring.show(workdir, step)
+
+
+def _agent() -> None:
+    from launch import agents, programs, scoring
+    from openagent_jax.interop.play import Budget
+
+    c = CONFIG.value or base.get_config()
+    with c.unlocked():
+        c.eval.domain = SUITE.value or c.eval.domain
+    if AGENT.value == "openai":
+        speaker = agents.endpoint(
+            BASE_URL.value,
+            MODEL.value,
+            KEY_VARIABLE.value,
+            timeout=TIMEOUT.value,
+            max_retries=RETRIES.value,
+            request=agents.request(REQUEST.value, c.eval.temperature),
+        )
+    else:
+        speaker = agents.function(str(AGENT.value))
+    programs.keep(c.compile_cache)
+    workdir = Path(WORKDIR.value or Path("runs") / speaker.name.replace("/", "_"))
+    log = scoring.file(workdir, 0).with_name(agents.LOG)
+    budget = Budget(MAX_CALLS.value, MAX_TOKENS.value)
+    scores = agents.score(c, log, speaker, CONCURRENCY.value, budget)
+    scoring.write(workdir, scores)
+    scoring.show(workdir, 0)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Task i of every scenario comes from the same key, so differences are paired. All
 scenarios run in one compiled program: which perturbation is a traced index.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,38 @@ from openagent_jax.types import CALL, REFUSE, Params, Policy, Task
 from openagent_jax.worlds import Worlds
 
 CLEAN = "clean"
-GRADING_VERSION = "2"  # raise it when the same episodes get other scores
+GRADING_VERSION = "3"  # raise it when the same agent gets other scores
+
+
+def make_draw(
+    worlds: Worlds, scenarios: Sequence[str], split: str = "test"
+) -> Callable[..., tuple[Task, jax.Array]]:
+    """`(scenario, key, strength) -> (task, whether the scenario changed it)`.
+
+    `scenario` counts from 0, the clean one.
+
+    Raises:
+      ValueError: an unknown scenario.
+    """
+    edits = [perturb.identity]
+    if scenarios:
+        pools = worlds.pools.get(split)
+        if pools is None:
+            raise ValueError("random worlds have no perturbations: eval.scenarios=()")
+        edits += [perturb.make(name, pools) for name in scenarios]
+
+    def draw(scenario, key, strength) -> tuple[Task, jax.Array]:
+        task = worlds.sample(key, split)
+        edit_key = jax.random.fold_in(key, 1)
+        new = jax.lax.switch(scenario, edits, edit_key, task, strength)
+        return new, ~perturb.equal(new, task) | (scenario == 0)
+
+    return draw
+
+
+def task_keys(key: jax.Array, start: jax.Array | int, num: int) -> jax.Array:
+    """The keys of tasks `start` and so on: the same for each scenario and agent."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(num))
 
 
 def make_player(
@@ -37,27 +68,15 @@ def make_player(
     Raises:
       ValueError: an unknown scenario.
     """
-    edits = [perturb.identity]
-    if scenarios:
-        pools = worlds.pools.get(split)
-        if pools is None:
-            raise ValueError("random worlds have no perturbations: eval.scenarios=()")
-        edits += [perturb.make(name, pools) for name in scenarios]
-
-    def draw(scenario, key, strength) -> tuple[Task, jax.Array]:
-        task = worlds.sample(key, split)
-        edit_key = jax.random.fold_in(key, 1)
-        new = jax.lax.switch(scenario, edits, edit_key, task, strength)
-        return new, ~perturb.equal(new, task)
+    draw = make_draw(worlds, scenarios, split)
 
     def play(params: Params, scenario, key, start, strength):
-        index = start + jnp.arange(batch_size)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, index)
+        keys = task_keys(key, start, batch_size)
         tasks, changed = jax.vmap(draw, (None, 0, None))(scenario, keys, strength)
         played = rollout(
             policy, worlds.lexicon, params, keys, tasks, sizes, Sampling(temperature)
         )
-        return _grade(played, tasks) | {"changed": changed | (scenario == 0)}
+        return _grade(played, tasks) | {"changed": changed}
 
     return jax.jit(play)
 
@@ -75,6 +94,7 @@ def _grade(played: Rollout, tasks: Task) -> dict[str, jax.Array]:
         "num_calls": episode.state.num_calls,
         "num_errors": episode.state.num_errors,
         "fewest_calls": jax.vmap(oracle.fewest_calls)(tasks),
+        "answered": jnp.ones_like(refused),
         "overflow": played.overflow,
     }
 
@@ -95,8 +115,7 @@ def evaluate(
     Raises:
       ValueError: a prompt or a result does not fit the sizes of an episode.
     """
-    key = jax.random.key(seed)
-    rows, clean = [], None
+    key, scored = jax.random.key(seed), {}
     for i, name in enumerate((CLEAN, *scenarios)):
         batches = [
             play(params, jnp.int32(i), key, jnp.int32(start), jnp.float32(strength))
@@ -112,8 +131,28 @@ def evaluate(
                 "raise sandbox.prompt_tokens or sandbox.result_tokens"
             )
         episodes.pop("called")
-        scored = report.Episodes(**episodes)
-        clean = clean or scored
-        entry = perturb.CATALOGUE.get(name)
-        rows.append(report.row(entry, strength if i else 0.0, scored, clean, split))
-    return rows
+        scored[name] = report.Episodes(**episodes)
+    return rows(scored, strength, split)
+
+
+def rows(
+    scored: Mapping[str, report.Episodes], strength: float, split: str
+) -> list[dict]:
+    """Rows of a report.
+
+    Args:
+      scored: the episodes of each scenario, the clean ones first.
+      strength: of the perturbations.
+      split: of the tasks.
+    """
+    clean = scored[CLEAN]
+    return [
+        report.row(
+            perturb.CATALOGUE.get(name),
+            0.0 if name == CLEAN else strength,
+            episodes,
+            clean,
+            split,
+        )
+        for name, episodes in scored.items()
+    ]

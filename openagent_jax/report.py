@@ -58,9 +58,11 @@ class Episodes:
     num_errors: Int[np.ndarray, "n"]  # calls that were answered by an error
     fewest_calls: Int[np.ndarray, "n"]  # by the oracle
     changed: Bool[np.ndarray, "n"]  # the perturbation changed this task
+    # False: the agent, reached from afar, never said a word. That is no failure of it.
+    answered: Bool[np.ndarray, "n"]
 
     def __post_init__(self):
-        for name in ("success", "solvable", "refused", "changed"):
+        for name in ("success", "solvable", "refused", "changed", "answered"):
             if getattr(self, name).dtype != bool:  # half a success is none
                 raise ValueError(f"{name} is not boolean")
 
@@ -76,6 +78,9 @@ def row(
     if len(episodes.success) != len(clean.success):
         raise ValueError("the clean episodes are not of the same tasks")
     counts = episodes.changed | (entry is None)
+    silent = counts & ~episodes.answered
+    counts &= episodes.answered
+    pairs = counts & clean.answered
     e = Episodes(**{name: x[counts] for name, x in vars(episodes).items()})
     no_change = dict.fromkeys(_PARTS, 0.0 if counts.any() else None)
     solved = e.success & e.solvable & (e.fewest_calls > 0)
@@ -90,12 +95,15 @@ def row(
         "family": entry.family if entry else family,
         "n": len(e.success),
         "success": _wilson(e.success),
-        "delta": _newcombe(e.success, clean.success[counts]) if entry else no_change,
+        "delta": _newcombe(episodes.success[pairs], clean.success[pairs])
+        if entry
+        else no_change,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
         "recovery_rate": _mean(e.success[e.solvable & (e.num_errors > 0)]),
         "refusal_rate": _mean(e.refused[~e.solvable]),
         "false_refusal_rate": _mean(e.refused[e.solvable]),
         "chain_length_ratio": _mean(e.num_calls[solved] / e.fewest_calls[solved]),
+        **({"unanswered": int(silent.sum())} if silent.any() else {}),
     }
 
 
@@ -351,7 +359,10 @@ def _check(path: pathlib.Path, report: Any) -> None:
 
 def _origin(report: Json) -> str:
     keys = dict.fromkeys(("suite", "checkpoint_step", *_SETUP))
-    return ", ".join(f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report)
+    said = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
+    silent = sum(r.get("unanswered", 0) for r in report["rows"])
+    said += [f"{silent} episodes never answered, and not counted"] if silent else []
+    return ", ".join(said)
 
 
 def _heading(name: str, means: Json, tiers: Json) -> str:

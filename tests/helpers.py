@@ -361,6 +361,8 @@ class Writer:
                 message = forms.MOVED_GUIDED
             message += self.name(result.target) if result.target >= 0 else ""
             body = json.dumps({"error": message}, separators=(",", ":"))
+        if result.status == types.BAD_FORMAT:  # no tool was called
+            return f"<|user|>{body}<|assistant|>"
         return f"<|tool|>{body}<|assistant|>"
 
     def turns(self):

@@ -42,6 +42,7 @@ HOMES = {
     "gguf": {"interop"},  # users may not have it
     "grain": {"data"},
     "ml_collections": {"launch", "configs"},
+    "openai": {"interop", "launch"},  # users may not have it
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
     "starlette": {"serving"},  # users may not have it

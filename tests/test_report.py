@@ -23,15 +23,34 @@ def episodes(tasks):
     """From rows of numbers, a task each, in the order of the fields."""
     columns = np.reshape(tasks, (-1, len(FIELDS))).T
     pairs = zip(FIELDS.items(), columns, strict=True)
-    return report.Episodes(**{name: x.astype(t) for (name, t), x in pairs})
+    found = {name: x.astype(t) for (name, t), x in pairs}
+    return report.Episodes(**found, answered=np.ones(columns.shape[1], bool))
 
 
-def outcomes(success, changed=None):
+def outcomes(success, changed=None, answered=None):
     """Episodes of which only the success matters."""
     success = np.asarray(success, bool)
-    changed = np.ones(len(success), bool) if changed is None else np.array(changed)
     no, zero = np.zeros(len(success), bool), np.zeros(len(success), int)
-    return report.Episodes(success, ~no, no, zero, zero, zero, changed)
+    changed, answered = (
+        ~no if x is None else np.array(x, bool) for x in (changed, answered)
+    )
+    return report.Episodes(success, ~no, no, zero, zero, zero, changed, answered)
+
+
+def test_unanswered_episodes_are_no_failures():
+    clean = outcomes([1, 1, 0, 0, 1], answered=[1, 1, 1, 0, 1])
+    new = outcomes([1, 0, 0, 0, 0], answered=[1, 1, 0, 1, 0])
+    row = report.row(TRAP, 1.0, new, clean)
+    # Tasks 0, 1 and 3 were answered, 0 and 1 of them in both.
+    assert (row["n"], row["unanswered"]) == (3, 2)
+    assert row["success"]["mean"] == 1 / 3
+    assert row["delta"] == paired([1, 0], [1, 1])
+    first = report.row(None, 0.0, clean, clean)
+    assert (first["n"], first["unanswered"], first["success"]["mean"]) == (4, 1, 0.75)
+    assert first["delta"]["mean"] == 0
+    made = {"suite": "poi", "policy": "x", "checkpoint_step": 0, "rows": [first, row]}
+    assert "3 episodes never answered, and not counted" in report.table(made)
+    assert "unanswered" not in report.row(TRAP, 1.0, outcomes([1]), outcomes([1]))
 
 
 def paired(new, old):

@@ -3,7 +3,8 @@
 A call is a JSON object, between the marks of the style (`<tool_call>`) where it has
 any: a name, an object of arguments, and what it is for, if the agent says so. It may
 have any white space, its keys in any order, and any escapes; what stands before the
-marks is talk. Values of arguments are strings or whole numbers; a key said twice is
+marks is talk. Without a call it is the last line that counts: `Answer: ` and the value,
+`Refuse` or `Ask`. Values of arguments are strings or whole numbers; a key said twice is
 too much. Whatever is not understood, UTF-8 included, becomes MALFORMED, or an argument
 that no tool accepts: an error observation, never a crash.
 
@@ -64,10 +65,13 @@ def parse_bytes(
     place = jnp.arange(text.shape[0])
     text = jnp.where(place < num_bytes, text, ord(" "))
     sound = (num_bytes <= text.shape[0]) & escapes.is_utf8(text)
-    begin, end = _strip(text)
+    end = _end(text)
 
     style = lexicon.style
     marks = style.marks
+    breaks = ((text == ord("\n")) | (text == ord("\r"))) & (place < end)
+    line = jnp.max(jnp.where(breaks, place, -1))
+    begin = jnp.argmax(~_blank(text) & (place > line))
     answers, value_begin = _starts_with(text, begin, marks.answer)
     refuses, after_refuse = _starts_with(text, begin, marks.refuse)
     asks, after_ask = _starts_with(text, begin, marks.ask)
@@ -151,11 +155,11 @@ def _bind(lexicon, task, name, named, valued, given):
     return call, fits
 
 
-def _strip(text: UInt[Array, "Z"]) -> tuple[Array, Array]:
+def _end(text: UInt[Array, "Z"]) -> Array:
+    """Where the blanks at the end begin."""
     solid = ~_blank(text)
-    begin = jnp.argmax(solid)
     end = text.shape[0] - jnp.argmax(solid[::-1])
-    return begin, jnp.where(jnp.any(solid), end, begin)
+    return jnp.where(jnp.any(solid), end, 0)
 
 
 def _blank(text: Array) -> Array:

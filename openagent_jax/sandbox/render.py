@@ -115,8 +115,10 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     replied = result.status == types.USER_REPLY
     words = jnp.where(result.status == types.OK, body, error)
     words = jnp.where(replied, reply, words)
-    begin = jnp.where(replied, style.reply_open, style.tool_open)
-    end = jnp.where(replied, style.reply_close, style.tool_close)
+    # What cannot be read called no tool that could answer.
+    by_user = replied | (result.status == types.BAD_FORMAT)
+    begin = jnp.where(by_user, style.reply_open, style.tool_open)
+    end = jnp.where(by_user, style.reply_close, style.tool_close)
     shown = jnp.concatenate([begin[None], words, end[None]])
     return jnp.where(result.status == types.NO_RESULT, 0, shown)
 

@@ -82,11 +82,12 @@ class Reference:
         if self.marks.call_open:
             _, opened, inside = data.partition(self.marks.call_open)
         if not opened:
-            if (data + b" ").startswith(b"Answer: "):
-                value = self.canonical(data[8:] or b"?" * 99)
+            line = re.split(rb"[\n\r]", data)[-1].strip(BLANKS)
+            if (line + b" ").startswith(b"Answer: "):
+                value = self.canonical(line[8:] or b"?" * 99)
                 return types.ANSWER, -1, None, -1, value
-            if data in (b"Refuse", b"Ask"):
-                kind = types.REFUSE if data == b"Refuse" else types.ASK
+            if line in (b"Refuse", b"Ask"):
+                kind = types.REFUSE if line == b"Refuse" else types.ASK
                 return kind, -1, None, -1, -1
         call = None
         if bool(opened) == bool(self.marks.call_open):
@@ -397,7 +398,7 @@ def mutated(text, rng):
             case 13:
                 data[at:at] = PIECES[rng.integers(len(PIECES))]
             case 14:  # the marks of a call
-                mark = [b"<tool_call>", b"</tool_call>", b"Sure. ", b"\n"]
+                mark = [b"<tool_call>", b"</tool_call>", b"Sure. ", b"\n", b"So\n"]
                 mark = mark[rng.integers(len(mark))]
                 if rng.random() < 0.5:
                     data = data.replace(mark, b"", 1)
@@ -447,8 +448,8 @@ def soup(rng):
         b'{"name":"', b'{"purpose":"', b'","name":"', b'","arguments":{"', b'":"',
         b'","', b'"}}', b'","arguments":{}}',
         b"{", b"}", b'"', b":", b",", b"name", b"arguments", b"17", b"007", b" ",
-        b"Answer: ", b"Refuse", b"Ask", b"code", b"\\", b"-1", b"1.5", b"2e3", b"true",
-        b"<tool_call>", b"</tool_call>", *PIECES,
+        b"Answer: ", b"Refuse", b"Ask", b"\n", b"code", b"\\", b"-1", b"1.5", b"2e3",
+        b"true", b"<tool_call>", b"</tool_call>", *PIECES,
     ]  # fmt: skip
     text = b"".join(pieces[i] for i in rng.integers(len(pieces), size=rng.integers(14)))
     return text[: ROOM - 1]
@@ -603,3 +604,27 @@ def test_cases(name, cases):
             ]
             assert (got.kind, got.call.tool) == (types.CALL, n), text
             assert got.call.args[:2].tolist() == args, text
+
+
+LINES = {
+    "Answer: 17": types.ANSWER,
+    "It opens at five.\n\n  Answer: 17 \n": types.ANSWER,
+    "<think>\nRefuse\n</think>\rAnswer: 17": types.ANSWER,
+    "No tool does that.\nRefuse": types.REFUSE,
+    "Which one?\r\nAsk": types.ASK,
+    "Answer: 17\nRefuse": types.REFUSE,
+    "Answer: 17\n.": types.MALFORMED,
+    "It is Answer: 17": types.MALFORMED,
+    "Refuse\nI do": types.MALFORMED,
+    "Refuse\nto Ask": types.MALFORMED,
+    "\n \n": types.MALFORMED,
+}
+
+
+@pytest.mark.parametrize("name", ["poi", "poi hermes"])
+def test_the_last_line_counts(name):
+    lines = [segments().single(line.encode()) for line in LINES]
+    for line, got in zip(LINES, parsed(name, lines, sampled(name)), strict=True):
+        assert got.kind == LINES[line], line
+        said = helpers.texts("poi")[got.value] if got.value >= 0 else None
+        assert said == ("17" if got.kind == types.ANSWER else None)
