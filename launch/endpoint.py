@@ -51,7 +51,7 @@ def served(
             render, form.end, end_token, Speller(model.tokenizer, source.lexicon)
         ),
         alphabet=reply.Alphabet(model.tokenizer, form, end_token),
-        form=reply.Form.of(form),
+        form=reply.form_of(form, flat=template is None),
         # As in an episode that is played: what a tool says next has room too.
         max_context=room.context_tokens - room.result_tokens,
         max_tokens=room.action_tokens,

@@ -27,16 +27,18 @@ class Form:
     name: str  # keys of the JSON
     arguments: str
     purpose: str
+    flat: bool = False  # values of arguments are texts or whole numbers
 
-    @classmethod
-    def of(cls, style: Style[str]) -> "Form":
-        return cls(
-            style.marks.call_open.decode(),
-            style.marks.call_close.decode(),
-            style.key_name,
-            style.key_arguments,
-            style.key_purpose,
-        )
+
+def form_of(style: Style[str], flat: bool) -> Form:
+    return Form(
+        style.marks.call_open.decode(),
+        style.marks.call_close.decode(),
+        style.key_name,
+        style.key_arguments,
+        style.key_purpose,
+        flat,
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,19 @@ def _call(form: Form, text: str) -> Call | None:
         return None
     if any(not isinstance(value, kinds[key]) for key, value in whole.items()):
         return None
-    return Call(whole[form.name], _raw(text, form.arguments))
+    arguments = _raw(text, form.arguments)
+    if form.flat and not _flat(arguments):
+        return None
+    name = whole[form.name].encode(errors="replace").decode()  # half a surrogate pair
+    return Call(name, arguments)
+
+
+def _flat(arguments: str) -> bool:
+    pairs = json.loads(arguments, object_pairs_hook=list)
+    return all(
+        isinstance(value, str) or (type(value) is int and value >= 0)
+        for _, value in pairs
+    )
 
 
 def _raw(text: str, key: str) -> str:
