@@ -242,9 +242,10 @@ async def _begin(served: Served, asked: Asked, large: bool) -> _Completion:
         raise Refused(str(error), param="messages") from None
     num_new = asked.max_tokens or served.max_tokens
     if len(prompt) + num_new > served.max_context:
-        raise Refused(
-            f"the context is {served.max_context} tokens; messages and tools take "
-            f"{len(prompt)}, and max_tokens is {num_new}: make one of them less",
+        raise Refused(  # as OpenAI begins it: there are clients that read this
+            f"This model's maximum context length is {served.max_context} tokens; "
+            f"messages and tools take {len(prompt)}, and max_tokens is {num_new}: make "
+            "one of them less",
             code="context_length_exceeded",
             param="messages",
         )
