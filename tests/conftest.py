@@ -6,6 +6,8 @@ import os
 import jax
 import pytest
 
+from tests.commands import Commands
+
 # The tests compile more than they compute: without LLVM's optimizations they take
 # about half the time. To test what users run: XLA_FLAGS="" pytest
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -19,3 +21,11 @@ def getkey():
     """A function that gives another key at each call."""
     counter = itertools.count()
     return lambda: jax.random.fold_in(jax.random.key(0), next(counter))
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """Starts `launch` commands and waits for them; see tests/commands.py."""
+    made = Commands(tmp_path_factory.mktemp("commands"))
+    yield made
+    made.close()

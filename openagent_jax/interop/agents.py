@@ -93,7 +93,8 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 extra_body=where.request,
             )
         except openai.APIStatusError as error:
-            raise _meaning(where, error.status_code, str(error)) from None
+            said = f"{error} {error.code or ''}"
+            raise _meaning(where, error.status_code, said) from None
         except openai.APITimeoutError:
             raise Unanswered(f"no answer in {where.timeout:g} s") from None
         except openai.APIConnectionError as error:

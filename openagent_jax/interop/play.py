@@ -5,10 +5,11 @@ was stopped goes on where it was. One that was never answered is tried again the
 """
 
 import asyncio
+import functools
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,6 +90,21 @@ class Suite:
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """All that are not done, in order; drawn as they are wanted."""
+        for i, name in enumerate(self.names):
+            for start in range(0, self.num_tasks, BLOCK):
+                stop = min(start + BLOCK, self.num_tasks)
+                left = [n for n in range(start, stop) if (name, n) not in done]
+                if not left:
+                    continue
+                drawn = jax.device_get(self._draw(jnp.int32(i), jnp.int32(start)))
+                for n in left:
+                    task, facts = _row(drawn, n - start)
+                    facts = {key: value.item() for key, value in facts.items()}
+                    yield Episode(name, n, task, facts)
+
+    @functools.cached_property
+    def _draw(self) -> Callable[..., tuple[Task, dict[str, jax.Array]]]:
+        """A block of tasks of a scenario, and what is known of them; compiled once."""
         draw = evaluate.make_draw(self.worlds, self.scenarios, self.split)
 
         @jax.jit
@@ -96,24 +112,13 @@ class Suite:
             keys = evaluate.task_keys(jax.random.key(self.seed), start, BLOCK)
             strength = jnp.float32(self.strength)
             tasks, changed = jax.vmap(draw, (None, 0, None))(scenario, keys, strength)
-            facts = {
+            return tasks, {
                 "changed": changed,
                 "solvable": jax.vmap(oracle.solvable)(tasks),
                 "fewest_calls": jax.vmap(oracle.fewest_calls)(tasks),
             }
-            return tasks, facts
 
-        for i, name in enumerate(self.names):
-            for start in range(0, self.num_tasks, BLOCK):
-                stop = min(start + BLOCK, self.num_tasks)
-                left = [n for n in range(start, stop) if (name, n) not in done]
-                if not left:
-                    continue
-                drawn = jax.device_get(block(jnp.int32(i), jnp.int32(start)))
-                for n in left:
-                    task, facts = _row(drawn, n - start)
-                    facts = {key: value.item() for key, value in facts.items()}
-                    yield Episode(name, n, task, facts)
+        return block
 
     def digest(self) -> str:
         """Of all texts, and of the first task."""
@@ -218,21 +223,25 @@ async def play(
       RuntimeError: the agent has ceased to answer.
     """
     writer = conversation.Writer(suite.worlds.lexicon)
-    waiting, silent = iter(episodes), 0
+    waiting, silent, spent = iter(episodes), 0, None
     running: set[asyncio.Task] = set()
     patience = max(PATIENCE, 2 * num)
     try:
         while True:
-            while len(running) < num and (episode := next(waiting, None)):
+            while not spent and len(running) < num:
+                if not (episode := next(waiting, None)):
+                    break
                 played = _play(episode, suite, writer, agent, budget)
                 running.add(asyncio.ensure_future(played))
             if not running:
-                return
+                break
             over, running = await asyncio.wait(
                 running, return_when=asyncio.FIRST_COMPLETED
             )
-            # What is whole first: an error ends all.
-            for task in sorted(over, key=_failed):
+            for task in sorted(over, key=_failed):  # an error ends all
+                if isinstance(error := task.exception(), Spent):
+                    spent = error  # those that wait for a last reply may get it
+                    continue
                 outcome = task.result()
                 silent = 0 if outcome["answered"] else silent + 1
                 yield outcome
@@ -240,6 +249,8 @@ async def play(
                     raise RuntimeError(
                         f"{silent} episodes in a row had no answer: {outcome['reason']}"
                     )
+        if spent:
+            raise spent
     finally:
         for task in running:
             task.cancel()

@@ -18,6 +18,8 @@ from openagent_jax.sandbox import chat, style
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Action, Task
 
+MAX_NAME = 256  # letters of the name of a called tool; the protocol has 64
+
 Message = dict[str, Any]  # as `chat` makes them
 
 
@@ -136,7 +138,7 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
             fine = isinstance(json.loads(arguments), dict)
         except (ValueError, RecursionError):
             fine = False
-        name = name if isinstance(name, str) else ""
+        name = name[:MAX_NAME] if isinstance(name, str) else ""
         found.append(Call(str(call.get("id") or chat.ID), name, arguments * fine))
     return found
 

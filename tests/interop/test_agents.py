@@ -1,0 +1,399 @@
+"""Agents elsewhere: over real sockets, with all that goes wrong there."""
+
+import asyncio
+import collections
+import contextlib
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from openagent_jax import evaluate
+from openagent_jax.interop import agents, play
+from tests import helpers, messages, scripted
+
+pytest.importorskip("openai")
+
+SCENARIOS = ("identity_erasure", "runtime_error", "unsolvable")
+NUM_TASKS = 4
+ABOUT = {"model": "scripted"}
+
+
+@functools.cache
+def suite():
+    source = helpers.world("poi")
+    return play.Suite(source, SCENARIOS, 3, NUM_TASKS, 1.0, "test", helpers.MAX_TURNS)
+
+
+@functools.cache
+def lines():
+    """What the expert replies: by what it has been shown."""
+    episodes = list(suite().episodes())
+    room = helpers.BATCH - len(episodes)
+    tasks = [e.task for e in episodes] + [episodes[0].task] * room
+    tasks = jax.tree.map(lambda *x: np.stack(x), *tasks)
+    demonstrated, _ = helpers.demonstrate(helpers.world("poi").lexicon, tasks)
+    found = {}
+    for episode in helpers.rows(demonstrated)[: len(episodes)]:
+        theirs = messages.Conversation("poi", episode)
+        *before, whole = theirs.messages()
+        for seen in before:
+            key = shape(seen, theirs.documents())
+            assert found.setdefault(key, whole[len(seen)]) == whole[len(seen)]
+    return found
+
+
+def shape(seen, tools):
+    """A conversation without what is written in several ways."""
+    turns = []
+    for message in seen:
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        for call in calls:
+            arguments = call["arguments"]
+            if isinstance(arguments, str):
+                arguments = json.loads(arguments)
+            turns.append(["call", call["name"], sorted(arguments.items())])
+        turns.append([message["role"], message.get("content") or ""])
+    return json.dumps([turns, tools], sort_keys=True)
+
+
+def expert(body, number=0):
+    message = lines()[shape(body["messages"], body["tools"])]
+    calls = [
+        {"function": dict(function, arguments=json.dumps(function["arguments"]))}
+        for function in (call["function"] for call in message.get("tool_calls", ()))
+    ]
+    return scripted.reply({"content": message["content"], "tool_calls": calls})
+
+
+def where(server, **changes):
+    given = {"timeout": 5.0, "max_retries": 2} | changes
+    return agents.Endpoint(server.base_url, "scripted", **given)
+
+
+def run(file, place, num=4, budget=None, about=ABOUT):
+    """Play what is not in the log yet; the log."""
+    log = play.Log(file, about)
+    over = {key for key, kept in log.done.items() if kept["answered"]}
+
+    async def go():
+        async with agents.endpoint(place) as agent:
+            playing = play.play(
+                suite().episodes(over), suite(), agent, num, budget or play.Budget()
+            )
+            async with contextlib.aclosing(playing):
+                async for outcome in playing:
+                    log.add(outcome)
+
+    try:
+        asyncio.run(go())
+    finally:
+        log.close()
+    return log
+
+
+def written(file):
+    """Episodes of a log by scenario and task, without times."""
+    _, *rows = map(json.loads, file.read_text("utf-8").splitlines())
+    count = collections.Counter((row["scenario"], row["index"]) for row in rows)
+    for row in rows:
+        del row["seconds"]
+    return {(row["scenario"], row["index"]): row for row in rows}, count
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(agents, "BACK_OFF", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """The expert's episodes, where nothing goes wrong."""
+    file = tmp_path_factory.mktemp("clean") / "episodes.jsonl"
+    lines()  # made before anyone waits for them
+    with scripted.server(expert) as server:
+        log = run(file, where(server))
+    return log, written(file)[0], len(server.requests)
+
+
+def test_an_expert_solves_all(clean):
+    log, episodes, num_requests = clean
+    rows = {row["scenario"]: row for row in suite().rows(log)}
+    assert list(rows) == [evaluate.CLEAN, *SCENARIOS]
+    for row in rows.values():
+        assert row["success"]["mean"] == 1 and row["n"] == NUM_TASKS
+        assert "unanswered" not in row
+    assert rows["unsolvable"]["refusal_rate"] == 1
+    assert rows["runtime_error"]["tool_error_rate"] > 0
+    assert rows[evaluate.CLEAN]["chain_length_ratio"] == 1
+    assert sum(e["num_replies"] for e in episodes.values()) == num_requests
+    assert sum(e["num_tokens"] for e in episodes.values()) == 7 * num_requests
+
+
+def fault(kind):
+    return {
+        "rate limit": ("error", 429, "slow down"),
+        "server error": ("error", 500),
+        "garbage": ("reply", b"<html>it is late</html>"),
+        "half of it": ("drop", scripted.reply("Refuse")),
+        "no completion": ("reply", {"choices": []}),
+        "no object": ("reply", [1, 2]),
+        "no message": ("reply", {"choices": [{"message": None}]}),
+        "silence": ("hang",),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["rate limit", "server error", "garbage", "half of it", "no completion"]
+    + ["no object", "no message"],
+)
+def test_what_goes_away_changes_nothing(clean, tmp_path, kind):
+    """Half of the requests fail once."""
+    seen = collections.Counter()
+
+    def script(body, number):
+        text = json.dumps(body)
+        seen[text] += 1
+        return fault(kind) if seen[text] == 1 and len(text) % 2 else expert(body)
+
+    with scripted.server(script) as server:
+        run(tmp_path / "log", where(server), num=3)
+    episodes, count = written(tmp_path / "log")
+    assert episodes == clean[1] and set(count.values()) == {1}
+    assert clean[2] * 1.2 < len(server.requests) < clean[2] * 1.8
+
+
+def test_silence_is_waited_for_and_asked_again(clean, tmp_path):
+    with scripted.server(
+        lambda body, n: ("hang",) if n in (2, 9) else expert(body)
+    ) as server:
+        run(tmp_path / "log", where(server, timeout=1.0))
+    assert written(tmp_path / "log")[0] == clean[1]
+    assert len(server.requests) == clean[2] + 2
+
+
+def test_the_time_that_a_server_asks_for(tmp_path):
+    def script(body, number):
+        if number == 0:
+            return "error", 429, "slow down", None, {"Retry-After": "0.7"}
+        return scripted.reply("Refuse")
+
+    with scripted.server(script) as server:
+        run(tmp_path / "log", where(server), num=1)
+    (first, *_), (second, *_), *_ = server.requests
+    assert 0.65 < second - first < 5
+
+
+@pytest.mark.parametrize("kind", ["server error", "garbage", "silence", "half of it"])
+def test_who_never_answers_has_not_failed(clean, tmp_path, kind):
+    """Tasks 1 and 3 have no answer; later they have."""
+    file = tmp_path / "log"
+    silent = {
+        json.dumps(row["messages"][:2])
+        for (_, index), row in clean[1].items()
+        if index in (1, 3)
+    }
+
+    def script(body, number):
+        hit = json.dumps(body["messages"][:2]) in silent
+        return fault(kind) if hit else expert(body)
+
+    with scripted.server(script) as server:
+        log = run(file, where(server, timeout=0.5, max_retries=1))
+    lost = {key for key, kept in log.done.items() if not kept["answered"]}
+    assert lost >= {(name, i) for name in suite().names for i in (1, 3)}
+    rows = suite().rows(log)
+    assert sum(row["n"] + row["unanswered"] for row in rows) == len(log.done)
+    assert {row["success"]["mean"] for row in rows} == {1.0}
+    assert all(log.done[key]["reason"] for key in lost)
+    with scripted.server(expert) as server:
+        run(file, where(server))
+    episodes, count = written(file)
+    assert episodes == clean[1]
+    assert count == {key: 1 + (key in lost) for key in clean[1]}
+    assert len(server.requests) == sum(clean[1][key]["num_replies"] for key in lost)
+
+
+def test_one_that_has_ceased_to_answer_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(play, "PATIENCE", 5)
+    with scripted.server(lambda *_: ("error", 503, "gone")) as server:
+        with pytest.raises(RuntimeError, match="5 episodes in a row .* 503 .*gone"):
+            run(tmp_path / "log", where(server, max_retries=0), num=1)
+        assert len(server.requests) == 5
+    # The port is closed now.
+    with pytest.raises(RuntimeError, match="5 episodes in a row had no answer: Conn"):
+        run(tmp_path / "log", where(server, max_retries=0), num=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (("error", 401, "bad key s3cret"), r"does not take the key: .*bad key \[key\]"),
+        (("error", 403), "does not take the key"),
+        (("error", 404, "no such model"), 'knows no model "scripted"'),
+        (("error", 429, "you owe us", "insufficient_quota"), "insufficient_quota"),
+    ],
+)
+def test_what_will_never_be_is_said_at_once(tmp_path, said, message):
+    with scripted.server(lambda *_: said) as server:
+        with pytest.raises(agents.Rejected, match=message) as error:
+            run(tmp_path / "log", where(server, key="s3cret", max_retries=0), num=1)
+    assert len(server.requests) == 1
+    assert "s3cret" not in str(error.value) + repr(where(server, key="s3cret"))
+    assert server.requests[0][2]["Authorization"] == "Bearer s3cret"
+    assert "s3cret" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("error", 400, "This model's maximum context length is 64 tokens"),
+        ("error", 400, "too long", "context_length_exceeded"),
+        ("error", 413, "too large"),
+    ],
+)
+def test_no_room_is_the_fault_of_the_agent(tmp_path, said):
+    with scripted.server(lambda *_: said) as server:
+        log = run(tmp_path / "log", where(server))
+    rows = suite().rows(log)
+    assert {row["success"]["mean"] for row in rows} == {0.0}
+    assert {row["n"] for row in rows} == {NUM_TASKS}
+    assert len(server.requests) == len(log.done)
+
+
+def test_odd_replies_are_errors_of_the_agent(tmp_path):
+    """Wrong names, megabytes, and replies that a limit has cut."""
+    odd = [
+        scripted.reply(
+            {"tool_calls": [{"function": {"name": "x", "arguments": "{}"}}]}
+        ),
+        scripted.reply("y" * 2**20),
+        scripted.reply({"tool_calls": [{"function": {"name": "x" * 2**20}}]}),
+        scripted.reply("Refuse", "length"),
+        scripted.reply({"content": None}),
+    ]
+    with scripted.server(
+        lambda body, n: odd[min(len(body["messages"]) // 2 - 1, len(odd) - 1)]
+    ) as server:
+        log = run(tmp_path / "log", where(server))
+    episodes, _ = written(tmp_path / "log")
+    for kept in log.done.values():
+        assert kept["answered"] and not kept["success"] and not kept["refused"]
+        assert kept["num_calls"] == kept["num_errors"] == helpers.MAX_TURNS
+    assert max(len(json.dumps(row)) for row in episodes.values()) < 200_000
+    assert max(len(json.dumps(body)) for *_, body in server.requests) < 200_000
+
+
+def test_a_budget_ends_it_and_a_larger_one_goes_on(clean, tmp_path):
+    file = tmp_path / "log"
+    with scripted.server(expert) as server:
+        with pytest.raises(play.Spent, match="10 calls are made"):
+            run(file, where(server), budget=play.Budget(max_calls=10))
+        assert len(server.requests) == 10
+        with pytest.raises(play.Spent, match="70 tokens are used"):
+            run(file, where(server), num=1, budget=play.Budget(max_tokens=70))
+        assert len(server.requests) == 20
+        run(file, where(server))
+    episodes, count = written(file)
+    assert episodes == clean[1] and set(count.values()) == {1}
+
+
+def test_a_line_that_was_being_written_is_played_again(clean, tmp_path):
+    file = tmp_path / "log"
+    with scripted.server(expert) as server:
+        run(file, where(server))
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-40])
+        before = len(server.requests)
+        run(file, where(server))
+    episodes, count = written(file)
+    assert episodes == clean[1] and set(count.values()) == {1}
+    assert before < len(server.requests) <= before + helpers.MAX_TURNS
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\xff\xfe", "line 3 is no line of this log .UnicodeDecodeError"),
+        (b'{"scenario": "clean"', "line 3 is no line of this log .JSONDecodeError"),
+        (b'{"scenario": "clean"}', "line 3 is no line of this log .KeyError"),
+        (b"[]", "line 3 is no line of this log"),
+    ],
+)
+def test_damaged_logs(tmp_path, clean, line, message):
+    file = tmp_path / "log"
+    with scripted.server(expert) as server:
+        with pytest.raises(play.Spent):
+            run(file, where(server), num=1, budget=play.Budget(max_calls=9))
+        kept = file.read_bytes().splitlines()
+        damaged = b"\n".join([*kept[:2], line, *kept[2:], b""])
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=message):
+            run(file, where(server))
+        assert len(server.requests) == 9 and file.read_bytes() == damaged
+
+
+def test_a_log_is_of_one_evaluation_and_one_writer(tmp_path):
+    file = tmp_path / "log"
+    log = play.Log(file, ABOUT)
+    with pytest.raises(OSError, match="another evaluation is writing it"):
+        play.Log(file, ABOUT)
+    log.close()
+    with pytest.raises(ValueError, match="model was 'scripted', and is 'other' now"):
+        play.Log(file, {"model": "other"})
+    play.Log(file, ABOUT).close()
+
+
+def test_a_suite_has_a_digest():
+    source = helpers.world("poi")
+    other = play.Suite(source, SCENARIOS, 4, NUM_TASKS, 1.0, "test", 8)
+    assert suite().digest() == suite().digest() != other.digest()
+
+
+# Functions.
+
+
+def told(messages, tools):
+    messages.append("spoilt")
+    tools.clear()
+    return "Refuse"
+
+
+async def thinks(messages, tools):
+    return {"content": "Well.\nRefuse"}
+
+
+def fails(messages, tools):
+    raise KeyError("a fault of mine")
+
+
+def number(messages, tools):
+    return 7
+
+
+def ask(name, *given):
+    return asyncio.run(agents.function(f"{__name__}:{name}")(*given))
+
+
+def test_functions():
+    given = [{"role": "user", "content": "x"}], [{"type": "function"}]
+    assert ask("told", *given).message == {"content": "Refuse"}
+    assert given == ([{"role": "user", "content": "x"}], [{"type": "function"}])
+    assert ask("thinks", *given).message == {"content": "Well.\nRefuse"}
+    with pytest.raises(agents.Unanswered, match="KeyError: 'a fault of mine'"):
+        ask("fails", *given)
+    with pytest.raises(agents.Rejected, match="returns int, no message"):
+        ask("number", *given)
+    for name, message in (
+        ("nothing", "no attribute 'nothing'; write module:function"),
+        ("NUM_TASKS", "is no function"),
+    ):
+        with pytest.raises(agents.Rejected, match=message):
+            agents.function(f"{__name__}:{name}")
+    with pytest.raises(agents.Rejected, match="No module named 'no_such_module'"):
+        agents.function("no_such_module:f")

@@ -1,0 +1,164 @@
+"""`launch.evaluate --agent`, as users meet it."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from openagent_jax import report
+from tests import scripted
+
+pytest.importorskip("openai")
+
+BASE = "--config=configs/base.py"
+TASKS = (
+    "--config.eval.num_tasks=4",
+    '--config.eval.scenarios=("identity_erasure","unsolvable")',
+)
+NAMES = ("clean", "identity_erasure", "unsolvable")
+KEY = "sk-s3cret"
+
+
+def refuse(body, number):
+    return scripted.reply("I see no way.\nRefuse")
+
+
+def ask(commands, server, workdir, *more, **env):
+    return commands(
+        "evaluate",
+        "--agent=openai",
+        f"--base_url={server.base_url}",
+        "--model=acme/one",
+        "--suite=poi",
+        f"--workdir={workdir}",
+        BASE,
+        *TASKS,
+        *more,
+        **env,
+    )
+
+
+def lines(workdir):
+    text = (workdir / "eval" / "0" / "episodes.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_report_and_no_key_in_it(commands, tmp_path):
+    more = '--request={"seed": 5, "temperature": null}'
+    with scripted.server(refuse) as server:
+        done = ask(commands, server, tmp_path, more, OPENAI_API_KEY=KEY)
+    assert done.code == 0, done.err
+    assert "Robustness of acme/one" in done.out
+    made = report.load(tmp_path)
+    rows = {row["scenario"]: row for row in made["rows"]}
+    assert tuple(rows) == NAMES
+    assert [rows[name]["success"]["mean"] for name in NAMES] == [0, 0, 1]
+    assert rows["clean"]["false_refusal_rate"] == 1
+    assert (made["policy"], made["suite"]) == ("acme/one", "poi")
+    *_, body = server.requests[0]
+    assert body["model"] == "acme/one" and body["seed"] == 5
+    assert "temperature" not in body and body["tools"] and len(body["messages"]) == 2
+    assert server.requests[0][2]["Authorization"] == f"Bearer {KEY}"
+    header, *episodes = lines(tmp_path)
+    assert header["evaluation"]["base_url"] == server.base_url
+    assert len(episodes) == 12
+    assert all({"messages", "tools"} <= set(episode) for episode in episodes)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 4
+    for text in (done.out, done.err, *(file.read_text("utf-8") for file in files)):
+        assert "s3cret" not in text
+
+
+def test_ctrl_c_in_the_middle(commands, tmp_path):
+    def slow(body, number):
+        return "late", 0.1, refuse(body, number)
+
+    with scripted.server(slow) as server:
+        arguments = "--concurrency=2", "--max_retries=0"
+        pid = commands.start(
+            "evaluate",
+            "--agent=openai",
+            f"--base_url={server.base_url}",
+            "--model=acme/one",
+            "--suite=poi",
+            f"--workdir={tmp_path}",
+            BASE,
+            *TASKS,
+            *arguments,
+        )
+        until = time.monotonic() + 90
+        while len(server.requests) < 5 and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(pid, signal.SIGINT)
+        done = commands.wait()
+        assert done.code == 130 and done.err.endswith("evaluate.py: interrupted\n")
+        before = len(lines(tmp_path)) - 1
+        assert 3 <= before < 12
+        assert not (tmp_path / "eval" / "0" / "report.json").exists()
+        server.requests.clear()
+        done = ask(commands, server, tmp_path, *arguments)
+        assert done.code == 0, done.err
+        assert len(server.requests) == 12 - before
+    _, *episodes = lines(tmp_path)
+    played = {(episode["scenario"], episode["index"]) for episode in episodes}
+    assert len(episodes) == 12 and played == {(n, i) for n in NAMES for i in range(4)}
+
+
+def test_a_budget(commands, tmp_path):
+    with scripted.server(refuse) as server:
+        done = ask(commands, server, tmp_path, "--max_calls=5")
+        assert done.code == 1
+        *_, last = done.err.splitlines()
+        assert "5 calls are made, as many as max_calls allows; 5 of 12 episodes" in last
+        assert "the same command goes on from there" in last
+        assert not (tmp_path / "eval" / "0" / "report.json").exists()
+        assert ask(commands, server, tmp_path).code == 0
+        assert len(server.requests) == 12
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (("error", 404, "gone"), 'knows no model "acme/one": '),
+        (("error", 401, f"not {KEY}"), "does not take the key: "),
+    ],
+)
+def test_what_the_endpoint_will_not_do(commands, tmp_path, said, message):
+    with scripted.server(lambda *_: said) as server:
+        done = ask(commands, server, tmp_path, OPENAI_API_KEY=KEY)
+    assert done.code == 1
+    *_, last = done.err.splitlines()
+    assert message in last and server.base_url in last
+    assert "s3cret" not in done.err + done.out
+    assert len(server.requests) <= 8
+
+
+OPENAI = ("--agent=openai", "--base_url=http://127.0.0.1:1/v1", "--model=x")
+BAD_USE = [
+    (["--agent=openai"], "--agent=openai needs --base_url and --model"),
+    (["--agent=openai", "--base_url=127.0.0.1:1", "--model=x"], "begins with http://"),
+    (["--agent=http://x"], "--agent=http is neither openai nor python:module:function"),
+    (["--agent=python:no_such_module:f"], "No module named 'no_such_module'"),
+    (["--agent=python:json:nothing"], "write module:function"),
+    ([*OPENAI, "--request=[1]"], "--request is no JSON object"),
+    ([*OPENAI, "--request={"], "--request is no JSON: "),
+    ([*OPENAI, "--suite=pio"], "did you mean 'poi'?"),
+    ([*OPENAI, "--suite=nothing.json"], "nothing.json"),
+    ([*OPENAI, "--concurrency=0"], "concurrency"),
+    ([*OPENAI, BASE, '--config.eval.scenarios=("nope",)'], 'there is no "nope"'),
+    (["--suite=poi"], "--suite is for --agent"),
+    (
+        ["--agent=openai", "--base_url=https://u:p@example.org/v1", "--model=x"],
+        "https://example.org/v1 needs a key; put it in OPENAI_API_KEY",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_USE)
+def test_bad_use(commands, tmp_path, arguments, message):
+    done = commands("evaluate", *arguments, f"--workdir={tmp_path / 'run'}")
+    assert done.code == 2, done.err
+    assert len(done.err.splitlines()) == 1 and message in done.err
+    assert not (tmp_path / "run").exists()
