@@ -38,8 +38,9 @@ class Rows(NamedTuple):
 
 def idle(num_rows: int) -> Rows:
     """On the host; nothing is to be done."""
-    kinds = (np.int32,) * 3 + (np.float32,) * 2 + (np.uint32,)
-    return Rows(*(np.zeros(num_rows, kind) for kind in kinds))
+    zeros = [np.zeros(num_rows, kind) for kind in (np.int32, np.float32, np.uint32)]
+    whole, real, seed = zeros
+    return Rows(whole, whole.copy(), whole.copy(), real, real + 1, seed)
 
 
 @dataclass(frozen=True)
