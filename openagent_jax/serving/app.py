@@ -118,6 +118,7 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
             HTTPException: _refuse_http,
             engines.Broken: _break,
             ClientDisconnect: _nobody,
+            Exception: _fail,
         },
         lifespan=lifespan,
     )
@@ -300,6 +301,12 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 async def _break(request: Request, error: Exception) -> Response:
     return JSONResponse(Refused(str(error), 500).body(), 500)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    """What nobody has thought of; the log has it whole."""
+    said = f"the server has failed: {type(error).__name__}"
+    return JSONResponse(Refused(said, 500).body(), 500)
 
 
 async def _nobody(request: Request, error: Exception) -> Response:

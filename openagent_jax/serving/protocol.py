@@ -219,31 +219,25 @@ def _call(given: Any, place: str) -> dict[str, Any]:
 def _tools(given: Any) -> list[dict[str, Any]]:
     _must(isinstance(given, list), "tools", "is no list")
     for i, tool in enumerate(given):
-        place = f"tools[{i}]"
-        function = tool.get("function") if isinstance(tool, dict) else None
-        sound = isinstance(function, dict) and tool.get("type") == "function"
-        _must(sound, place, 'is no object of the type "function"')
-        assert function
-        place = f"{place}.function"
-        _must(_text(function, "name") and function["name"], f"{place}.name", "is none")
-        described = function.get("description") is None or _text(
-            function, "description"
-        )
-        _must(described, f"{place}.description", "is no text")
-        schema = function.get("parameters")
-        _must(
-            schema is None or isinstance(schema, dict),
-            f"{place}.parameters",
-            "no JSON schema",
-        )
-        properties = (schema or {}).get("properties")
-        _must(
-            properties is None or isinstance(properties, dict),
-            f"{place}.parameters.properties",
-            "is no object",
-        )
-        _sound(json.dumps(tool, ensure_ascii=False), place)
+        _tool(tool, f"tools[{i}]")
     return given
+
+
+def _tool(given: Any, place: str) -> None:
+    function = given.get("function") if isinstance(given, dict) else None
+    sound = isinstance(function, dict) and given.get("type") == "function"
+    _must(sound, place, 'is no object of the type "function"')
+    function, place = dict(function or {}), f"{place}.function"
+    named = _text(function, "name") and function["name"]
+    _must(named, f"{place}.name", "is missing, or no text")
+    described = function.get("description") is None or _text(function, "description")
+    _must(described, f"{place}.description", "is no text")
+    schema, place = function.get("parameters"), f"{place}.parameters"
+    _must(schema is None or isinstance(schema, dict), place, "is no schema")
+    properties = (schema or {}).get("properties")
+    sound = properties is None or isinstance(properties, dict)
+    _must(sound, f"{place}.properties", "is no object")
+    _sound(json.dumps(function, ensure_ascii=False), place)
 
 
 def _text(given: dict[str, Any], key: str) -> bool:

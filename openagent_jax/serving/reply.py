@@ -194,8 +194,9 @@ class Reply:
         Args:
           cut: there was no room for more.
         """
-        self._text += self._decoder.decode(b"", final=True)
-        self._cut()
+        if not self.stopped:
+            self._text += self._decoder.decode(b"", final=True)
+            self._cut()
         meant = self._alphabet.meant(self.tokens)
         if not self._form or meant is None or cut or self.stopped:
             return self._give(self._text)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 
+import jax
 import jax.numpy as jnp
 
 from launch import bench_serve
@@ -45,7 +46,7 @@ def parrot():
 
     def head(params, hidden):
         token = params["script"][hidden[..., 0].astype(int)]
-        return 9.0 * (token[..., None] == jnp.arange(num_tokens))
+        return 9.0 * jax.nn.one_hot(token, num_tokens)
 
     num_tokens = helpers.tokenizer().get_vocab_size()
     policy = Policy(lambda key: script(""), lambda *_: None, init_cache, extend, head)
@@ -62,6 +63,16 @@ def script(text):
 def says(text):
     """A decoder that says a text, and ends."""
     return dataclasses.replace(parrot(), _params=script(text))
+
+
+def gated(made, gate):
+    """The same, but it decodes nothing until the gate is open."""
+
+    def decode(*args):
+        assert gate.wait(60)
+        return made._decode(*args)
+
+    return dataclasses.replace(made, _decode=decode)
 
 
 def serve(made, source=None, **changes):
