@@ -114,9 +114,7 @@ def score(
 
         async def run() -> None:
             async with speaker.connect() as found:
-                playing = play.play(
-                    tasks.episodes(over), tasks, found, concurrency, budget
-                )
+                playing = play.play(tasks.episodes(over), found, concurrency, budget)
                 async with contextlib.aclosing(playing):
                     async for outcome in playing:
                         log.add(outcome)
@@ -130,7 +128,7 @@ def score(
                     f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
                     "the same command goes on from there"
                 ) from error
-        rows = tasks.rows(log)
+        rows = play.rows(log, tasks.names, tasks.num_tasks, tasks.strength, tasks.split)
     return {
         "suite": about["suite"],
         "policy": speaker.name,

@@ -13,6 +13,8 @@ load      seconds until the weights are on the devices; of a GGUF file, those un
           is a folder too
 decode    greedy tokens/s behind a short prompt, and those of `generate` of transformers
           and torch, which must be installed, over the same weights
+agents    what the way to an agent elsewhere adds to its own time, in percent, eight
+          episodes at once; and what many episodes add to the peak of memory
 serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop
 
 --parts=sandbox,rollout measures these alone. The peak of memory is that of the process
@@ -41,7 +43,16 @@ ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
 GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
-PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode", "serve")
+PARTS = (
+    "sandbox",
+    "rollout",
+    "episodes",
+    "train",
+    "load",
+    "decode",
+    "agents",
+    "serve",
+)
 ONLY = flags.DEFINE_list("parts", [*PARTS[:4]], f"Some of {', '.join(PARTS)}.")
 PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
@@ -69,6 +80,7 @@ def main() -> None:
         "train": lambda: updates(c, model, source),
         "load": lambda: load(c, model),
         "decode": lambda: decode(c, model),
+        "agents": lambda: agents(c),
         "serve": lambda: serve(c, model),
     }
     figures = {}
@@ -402,6 +414,16 @@ def decode(c, model) -> dict[str, float]:
             f"same_tokens_{rows}": float(same),
         }
     return figures
+
+
+def agents(c) -> dict[str, float]:
+    from launch import settings
+
+    with settings.needs_extra("--parts=agents", "agents"):
+        import openai  # noqa: F401
+
+        from launch import bench_agents
+    return bench_agents.measure(c)
 
 
 def serve(c, model) -> dict[str, float]:

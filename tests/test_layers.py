@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ["launch"],
     ["interop", "configs"],
-    ["train evaluate report", "serving"],
+    ["train evaluate report rehearsal transcript", "serving"],
     ["algorithms"],
     ["rollout rewards"],
     ["worlds"],

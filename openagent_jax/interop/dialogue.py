@@ -1,8 +1,6 @@
 """An episode that goes on by messages: the same world, read and graded by the same
 compiled functions as in a rollout."""
 
-from collections.abc import Sequence
-
 import jax
 import numpy as np
 from jaxtyping import Array, Int, UInt
@@ -12,7 +10,6 @@ from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import REFUSE, State, Task
 
 MAX_BYTES = 2048  # of a call; a longer one cannot be read
-MAX_CHARS = 20_000  # of a reply that is shown to the agent again
 
 
 class Dialogue:
@@ -52,7 +49,7 @@ class Dialogue:
           cut: it had come to a limit of tokens.
         """
         calls, said = conversation.calls(reply), conversation.content(reply)
-        self.messages.append(_shown_again(calls, said))
+        self.messages.append(conversation.repeated(reply))
         if not calls:
             self._act("" if cut else conversation.last_line(said))
         for call in calls:
@@ -82,23 +79,6 @@ class Dialogue:
         if call_id:  # an answer to a call, even to one that cannot be read
             answer = {"role": "tool", "tool_call_id": call_id, "content": content}
         self.messages.append(answer)
-
-
-def _shown_again(calls: Sequence[conversation.Call], said: str) -> conversation.Message:
-    """A reply as it stands in the conversation from now on.
-
-    Servers do not take back all that they gave: arguments that are no JSON are left
-    out, and so is what is longer than anyone needs.
-    """
-    if not calls:
-        return {"role": "assistant", "content": said[:MAX_CHARS]}
-    shown = []
-    for call in calls:
-        fits = 0 < len(call.arguments) <= MAX_CHARS
-        function = {"name": call.name, "arguments": call.arguments if fits else "{}"}
-        shown.append({"id": call.id, "type": "function", "function": function})
-    content = said[:MAX_CHARS] or None
-    return {"role": "assistant", "content": content, "tool_calls": shown}
 
 
 @jax.jit

@@ -9,10 +9,18 @@ import functools
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -63,12 +71,28 @@ class Budget:
         self.num_calls += 1
 
 
+class Turns(Protocol):
+    """An episode that goes on by messages."""
+
+    tools: list[dict[str, Any]]
+    messages: list[conversation.Message]
+    finished: bool
+    success: bool
+    refused: bool
+    num_calls: int
+    num_errors: int
+
+    def hear(self, reply: conversation.Message, cut: bool) -> None: ...
+    def close(self) -> None: ...
+
+
 class Episode(NamedTuple):
     """One that is to be played."""
 
     scenario: str
     index: int  # of the task
-    task: Task  # in NumPy
+    task: Any
+    begin: Callable[[], Turns]
     facts: Outcome  # what is known before: changed, solvable, fewest_calls
 
 
@@ -90,6 +114,8 @@ class Suite:
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """All that are not done, in order; drawn as they are wanted."""
+        lexicon = self.worlds.lexicon
+        begin = partial(Dialogue, conversation.Writer(lexicon), lexicon)
         for i, name in enumerate(self.names):
             for start in range(0, self.num_tasks, BLOCK):
                 stop = min(start + BLOCK, self.num_tasks)
@@ -100,7 +126,8 @@ class Suite:
                 for n in left:
                     task, facts = _row(drawn, n - start)
                     facts = {key: value.item() for key, value in facts.items()}
-                    yield Episode(name, n, task, facts)
+                    start_one = partial(begin, task, self.max_turns)
+                    yield Episode(name, n, task, start_one, facts)
 
     @functools.cached_property
     def _draw(self) -> Callable[..., tuple[Task, dict[str, jax.Array]]]:
@@ -130,17 +157,28 @@ class Suite:
             found.update(text.encode() + b"\0")
         return found.hexdigest()[:16]
 
-    def rows(self, log: "Log") -> list[report.Json]:
-        """Rows of a report; all episodes are in the log."""
-        scored = {}
-        for name in self.names:
-            found = [log.done[name, i] for i in range(self.num_tasks)]
-            columns = {
-                field: np.array([outcome[field] for outcome in found], kind)
-                for field, kind in _FIELDS.items()
-            }
-            scored[name] = report.Episodes(**columns)
-        return evaluate.rows(scored, self.strength, self.split)
+
+def rows(
+    log: "Log", names: Sequence[str], num_tasks: int, strength: float, split: str
+) -> list[report.Json]:
+    """Rows of a report; all episodes are in the log.
+
+    Args:
+      log: of them.
+      names: of the scenarios, the clean one first.
+      num_tasks: of each.
+      strength: of the perturbations.
+      split: of the tasks.
+    """
+    scored = {}
+    for name in names:
+        found = [log.done[name, i] for i in range(num_tasks)]
+        columns = {
+            field: np.array([outcome[field] for outcome in found], kind)
+            for field, kind in _FIELDS.items()
+        }
+        scored[name] = report.Episodes(**columns)
+    return evaluate.rows(scored, strength, split)
 
 
 class Log:
@@ -214,7 +252,7 @@ class Log:
 
 
 async def play(
-    episodes: Iterable[Episode], suite: Suite, agent: Agent, num: int, budget: Budget
+    episodes: Iterable[Episode], agent: Agent, num: int, budget: Budget
 ) -> AsyncGenerator[Outcome]:
     """Play episodes, so many at once; what is over is yielded at once.
 
@@ -222,7 +260,6 @@ async def play(
       Spent, agents.Rejected: no more can be played.
       RuntimeError: the agent has ceased to answer.
     """
-    writer = conversation.Writer(suite.worlds.lexicon)
     waiting, silent, spent = iter(episodes), 0, None
     running: set[asyncio.Task] = set()
     patience = max(PATIENCE, 2 * num)
@@ -231,7 +268,7 @@ async def play(
             while not spent and len(running) < num:
                 if not (episode := next(waiting, None)):
                     break
-                played = _play(episode, suite, writer, agent, budget)
+                played = _play(episode, agent, budget)
                 running.add(asyncio.ensure_future(played))
             if not running:
                 break
@@ -257,16 +294,9 @@ async def play(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _play(
-    episode: Episode,
-    suite: Suite,
-    writer: conversation.Writer,
-    agent: Agent,
-    budget: Budget,
-) -> Outcome:
+async def _play(episode: Episode, agent: Agent, budget: Budget) -> Outcome:
     begin, num_tokens, num_replies, reason = time.monotonic(), 0, 0, ""
-    lexicon = suite.worlds.lexicon
-    dialogue = Dialogue(writer, lexicon, episode.task, suite.max_turns)
+    dialogue = episode.begin()
     try:
         while not dialogue.finished:
             budget.take()

@@ -18,6 +18,7 @@ from openagent_jax.sandbox import chat, style
 from openagent_jax.sandbox.lexicon import Lexicon
 from openagent_jax.types import Action, Task
 
+MAX_CHARS = 20_000  # of a reply, or of arguments, that an agent is shown again
 MAX_NAME = 256  # letters of the name of a called tool; the protocol has 64
 
 Message = dict[str, Any]  # as `chat` makes them
@@ -157,3 +158,19 @@ def last_line(text: str) -> str:
     only text there."""
     line = re.split("[\n\r]", text.strip(" \t\n\r"))[-1].strip(" \t")
     return "" if line.startswith("{") else line
+
+
+def repeated(reply: Mapping[str, Any]) -> Message:
+    """A reply as it stands in the conversation from then on.
+
+    Servers do not take back all that they gave: arguments that are no JSON are left
+    out, and so is what is longer than anyone needs.
+    """
+    said, shown = content(reply)[:MAX_CHARS], []
+    for call in calls(reply):
+        fits = 0 < len(call.arguments) <= MAX_CHARS
+        function = {"name": call.name, "arguments": call.arguments if fits else "{}"}
+        shown.append({"id": call.id, "type": "function", "function": function})
+    if not shown:
+        return {"role": "assistant", "content": said}
+    return {"role": "assistant", "content": said or None, "tool_calls": shown}

@@ -285,7 +285,7 @@ def _type_ranges(kind: domain_spec.TypeSpec, symbols: Symbols) -> _TypeRanges:
 
 def _pieces(phrase: str, slots: dict[str, int], symbols: Symbols) -> list[int]:
     """`Find {place}.` as symbols, with -1 - q for constant q."""
-    parts = re.split(r"\{(\w+)\}", phrase)
+    parts = re.split(r"\{([\w-]+)\}", phrase)
     return [
         -1 - slots[part] if i % 2 else symbols.one(part)
         for i, part in enumerate(parts)

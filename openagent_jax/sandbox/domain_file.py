@@ -7,6 +7,9 @@ A tool is an OpenAI function with an `x-openagent` block that says what it means
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
 
+Values of a type are an enum, a number, or entities: three pools, or one list `values`
+that is divided.
+
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` a field of the result of step 0;
 the answer may also be `done`. A tool that another one needs is a step of the same
@@ -17,7 +20,6 @@ is kept back: `:dev` after a name divides that half again (see `development.py`)
 """
 
 import collections
-import difflib
 import graphlib
 import itertools
 import json
@@ -29,6 +31,20 @@ from reprlib import repr as short
 from typing import Any
 
 from openagent_jax.sandbox import development
+from openagent_jax.sandbox.domain_schema import (
+    DOMAIN,
+    GOAL,
+    KINDS,
+    SPLITS,
+    TOOL,
+    TWICE,
+    UNDIVIDED,
+    check,
+    fits,
+    known,
+    match,
+    sound,
+)
 from openagent_jax.sandbox.domain_spec import (
     DONE,
     DomainError,
@@ -38,55 +54,15 @@ from openagent_jax.sandbox.domain_spec import (
     Pools,
     ToolSpec,
     TypeSpec,
+    collected,
     must,
     needs_before,
 )
+from openagent_jax.sandbox.lexicon import MAX_TEXT
 from openagent_jax.types import Limits
 
 DOMAINS = Path(__file__).parent / "domains"
 POOL_LIMIT = 100_000  # values of one pool
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_LETTERS = "use letters, digits, _ and -, 64 at most"
-
-# What a file looks like, for `_check`: `key?` may be left out, `key:limit` is bounded
-# by that field of `Limits`, `*` is any name; a pair is a list or an object; lists are
-# not empty; a set holds the words allowed; a bare type says nothing of what is inside.
-_POOLS = {"train": [str], "test": [str]}
-_REWRITES = {"rewrite_train": [str], "rewrite_test": [str]}
-_VALUES = ([str], {"compose": [[str]]})  # composed: all combinations, with blanks
-_KINDS = {
-    "entity": {"train": _VALUES, "test": _VALUES, "shift": _VALUES},
-    "enum": {"values": [str]},
-    "number": {"minimum": int, "maximum": int},
-}
-_PARAMETERS = {"type": {"object"}, "properties": {"*": dict}, "required": list}
-_FUNCTION = {
-    "name": NAME,
-    "description": str,
-    "strict?": bool,
-    "parameters": {**_PARAMETERS, "additionalProperties?": bool},
-}
-_MEANING = {
-    "arguments:num_args": {"*": str},
-    "returns:num_fields": {"*": str},
-    "code_from?": str,
-    "call_after?": str,
-    "effect?": bool,
-    "names": _POOLS,
-    "descriptions": _POOLS,
-    "argument_names": {"*": _POOLS},
-}
-_GOAL = {
-    "name": NAME,
-    "constants:num_constants": {"*": str},
-    "steps:num_steps": [{"tool": str, "arguments": {"*": str}}],
-    "answer": str,
-    "phrases": {**_POOLS, **_REWRITES},
-}
-_TOOL = {"type": {"function"}, "function": _FUNCTION, "x-openagent": _MEANING}
-_HEAD = {"name": NAME, "description": str, "types": {"*": dict}}
-_DOMAIN = {**_HEAD, "tools:num_tools": [_TOOL], "goals": [_GOAL]}
-_WORDS = {dict: "an object", list: "a list", int: "a number", bool: "true or false"}
 
 
 def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
@@ -95,17 +71,35 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     name = str(path_or_name).removesuffix(development.SUFFIX)
     file = Path(name)
     try:
-        if file.suffix != ".json" and file.name == name:
-            builtins = sorted(path.stem for path in DOMAINS.glob("*.json"))
-            _known(file.name, builtins, "name", "unknown builtin domain")
-            file = DOMAINS / f"{file.name}.json"
-        domain = _domain(_read(file), limits or Limits())
+        file = _find(name)
+        domain = read(read_json(file), limits or Limits())
         return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(" ".join(f"{file}: {error}".splitlines())) from None
 
 
-def _read(file: Path) -> Any:
+def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
+    """All that is wrong with a file, each fault with its place and remedy; the first
+    is the one that `load` raises. What hangs on a fault is not looked at."""
+    try:
+        document = read_json(_find(str(path_or_name).removesuffix(development.SUFFIX)))
+    except DomainError as error:
+        return [str(error)]
+    with collected() as found:
+        read(document, limits or Limits())
+    return [" ".join(fault.splitlines()) for fault in dict.fromkeys(found)]
+
+
+def _find(name: str) -> Path:
+    file = Path(name)
+    if file.suffix != ".json" and file.name == name:
+        builtins = sorted(path.stem for path in DOMAINS.glob("*.json"))
+        known(file.name, builtins, "name", "unknown builtin domain")
+        file = DOMAINS / f"{file.name}.json"
+    return file
+
+
+def read_json(file: Path) -> Any:
     try:
         text = file.read_bytes().decode("utf-8-sig")
         return json.loads(text, object_pairs_hook=_object)
@@ -121,72 +115,66 @@ def _read(file: Path) -> Any:
     raise DomainError(problem)
 
 
-_TWICE = object()  # stands for the value of a key that is written twice
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = {}
     for key, value in pairs:
-        found[key] = _TWICE if key in found else value
+        found[key] = TWICE if key in found else value
     return found
 
 
-def _check(value: Any, schema: Any, place: str, limits: Limits, limit: str = ""):
-    """Compare with the schema from the top down, and look at every text."""
-    must(value is not _TWICE, place, "duplicate key; remove or rename one")
-    if isinstance(schema, tuple):
-        schema = schema[isinstance(value, dict)]
-    kind = schema if isinstance(schema, type) else type(schema)
-    kind, word = (kind, _WORDS[kind]) if kind in _WORDS else (str, "a text")
-    must(type(value) is kind, place, f"{short(value)} is not {word}; write {word}")
-    if limit and len(value) > (room := getattr(limits, limit)):
-        remedy = f"remove some or raise sandbox.{limit}"
-        must(False, place, f"{len(value)} entries, the limit is {room}; {remedy}")
-    if isinstance(schema, dict):
-        rules = {re.split("[?:]", rule)[0]: rule for rule in schema}
-        names = value if "*" in rules else rules
-        needed = [name for name in names if not rules.get(name, "").endswith("?")]
-        _match(value, names, needed, place, "key")
-        for name, item in value.items():
-            at, rule = _join(place, name), rules.get(name, "*")
-            must(NAME.fullmatch(name), place, f"{short(name)} is no name; {_LETTERS}")
-            _check(item, schema[rule], at, limits, rule.partition(":")[2])
-    elif isinstance(schema, list):
-        must(value, place, "empty list; write one entry or more")
-        for index, item in enumerate(value):
-            _check(item, schema[0], f"{place}[{index}]", limits)
-    elif isinstance(schema, set):
-        _known(value, schema, place, "unknown word")
-    elif isinstance(schema, re.Pattern):
-        must(NAME.fullmatch(value), place, f"{short(value)} is no name; {_LETTERS}")
-    elif kind is str:
-        odd = [mark for mark in value if mark in '"\\' or not mark.isprintable()]
-        trim = value == value.strip() != ""
-        must(trim, place, f"{short(value)} is empty or has outer blanks; trim it")
-        must(not odd, place, f"{short(value)} has {odd[:1]} in it; leave that out")
-
-
-def _domain(value: Any, limits: Limits) -> DomainSpec:
-    _check(value, _DOMAIN, "", limits)
+def read(value: Any, limits: Limits) -> DomainSpec:
+    """What a document says; of no use where faults are collected and met."""
+    fine = check(value, DOMAIN, "", limits)
+    parts = value if fine else _readable(value)
     said = collections.defaultdict(dict)  # what must differ: text -> its place
     said["value"] = dict.fromkeys(map(str, range(1000)), "the numbers")
-    types, tools, goals = {}, {}, []
-    for name, item in value["types"].items():
+    types: dict[str, TypeSpec] = {}
+    tools: dict[str, ToolSpec | None] = {}  # None: wrong, but what names it is not
+    goals = []
+    for name, item in parts["types"].items():
         types[name] = _type(name, item, f"types.{name}", limits, said)
-    for index, item in enumerate(value["tools"]):
-        tool = _tool(item, f"tools[{index}]", types, said)
-        tools[tool.name] = tool
-    _check_needs(tools)
-    for index, item in enumerate(value["goals"]):
-        goals.append(_goal(item, f"goals[{index}]", types, tools, said))
-    lists = (tuple(part) for part in (types.values(), tools.values(), goals))
-    return DomainSpec(value["name"], value["description"], *lists)
+    for index, item in enumerate(parts["tools"]):
+        if fine or sound(item, TOOL, limits):
+            tool = _tool(item, f"tools[{index}]", types, said)
+            tools.setdefault(tool.name, tool)
+        else:
+            tools[_name(item)] = None
+    in_order = _check_needs(tools, parts["tools"])
+    for index, item in enumerate(parts["goals"]):
+        if fine or sound(item, GOAL, limits):
+            at = f"goals[{index}]"
+            goals.append(_goal(item, at, types, tools, said, in_order))
+    return DomainSpec(
+        parts.get("name", ""),
+        parts.get("description", ""),
+        tuple(types.values()),
+        tuple(tool for tool in tools.values() if tool),
+        tuple(goals),
+        tuple(parts.get("review", ())),
+    )
+
+
+def _readable(value: Any) -> dict[str, Any]:
+    """As much of a bad file as can be looked into: none of a part without those that it
+    speaks of."""
+    value, parts = value if isinstance(value, dict) else {}, {}
+    for key, kind in {"types": dict, "tools": list, "goals": list}.items():
+        if not isinstance(value.get(key), kind):
+            break
+        parts[key] = value[key]
+    return {"types": {}, "tools": [], "goals": [], **parts}
 
 
 def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> TypeSpec:
-    kind = value.get("kind")
-    _known(kind, _KINDS, f"{place}.kind", "unknown kind")
-    _check(value, {"kind": str, **_KINDS[kind]}, place, limits)
+    nothing = TypeSpec(name, "")  # told of
+    if not isinstance(value, dict):
+        return nothing
+    kind = str(value.get("kind"))
+    if not known(kind, KINDS, f"{place}.kind", "unknown kind"):
+        return nothing
+    schema = UNDIVIDED if kind == "entity" and "values" in value else KINDS[kind]
+    if not check(value, {"kind": str, **schema}, place, limits):
+        return nothing
     if kind == "number":
         low, high = value["minimum"], value["maximum"]
         problem = f"minimum {low}, maximum {high}; keep 0 <= minimum <= maximum <= 999"
@@ -194,18 +182,23 @@ def _type(name: str, value: Any, place: str, limits: Limits, said: dict) -> Type
         return TypeSpec(name, kind, minimum=low, maximum=high)
     pools: Pools = {}
     first: dict[str, str] = {}
-    for split in _KINDS[kind]:
+    for split in schema:
         at, pool = f"{place}.{split}", value[split]
         lists = pool["compose"] if isinstance(pool, dict) else [pool]
         size = math.prod(map(len, lists))
-        must(size <= POOL_LIMIT, at, f"{size} values; have {POOL_LIMIT} at most")
+        problem = f"{size} values; have {POOL_LIMIT} at most"
+        if not must(size <= POOL_LIMIT, at, problem):
+            return nothing
         _claim(first, lists[0], at)
         values = map(" ".join, itertools.product(*lists))
         pools[split] = _claim(said["value"], values, at)
-    if kind == "enum":
-        few = len(pools["values"]) < 2
-        must(not few, f"{place}.values", "fewer than 2 values; add some")
-        pools = dict.fromkeys(_KINDS["entity"], pools["values"])
+        fits(pools[split], at, MAX_TEXT)
+    if "values" in pools:
+        values, least = pools["values"], 2 if kind == "enum" else 3
+        few = len(values) < least
+        must(not few, f"{place}.values", f"fewer than {least} values; add some")
+        parts = [values] * 3 if kind == "enum" else [values[i::3] for i in range(3)]
+        pools = dict(zip(SPLITS, parts, strict=True))
     return TypeSpec(name, kind, pools["train"], pools["test"], pools["shift"])
 
 
@@ -215,20 +208,23 @@ def _tool(value: Any, place: str, types: dict, said: dict) -> ToolSpec:
     name, text, parameters = map(function.get, ("name", "description", "parameters"))
     _claim(said["tool"], [name], f"{at}.name")
     _claim(said["description"], [text], f"{at}.description")
+    fits([text], f"{at}.description", 4 * MAX_TEXT)
     arguments = _fields(meaning["arguments"], f"{place}.arguments", types)
     returns = _fields(meaning["returns"], f"{place}.returns", types)
     must(returns, f"{place}.returns", "nothing to return; add a field")
     slots, at = dict(arguments), f"{at}.parameters"
-    _match(parameters["properties"], slots, slots, f"{at}.properties", "argument")
+    match(parameters["properties"], slots, slots, f"{at}.properties", "argument")
     same = sorted(map(str, parameters["required"])) == sorted(slots)
     must(same, f"{at}.required", f"wrong; all are required, write {list(slots)}")
     at, spoken = f"{place}.argument_names", {"code": "the name of every code"}
-    _match(meaning["argument_names"], slots, slots, at, "argument")
+    match(meaning["argument_names"], slots, slots, at, "argument")
     _claim(spoken, slots, f"{place}.arguments")
     names = {
         slot: _pools(pools, f"{at}.{slot}", spoken)
         for slot, pools in meaning["argument_names"].items()
     }
+    for pools in (meaning["names"], *meaning["argument_names"].values()):
+        fits(itertools.chain(*pools.values()), place, MAX_TEXT)
     return ToolSpec(
         name,
         text,
@@ -243,52 +239,76 @@ def _tool(value: Any, place: str, types: dict, said: dict) -> ToolSpec:
     )
 
 
-def _check_needs(tools: dict[str, ToolSpec]) -> None:
+def _name(tool: Any) -> str:
+    """Of a tool that is wrong."""
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else ""
+
+
+def _check_needs(tools: dict[str, ToolSpec | None], items: list[Any]) -> bool:
     """Every tool that is needed exists, and no tool needs itself."""
-    places = {name: f"tools[{i}].x-openagent" for i, name in enumerate(tools)}
-    for name, key in itertools.product(tools, ("code_from", "call_after")):
-        need = getattr(tools[name], key) or name
-        _known(need, tools, f"{places[name]}.{key}", "unknown tool")
+    names = list(map(_name, items))
+    places = {name: f"tools[{names.index(name)}].x-openagent" for name in tools}
+    sound_ones, fine = {name: tool for name, tool in tools.items() if tool}, True
+    for name, key in itertools.product(sound_ones, ("code_from", "call_after")):
+        need = getattr(sound_ones[name], key) or name
+        fine &= known(need, tools, f"{places[name]}.{key}", "unknown tool")
+    needs = {tool.name: tool.needs for tool in sound_ones.values()}
     try:
-        graphlib.TopologicalSorter({t.name: t.needs for t in tools.values()}).prepare()
+        graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
         cycle = error.args[1][::-1]
         problem = f"cycle {' -> '.join(cycle)}; remove one code_from or call_after"
-        must(False, places[cycle[0]], problem)
+        fine = must(False, places[cycle[0]], problem)
+    return fine and len(sound_ones) == len(tools)
 
 
-def _goal(value: Any, place: str, types: dict, tools: dict, said: dict) -> GoalSpec:
+def _goal(
+    value: Any, place: str, types: dict, tools: dict, said: dict, in_order: bool
+) -> GoalSpec:
     _claim(said["goal"], [value["name"]], f"{place}.name")
     constants = _fields(value["constants"], f"{place}.constants", types)
-    known = {f"${slot}": type_name for slot, type_name in constants}
-    read = []
-    for index, step in enumerate(value["steps"]):
-        at = f"{place}.steps[{index}]"
-        _known(step["tool"], tools, f"{at}.tool", "unknown tool")
-        wanted = dict(tools[step["tool"]].arguments)
-        _match(step["arguments"], wanted, wanted, f"{at}.arguments", "argument")
-        for name, source in step["arguments"].items():
-            spot = f"{at}.arguments.{name}"
-            _known(source, known, spot, "unknown source")
-            problem = f"{source} is of type {known[source]!r}; give a {wanted[name]!r}"
-            must(known[source] == wanted[name], spot, problem)
-            read.append(source)
-        returns = tools[step["tool"]].returns
-        known |= {f"#{index}.{field}": type_name for field, type_name in returns}
-    results = [DONE, *(source for source in known if source[0] == "#")]
-    _known(value["answer"], results, f"{place}.answer", "unknown source")
-    for slot, _ in constants:
+    read = _check_sources(value, place, dict(constants), tools)
+    for slot, _ in constants if read else ():
         at = f"{place}.constants.{slot}"
         must(f"${slot}" in read, at, "used by no step; use it or remove it")
     steps = tuple((step["tool"], dict(step["arguments"])) for step in value["steps"])
-    _check_steps([name for name, _ in steps], place, tools, [*read, value["answer"]])
+    if read and in_order:
+        _check_steps([name for name, _ in steps], place, tools, read)
     phrases = _pools(value["phrases"], f"{place}.phrases", said["phrase"])
     slots = [f"{{{slot}}}" for slot, _ in constants]
     for pool, texts in phrases.items():
         for index, text in enumerate(texts):
             written = re.findall(r"[{}][^{}]*}?", text)
-            _match(written, slots, slots, f"{place}.phrases.{pool}[{index}]", "slot")
+            match(written, slots, slots, f"{place}.phrases.{pool}[{index}]", "slot")
     return GoalSpec(value["name"], constants, steps, value["answer"], phrases)
+
+
+def _check_sources(
+    value: Any, place: str, constants: dict[str, str], tools: dict
+) -> list[str]:
+    """What the steps and the answer read; nothing if a tool is not known well."""
+    sources = {f"${slot}": type_name for slot, type_name in constants.items()}
+    read = []
+    for index, step in enumerate(value["steps"]):
+        at = f"{place}.steps[{index}]"
+        there = known(step["tool"], tools, f"{at}.tool", "unknown tool")
+        if not there or tools[step["tool"]] is None:
+            return []
+        wanted = dict(tools[step["tool"]].arguments)
+        match(step["arguments"], wanted, wanted, f"{at}.arguments", "argument")
+        for name, source in step["arguments"].items():
+            spot = f"{at}.arguments.{name}"
+            if known(source, sources, spot, "unknown source") and name in wanted:
+                given, kind = sources[source], wanted[name]
+                problem = f"{source} is of type {given!r}; give a {kind!r}"
+                must(given == kind, spot, problem)
+            read.append(source)
+        returns = tools[step["tool"]].returns
+        sources |= {f"#{index}.{field}": type_name for field, type_name in returns}
+    results = [DONE, *(source for source in sources if source[0] == "#")]
+    known(value["answer"], results, f"{place}.answer", "unknown source")
+    return [*read, value["answer"]]
 
 
 def _check_steps(steps: list[str], place: str, tools: dict, read: list[str]) -> None:
@@ -308,7 +328,7 @@ def _check_steps(steps: list[str], place: str, tools: dict, read: list[str]) -> 
 
 def _fields(value: dict[str, str], place: str, types: dict[str, TypeSpec]) -> Fields:
     for name, type_name in value.items():
-        _known(type_name, types, f"{place}.{name}", "missing type")
+        known(type_name, types, f"{place}.{name}", "missing type")
     return tuple(value.items())
 
 
@@ -325,23 +345,3 @@ def _claim(said: dict[str, str], texts: Iterable[str], place: str) -> tuple[str,
             must(False, place, f"{problem}; keep one of the two")
         said[text] = place
     return texts
-
-
-def _match(given: Any, known: Any, needed: Any, place: str, what: str) -> None:
-    for name in given:
-        _known(name, known, _join(place, name), f"unknown {what}")
-    for name in needed:
-        must(name in given, place, f"missing {what} {short(name)}; add it")
-
-
-def _known(name: Any, known: Iterable[str], place: str, what: str) -> None:
-    if name not in (names := list(known)):
-        close = difflib.get_close_matches(str(name), names, 1)
-        remedy = (
-            f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
-        )
-        must(False, place, f"{what} {short(name)}; {remedy}")
-
-
-def _join(place: str, name: str) -> str:
-    return f"{place}.{name}".strip(".")

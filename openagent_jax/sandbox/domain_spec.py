@@ -1,6 +1,9 @@
 """What a domain is: types of values, tools, and the goals that they serve."""
 
+import contextlib
 import itertools
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +71,7 @@ class DomainSpec:
     types: tuple[TypeSpec, ...]
     tools: tuple[ToolSpec, ...]
     goals: tuple[GoalSpec, ...]
+    review: tuple[str, ...] = ()  # notes of whoever drafted it; they mean nothing
 
 
 def parse_source(source: str) -> tuple[int, str]:
@@ -92,10 +96,29 @@ def needs_before(tools: dict[str, ToolSpec], steps: list[str], name: str) -> lis
     return needs
 
 
-def must(fine: Any, place: str, message: str) -> None:
-    """
+_found: ContextVar[list[str] | None] = ContextVar("found", default=None)
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[str]]:
+    """All faults that are met in here, in order; they are not raised."""
+    found: list[str] = []
+    token = _found.set(found)
+    try:
+        yield found
+    finally:
+        _found.reset(token)
+
+
+def must(fine: Any, place: str, message: str) -> bool:
+    """Whether it is fine, for whoever collects faults.
+
     Raises:
-      DomainError: it is not `fine`.
+      DomainError: it is not, and nobody collects.
     """
     if not fine:
-        raise DomainError(f"{place or 'top level'}: {message}")
+        fault, found = f"{place or 'top level'}: {message}", _found.get()
+        if found is None:
+            raise DomainError(fault)
+        found.append(fault)
+    return bool(fine)

@@ -64,15 +64,11 @@ class Decoder:
     _params: Params
 
     def read(self, cache, row: int, tokens: np.ndarray, num: int, rows: Rows):
-        # The device may look at an array when its owner has already changed it.
-        rows = Rows(*map(np.copy, rows))
-        return self._read(
-            self._params, cache, np.int32(row), tokens, np.int32(num), rows
-        )
+        given = np.concatenate([[row, num], tokens]).astype(np.int32)
+        return self._read(self._params, cache, given, _packed(rows))
 
     def decode(self, cache, rows: Rows, num_steps: int):
-        rows = Rows(*map(np.copy, rows))
-        return self._decode(self._params, cache, rows, np.int32(num_steps))
+        return self._decode(self._params, cache, _packed(rows, num_steps))
 
 
 def compile(
@@ -87,14 +83,16 @@ def compile(
       num_slots: of each row.
     """
 
-    def read(params, cache, row, tokens, num, rows: Rows):
+    def read(params, cache, given, packed):
+        row, num, tokens = given[0], given[1], given[2:]
+
         def part(x):
             return lax.dynamic_slice_in_dim(x, row, 1)
 
         def whole(x, part):
             return lax.dynamic_update_slice_in_dim(x, part, row, 0)
 
-        own = Rows(*map(part, rows))
+        own = Rows(*map(part, _unpacked(packed)[0]))
         keys, values = jax.tree.map(part, (cache.keys, cache.values))
         one = types.Cache(keys, values, own.length)
         logits = jnp.zeros((1, vocab_size))
@@ -108,7 +106,8 @@ def compile(
         token = _choose(logits, own, one.length, jnp.array([True]))
         return types.Cache(keys, values, cache.length), token[0]
 
-    def decode(params, cache, rows: Rows, num_steps):
+    def decode(params, cache, packed):
+        rows, num_steps = _unpacked(packed)
         busy = rows.left > 0
 
         def step(loop):
@@ -164,18 +163,31 @@ def compile(
         policy.extend, params, cache, jnp.zeros((num_rows, 1), int), cache.length
     )[0]
     vocab_size = jax.eval_shape(policy.head, params, hidden).shape[-1]
-    rows, one = idle(num_rows), np.int32(0)
-    piece = np.zeros(PIECE, np.int32)
+    rows, given = _packed(idle(num_rows)), np.zeros(2 + PIECE, np.int32)
     program = partial(jax.jit, donate_argnums=1, out_shardings=placed)
     return Decoder(
         num_rows,
         num_slots,
         end_token,
         empty,
-        program(read).lower(params, cache, one, piece, one, rows).compile(),
-        program(decode).lower(params, cache, rows, one).compile(),
+        program(read).lower(params, cache, given, rows).compile(),
+        program(decode).lower(params, cache, rows).compile(),
         params,
     )
+
+
+def _packed(rows: Rows, num: int = 0) -> Int[np.ndarray, "7 R"]:
+    """All in one new array: each takes time to hand over, and the device may look at it
+    when its owner has already changed what it was made of."""
+    whole = [np.full_like(rows.length, num), *rows]
+    return np.stack([x.view(np.int32) for x in whole])
+
+
+def _unpacked(packed: Int[Array, "7 R"]) -> tuple[Rows, Array]:
+    num, *whole = packed
+    kinds = (jnp.int32,) * 3 + (jnp.float32,) * 2 + (jnp.uint32,)
+    arrays = map(lax.bitcast_convert_type, whole, kinds)
+    return Rows(*arrays), num[0]
 
 
 def _choose(

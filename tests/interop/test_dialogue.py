@@ -171,7 +171,7 @@ def test_talk_is_not_an_answer(said):
         "content": '{"error":"cannot read this"}',
     }
     assert (ours.num_calls, ours.num_errors, ours.finished) == (1, 1, False)
-    assert len(ours.messages[-2]["content"]) <= dialogue.MAX_CHARS
+    assert len(ours.messages[-2]["content"]) <= conversation.MAX_CHARS
 
 
 @pytest.mark.parametrize("before", ["", "It is done.\n\n", "<think>\nRefuse\n"])

@@ -1,11 +1,15 @@
 """Domain files: the builtins are what the sandbox needs, bad files are explained."""
 
+import contextlib
 import copy
+import dataclasses
 import itertools
 import json
 import re
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from openagent_jax import types
 from openagent_jax.sandbox import domain_file, domain_spec
@@ -843,6 +847,176 @@ def test_bad_document(tmp_path, path, value, place, problem, remedy):
     file = tmp_path / "mine.json"
     assert str(caught.value) == f"{file}: {place}: {problem}; {remedy}"
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("path, value, place, problem, remedy", BAD.values(), ids=BAD)
+def test_the_first_of_all_faults_is_the_one_that_is_raised(
+    tmp_path, path, value, place, problem, remedy
+):
+    document = good()
+    write(document, path, copy.deepcopy(value))
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(document))
+    assert domain_file.faults(file)[0] == f"{place}: {problem}; {remedy}"
+
+
+def test_a_good_file_has_no_faults(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(good()))
+    assert domain_file.faults(file) == domain_file.faults("poi") == []
+    assert domain_file.faults(f"{file}:dev") == []
+
+
+def test_all_faults_are_found(tmp_path):
+    document = good()
+    for path, value in (
+        (("types", "hour", "maximum"), 1000),
+        (("types", "city", "kind"), "entitty"),
+        (("tools", 0, "function", "name"), 3),
+        (("tools", 1, "x-openagent", "names", "test"), []),
+        (("tools", 2, "x-openagent", "arguments", "inn"), "in"),
+        (("tools", 2, "x-openagent", "code_from"), "sign_on"),
+        (("goals", 0, "phrases", "test", 0), "room"),
+        (("goals", 0, "answer"), "don"),
+        ("extra", 1),
+    ):
+        write(document, path, value)
+    document["goals"].append({**document["goals"][0], "name": "again"})
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(document))
+    places = [fault.split(": ")[0] for fault in domain_file.faults(file)]
+    assert places == [
+        "extra",
+        "tools[0].function.name",
+        "tools[1].x-openagent.names.test",
+        "types.city.kind",
+        "types.hour",
+        "tools[2].x-openagent.arguments.inn",
+        "tools[2].x-openagent.code_from",
+        "goals[0].phrases.test[0]",
+        # What tools that are wrong return is not known: the answers are not judged.
+        "goals[1].phrases.train",
+        "goals[1].phrases.test",
+        "goals[1].phrases.rewrite_train",
+        "goals[1].phrases.rewrite_test",
+        "goals[1].phrases.test[0]",
+    ]
+
+
+def places(value, path=()):
+    """All paths into a document."""
+    yield path
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in pairs:
+            yield from places(item, (*path, key))
+
+
+SPOILED = [
+    None,
+    3,
+    -1,
+    True,
+    "",
+    "x y",
+    "code",
+    "done",
+    "{city}",
+    [],
+    {},
+    [[]],
+    {"a": 1},
+]
+PLACES = [path for path in places(good()) if path]
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(
+    st.lists(
+        st.tuples(st.sampled_from(PLACES), st.sampled_from([*SPOILED, REMOVE])),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_whatever_is_wrong_is_told(changes):
+    """Never a crash; all faults are told where one is raised, and that one first."""
+    document = good()
+    for path, value in changes:
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            write(document, path, copy.deepcopy(value))
+    with domain_spec.collected() as found:
+        domain_file.read(document, types.Limits())
+    try:
+        domain_file.read(document, types.Limits())
+        raised = []
+    except domain_spec.DomainError as error:
+        raised = [str(error)]
+    assert found[:1] == raised
+
+
+class TestForPeople:
+    """What makes a file easier to write, and to finish."""
+
+    def test_a_list_of_values_is_divided(self, tmp_path):
+        document = good()
+        values = ["Ur", "Ux", "Uz", "Us", "Ut"]
+        document["types"]["city"] = {"kind": "entity", "values": values}
+        city = load(tmp_path, document).types[0]
+        assert city.train == ("Ur", "Us")
+        assert city.test == ("Ux", "Ut")
+        assert city.shift == ("Uz",)
+
+    @pytest.mark.parametrize(
+        "kind, fault",
+        [
+            ({"values": ["Ur", "Ux"]}, ".values: fewer than 3 values; add some"),
+            ({"values": ["Ur"], "test": ["Uz"]}, ".test: unknown key 'test'; known"),
+            ({"values": ["Ur", "Ux", "Ur"]}, ".values: duplicate 'Ur', also in"),
+        ],
+    )
+    def test_a_list_that_cannot_be_divided(self, tmp_path, kind, fault):
+        document = good()
+        document["types"]["city"] = {"kind": "entity", **kind}
+        with pytest.raises(domain_spec.DomainError, match=re.escape(fault)):
+            load(tmp_path, document)
+
+    def test_what_is_to_be_filled_in_is_refused(self, tmp_path):
+        document = good()
+        document["types"]["city"]["train"] = ["FILL IN: towns"]
+        document["goals"][0]["phrases"]["test"] = ["FILL IN: requests"]
+        file = tmp_path / "mine.json"
+        file.write_text(json.dumps(document))
+        assert domain_file.faults(file) == [
+            "goals[0].phrases.test[0]: still says 'FILL IN: requests'; write that in "
+            "its place",
+            "types.city.train[0]: still says 'FILL IN: towns'; write that in its place",
+        ]
+
+    def test_notes_mean_nothing(self, tmp_path):
+        document = good()
+        plain = load(tmp_path, document)
+        document["review"] = ["types.city: made up"]
+        noted = load(tmp_path, document)
+        assert noted.review == ("types.city: made up",)
+        assert dataclasses.replace(noted, review=()) == plain
+
+    @pytest.mark.parametrize(
+        "path, size, room",
+        [
+            (("types", "city", "train", 0), 65, 64),
+            (("types", "kind", "values", 0), 65, 64),
+            (("tools", 1, "x-openagent", "names", "train", 0), 65, 64),
+            (("tools", 1, "function", "description"), 257, 256),
+        ],
+    )
+    def test_texts_that_cannot_be_looked_up(self, tmp_path, path, size, room):
+        document = good()
+        write(document, path, "x" * (size - 1))
+        load(tmp_path, document)
+        write(document, path, "x" * size)
+        message = f"has {size} bytes; write {room} at most"
+        with pytest.raises(domain_spec.DomainError, match=message):
+            load(tmp_path, document)
 
 
 BAD_TEXT = {

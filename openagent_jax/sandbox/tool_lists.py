@@ -1,0 +1,235 @@
+"""Read tools as others list them: OpenAI's array, or what MCP's `tools/list` returns.
+
+What comes out is plain: names, descriptions, and the JSON schema of each value, without
+references and unions. The sandbox knows required arguments alone, and texts, choices
+and whole numbers; what it cannot hold is refused, tool and argument named.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from openagent_jax.sandbox.domain_schema import NAME, TWICE
+from openagent_jax.sandbox.domain_spec import DomainError, must
+
+MAX_ARGS = 5  # more find no room in a request
+_DEPTH = 8  # of references to references
+_SCHEMAS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A tool of the list."""
+
+    place: str
+    name: str
+    description: str
+    arguments: dict[str, Schema]
+    returns: dict[str, Schema]  # scalars anywhere in the result; empty: nobody says
+    effect: bool | None  # None: nobody says
+    dropped: tuple[str, ...]  # arguments that are optional, or always the same
+
+
+class _Unsupported(ValueError):
+    """Of an argument: why."""
+
+
+def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
+    """
+    Raises:
+      DomainError: it is no list of tools, or one that the sandbox cannot hold.
+    """
+    at, items = _items(document)
+    for place, value in _walk(items, at):
+        must(value is not TWICE, place, "duplicate key; remove or rename one")
+    tools, refused, names = [], {}, {}
+    for index, item in enumerate(items):
+        place = f"{at}[{index}]"
+        name, function = _function(item, place)
+        first = names.setdefault(name, place)
+        must(first == place, place, f"{name!r} is also {first}; keep one of the two")
+        if name in skip:
+            continue
+        try:
+            tools.append(_tool(place, name, function, item))
+        except _Unsupported as error:
+            refused[name] = f"{place}: {name!r}, {error}"
+    unknown = sorted(set(skip) - set(names))
+    problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(names)}"
+    must(not unknown, "skip", problem)
+    if refused:
+        out = ",".join([*skip, *refused])
+        remedy = "write a schema that it can hold, or leave out"
+        raise DomainError(f"{next(iter(refused.values()))}; {remedy}: --skip={out}")
+    must(tools, at, "no tools are left; list one or more")
+    return tools
+
+
+def _items(document: Any) -> tuple[str, list[Any]]:
+    at = ""
+    for key in ("result", "tools"):
+        if isinstance(document, dict) and key in document:
+            done = "goals" in document
+            must(not done, at, "a domain file already; see what `check` says of it")
+            more = document.get("nextCursor")
+            must(not more, at, "the list goes on at its nextCursor; fetch all of it")
+            at, document = f"{at}.{key}".strip("."), document[key]
+    what = "write OpenAI's array of tools, or what MCP's tools/list returned"
+    must(isinstance(document, list), at, f"not a list of tools; {what}")
+    must(document, at, f"no tools; {what}")
+    return at or "tools", list(document)
+
+
+def _walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    yield place, value
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(item, f"{place}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, f"{place}[{index}]")
+
+
+def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
+    must(isinstance(item, dict), place, "not a tool; write an object with a name")
+    if isinstance(item, dict) and isinstance(item.get("function"), dict):
+        item, place = item["function"], f"{place}.function"
+    kind = item.get("type", "function")
+    must(kind == "function", place, f"a tool of type {kind!r}; list functions alone")
+    name = item.get("name")
+    must(isinstance(name, str), place, "it has no name; add one")
+    letters = "use letters, digits, _ and -, 64 at most"
+    must(NAME.fullmatch(str(name)), f"{place}.name", f"{name!r} is no name; {letters}")
+    return str(name), item
+
+
+def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed:
+    given = next((function[key] for key in _SCHEMAS if function.get(key)), {})
+    whole = _plain(given, given, "its parameters")
+    properties = whole.get("properties") or {}
+    if not isinstance(properties, dict):
+        raise _Unsupported("its properties are not an object")
+    # Who writes no list of what is required means all of it.
+    required = whole.get("required", list(properties))
+    if not isinstance(required, list) or not set(map(str, required)) <= set(properties):
+        raise _Unsupported("`required` names what is no property")
+    arguments = {}
+    for key, schema in properties.items():
+        what = f"argument {key!r}"
+        if key not in required or _may_be_null(schema):
+            continue
+        schema = _plain(schema, given, what)
+        if "const" in schema or len(schema.get("enum", "any")) == 1:
+            continue
+        if not NAME.fullmatch(key):
+            raise _Unsupported(f"{what}: use letters, digits, _ and - in its name")
+        arguments[key] = _argument(schema, what)
+    if len(arguments) > MAX_ARGS:
+        problem = f"{len(arguments)} required arguments, {MAX_ARGS} are the most"
+        raise _Unsupported(problem)
+    hints = item.get("annotations") or {}
+    effect = None
+    if isinstance(hints, dict) and hints:
+        reads = hints.get("readOnlyHint")
+        effect = None if reads is None else not reads
+        effect = True if hints.get("destructiveHint") and not reads else effect
+    output = function.get("outputSchema")
+    return Listed(
+        place,
+        name,
+        str(function.get("description") or item.get("title") or ""),
+        arguments,
+        dict(_scalars(output, output, "", _DEPTH)) if output else {},
+        effect,
+        tuple(key for key in properties if key not in arguments),
+    )
+
+
+def _plain(schema: Any, root: Any, what: str) -> Schema:
+    """Without references, and without unions of one."""
+    for _ in range(_DEPTH):
+        if not isinstance(schema, dict):
+            raise _Unsupported(f"{what}: {schema!r:.40} is no schema")
+        options = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+        rest = {key: value for key, value in schema.items() if key[-2:] != "Of"}
+        if "$ref" in schema:
+            found = _pointed(root, str(schema["$ref"]))
+            rest.pop("$ref")
+        elif isinstance(options, list):
+            real = [x for x in options if x != {"type": "null"}]
+            if len(real) != 1:
+                raise _Unsupported(f"{what}: a choice of types is not supported")
+            found = real[0]
+        else:
+            break
+        schema = {**found, **rest} if isinstance(found, dict) else found
+    else:
+        raise _Unsupported(f"{what}: its references lead to themselves")
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        real = [x for x in kind if x != "null"]
+        if len(real) != 1:
+            raise _Unsupported(f"{what}: a choice of types is not supported")
+        return {**schema, "type": real[0]}
+    return schema
+
+
+def _pointed(root: Any, reference: str) -> Any:
+    for key in reference.removeprefix("#/").split("/"):
+        root = root.get(key) if isinstance(root, dict) else None
+    if root is None:
+        raise _Unsupported(f"the reference {reference!r} leads nowhere")
+    return root
+
+
+def _may_be_null(schema: Any) -> bool:
+    """As those write what is optional whose lists must require all."""
+    if not isinstance(schema, dict):
+        return False
+    options = schema.get("anyOf") or schema.get("oneOf") or ()
+    kinds = schema.get("type")
+    return {"type": "null"} in options or isinstance(kinds, list) and "null" in kinds
+
+
+def _argument(schema: Schema, what: str) -> Schema:
+    kind = schema.get("type", "string")
+    if kind == "number" and not _whole(schema):
+        raise _Unsupported(f"{what}: a number that is not whole is not supported")
+    if kind not in ("string", "integer", "number", "boolean"):
+        a = "an" if kind[:1] in "aeiou" else "a"
+        raise _Unsupported(f"{what}: {a} {kind} is not supported")
+    return schema
+
+
+def _whole(schema: Schema) -> bool:
+    step = schema.get("multipleOf")
+    choices = schema.get("enum", ())
+    return (
+        isinstance(step, int)
+        or bool(choices)
+        and all(isinstance(value, int) for value in choices)
+    )
+
+
+def _scalars(
+    schema: Any, root: Any, name: str, depth: int
+) -> Iterator[tuple[str, Schema]]:
+    """Values in a result, wherever they stand, by name; of a list, those of an item."""
+    try:
+        schema = _plain(schema, root, name)
+    except _Unsupported:
+        return
+    if depth and isinstance(schema.get("properties"), dict):
+        for key, value in schema["properties"].items():
+            key = re.sub(r"[^A-Za-z0-9_]", "_", key)
+            if key == "id" and name:  # that of whatever it stands in
+                key = f"{name.removesuffix('s')}_id"
+            yield from _scalars(value, root, key, depth - 1)
+    elif depth and schema.get("type") == "array":
+        yield from _scalars(schema.get("items", {}), root, name, depth - 1)
+    elif schema.get("type") in ("string", "integer", "number", "boolean") or (
+        "enum" in schema
+    ):
+        yield name or "result", schema

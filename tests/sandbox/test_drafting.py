@@ -1,0 +1,550 @@
+"""Drafts of domains: what is inferred, what is left to a person; all can be used."""
+
+import json
+import re
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openagent_jax import types
+from openagent_jax.sandbox import (
+    domain_file,
+    domain_schema,
+    domain_spec,
+    drafting,
+    wording,
+)
+
+ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)
+
+
+def function(name, description="", required=None, **properties):
+    parameters = {"type": "object", "properties": properties}
+    parameters["required"] = list(properties) if required is None else required
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+def openai(*functions):
+    return [{"type": "function", "function": item} for item in functions]
+
+
+TEXT, ID = {"type": "string"}, {"type": "string", "description": "e.g. C-20417"}
+SHOP = openai(
+    function("find_customer", "Find a customer by email address.", email=TEXT),
+    function(
+        "list_orders",
+        "Returns the newest order of a customer. Sorted by date.",
+        ["customer_id"],
+        customer_id=ID,
+        limit={"type": "integer", "minimum": 1, "maximum": 50},
+    ),
+    function("get_order_status", "Get the status of an order.", order_id=TEXT),
+    function(
+        "cancelOrder",
+        "Cancels an order",
+        order_id=TEXT,
+        reason={"type": "string", "enum": ["late", "broken", "other"]},
+    ),
+    function("check_stock", "", product={"type": "string"}),
+)
+MCP = {
+    "tools": [
+        {
+            "name": "search_issues",
+            "title": "Search issues",
+            "description": "Search the issues of a repository.",
+            "inputSchema": {
+                "$defs": {"State": {"type": "string", "enum": ["open", "closed"]}},
+                "type": "object",
+                "properties": {
+                    "repository": {"type": "string"},
+                    "state": {"$ref": "#/$defs/State"},
+                    "labels": {"type": "array", "items": {"type": "string"}},
+                    "since": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                },
+                "required": ["repository", "state", "since"],
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {
+                    "total": {"type": "integer"},
+                    "issues": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "id": {"type": "string"},
+                                "title": {"type": "string"},
+                            },
+                        },
+                    },
+                },
+            },
+            "annotations": {"readOnlyHint": True},
+        },
+        {
+            "name": "label_issue",
+            "description": "Put a label on an issue.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "issue_id": {"type": "string"},
+                    "urgent": {"type": "boolean"},
+                    "points": {"type": "integer", "minimum": 1, "maximum": 13},
+                },
+                "required": ["issue_id", "urgent", "points"],
+            },
+            "annotations": {"readOnlyHint": False},
+        },
+    ]
+}
+
+
+def tools_of(draft):
+    return {x["function"]["name"]: x["x-openagent"] for x in draft.domain["tools"]}
+
+
+def goals_of(draft):
+    return {goal["name"]: goal for goal in draft.domain["goals"]}
+
+
+def faults(tmp_path, domain):
+    file = tmp_path / "mine.json"
+    file.write_text(drafting.written(domain))
+    return domain_file.faults(file, ROOM)
+
+
+def filled(value):
+    """A domain whose holes a person has filled in."""
+    if isinstance(value, dict):
+        return {key: filled(item) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    hole = [x for x in value if isinstance(x, str) and x.startswith("FILL IN:")]
+    if hole:
+        return [f"filled {zlib.crc32(hole[0].encode())} {i}" for i in range(4)]
+    return list(map(filled, value))
+
+
+class TestShop:
+    draft = drafting.draft(SHOP, "shop")
+
+    def test_what_goes_in_and_out(self):
+        said = {
+            name: (meaning["arguments"], meaning["returns"])
+            for name, meaning in tools_of(self.draft).items()
+        }
+        assert said == {
+            "find_customer": ({"email": "email"}, {"customer_id": "customer_id"}),
+            "list_orders": ({"customer_id": "customer_id"}, {"order_id": "order_id"}),
+            "get_order_status": ({"order_id": "order_id"}, {"status": "order_status"}),
+            "cancelOrder": (
+                {"order_id": "order_id", "reason": "reason"},
+                {"receipt": "receipt_number"},
+            ),
+            "check_stock": ({"product": "product"}, {"stock": "stock"}),
+        }
+
+    def test_values(self):
+        kinds = self.draft.domain["types"]
+        assert kinds["reason"] == {
+            "kind": "enum",
+            "values": ["late", "broken", "other"],
+        }
+        assert kinds["stock"] == {"kind": "number", "minimum": 0, "maximum": 999}
+        like = kinds["customer_id"]
+        assert like["train"][0] == "C-20417"
+        for split in ("train", "test", "shift"):
+            assert all(re.fullmatch(r"C-\d{5}", x) for x in like[split])
+        assert all("@" in x for x in kinds["email"]["test"])
+
+    def test_what_changes_something(self):
+        effects = {n: x.get("effect") for n, x in tools_of(self.draft).items()}
+        assert [name for name in effects if effects[name]] == ["cancelOrder"]
+
+    def test_goals(self):
+        goals = goals_of(self.draft)
+        assert set(tools_of(self.draft)) <= set(goals)
+        assert goals["get_order_status"]["answer"] == "#0.status"
+        assert goals["cancelOrder"]["answer"] == "done"
+        for text in goals["cancelOrder"]["phrases"]["test"]:
+            assert "cancel an order" in text and "done" in text
+        chain = goals["find_customer_then_list_orders_then_get_order_status"]
+        assert chain["constants"] == {"email": "email"}
+        assert [step["arguments"] for step in chain["steps"]] == [
+            {"email": "$email"},
+            {"customer_id": "#0.customer_id"},
+            {"order_id": "#1.order_id"},
+        ]
+        assert chain["answer"] == "#2.status"
+        # A reason is not something that a tool finds out.
+        ends = [g for g in goals if g.endswith("cancelOrder")]
+        assert all("reason" in goals[name]["constants"] for name in ends)
+
+    def test_other_words(self):
+        meaning = tools_of(self.draft)["cancelOrder"]
+        assert meaning["names"] == {
+            "train": ["revokePurchase", "revokeOrder", "purchaseRevoke"],
+            "test": ["call_off_acquisition", "void_acquisition", "call_off_order"],
+        }
+        assert meaning["descriptions"] == {
+            "train": [
+                "Revoke a purchase",
+                "Use it to cancel an order",
+                "A tool to cancel an order",
+            ],
+            "test": [
+                "Call off an acquisition",
+                "With this one can cancel an order",
+                "Void an acquisition",
+            ],
+        }
+        assert meaning["argument_names"]["order_id"] == {
+            "train": ["purchase_number", "order_number"],
+            "test": ["acquisitionKey", "orderKey"],
+        }
+
+    def test_nothing_is_left_to_fill_in(self, tmp_path):
+        assert self.draft.holes == []
+        assert faults(tmp_path, self.draft.domain) == []
+
+    def test_guesses_are_told_with_their_places(self):
+        told = "\n".join(self.draft.review)
+        assert "by its words: cancelOrder" in told
+        assert "tools[1].x-openagent.arguments: list_orders does without limit" in told
+        assert "tools[4].x-openagent.returns: check_stock returns stock" in told
+        assert "types.email:" in told and "types.reason" not in told
+        assert len(self.draft.domain["review"]) == len(self.draft.review)
+
+    def test_bare_functions_are_the_same(self):
+        bare = {"tools": [tool["function"] for tool in SHOP]}
+        assert drafting.draft(bare, "shop") == self.draft
+
+    def test_the_training_half_can_be_divided(self, tmp_path):
+        file = tmp_path / "mine.json"
+        file.write_text(drafting.written(self.draft.domain))
+        part = domain_file.load(f"{file}:dev")
+        assert len(part.tools) == 5
+
+
+class TestProtocol:
+    """The result of MCP's tools/list."""
+
+    draft = drafting.draft(MCP, "issues")
+
+    def test_schemas_of_results_and_hints_are_believed(self):
+        said = {
+            name: (meaning["arguments"], meaning["returns"], meaning.get("effect"))
+            for name, meaning in tools_of(self.draft).items()
+        }
+        assert said == {
+            "search_issues": (
+                {"repository": "repository", "state": "issue_state"},
+                {"issue_id": "issue_id", "total": "total"},
+                None,
+            ),
+            "label_issue": (
+                {"issue_id": "issue_id", "urgent": "boolean", "points": "points"},
+                {"receipt": "receipt_number"},
+                True,
+            ),
+        }
+        assert not any("by its words" in note for note in self.draft.review)
+
+    def test_values(self):
+        kinds = self.draft.domain["types"]
+        assert kinds["issue_state"] == {"kind": "enum", "values": ["open", "closed"]}
+        assert kinds["boolean"] == {"kind": "enum", "values": ["true", "false"]}
+        assert kinds["points"] == {"kind": "number", "minimum": 1, "maximum": 13}
+
+    def test_what_need_not_be_given_is_left_out_and_told(self):
+        note = "search_issues does without labels, since (optional, or"
+        assert any(note in told for told in self.draft.review)
+
+    def test_a_result_feeds_an_argument(self):
+        goal = goals_of(self.draft)["search_issues_then_label_issue"]
+        assert goal["steps"][1]["arguments"]["issue_id"] == "#0.issue_id"
+        assert goal["answer"] == "done"
+
+    def test_as_a_server_sends_it(self):
+        sent = {"jsonrpc": "2.0", "id": 1, "result": MCP}
+        assert drafting.draft(sent, "issues") == self.draft
+
+    def test_it_can_be_used(self, tmp_path):
+        assert self.draft.holes == []
+        assert faults(tmp_path, self.draft.domain) == []
+
+
+def one(description="Get the value of a thing.", name="get_value", **properties):
+    return drafting.draft(openai(function(name, description, **properties)), "one")
+
+
+class TestValues:
+    def test_a_pattern_without_an_example_is_left_to_a_person(self, tmp_path):
+        sku = {"type": "string", "pattern": "^[A-Z]{3}-[0-9]+$"}
+        draft = one(sku=sku)
+        assert [hole.split(":")[0] for hole in draft.holes] == ["types.sku.values[0]"]
+        assert "^[A-Z]{3}-[0-9]+$" in draft.holes[0]
+        (fault,) = faults(tmp_path, draft.domain)
+        assert fault.startswith("types.sku.values[0]: still says 'FILL IN: three")
+        draft.domain["types"]["sku"]["values"] = ["ABC-1", "ABC-2", "ABC-3"]
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_a_pattern_with_an_example_is_not(self):
+        sku = {
+            "type": "string",
+            "pattern": "^[A-Z]{3}-[0-9]+$",
+            "examples": ["ABC-123"],
+        }
+        draft = one(sku=sku)
+        assert not draft.holes
+        for pool in ("train", "test", "shift"):
+            values = draft.domain["types"]["sku"][pool]
+            assert len(values) >= 30
+            assert all(re.fullmatch("ABC-[0-9]{3}", x) for x in values)
+
+    def test_a_name_that_says_nothing_is_left_to_a_person(self):
+        (hole,) = one("", "fetch", command=TEXT).holes
+        assert hole == (
+            "types.fetch_result.values[0]: three or more values that fetch may return"
+        )
+
+    @pytest.mark.parametrize(
+        "schema, kind",
+        [
+            ({"type": "integer"}, (0, 999)),
+            ({"type": "integer", "minimum": 3}, (3, 999)),
+            ({"type": "integer", "minimum": -5, "maximum": 5}, (0, 5)),
+            ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 999)),
+            ({"type": "integer", "enum": [4, 2, 8]}, (2, 8)),
+            ({"type": "string", "enum": ["1", "2"]}, (1, 2)),
+            ({"type": "number", "multipleOf": 1, "maximum": 9}, (0, 9)),
+        ],
+    )
+    def test_numbers(self, schema, kind):
+        made = one(size=schema).domain["types"]["size"]
+        assert made == {"kind": "number", "minimum": kind[0], "maximum": kind[1]}
+
+    def test_numbers_that_the_sandbox_has_not_are_texts(self, tmp_path):
+        year = {"type": "integer", "minimum": 1990, "maximum": 2030}
+        draft = one(start_year=year, end_year={**year, "maximum": 2040})
+        assert set(tools_of(draft)["get_value"]["arguments"].values()) == {"start_year"}
+        kind = draft.domain["types"]["start_year"]
+        assert kind == {"kind": "enum", "values": [str(x) for x in range(1990, 2041)]}
+        assert any("texts, since numbers end at 999" in note for note in draft.review)
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_enums_that_share_a_value_are_one_type(self, tmp_path):
+        draft = one(
+            state={"enum": ["open", "closed"]},
+            filter={"enum": ["all", "open"]},
+            level={"enum": ["low", "all"]},
+        )
+        kinds = set(tools_of(draft)["get_value"]["arguments"].values())
+        assert len(kinds) == 1
+        values = draft.domain["types"][kinds.pop()]["values"]
+        assert sorted(values) == ["all", "closed", "low", "open"]
+        assert faults(tmp_path, draft.domain) == []
+
+    @pytest.mark.parametrize(
+        "name, form, pattern",
+        [
+            ("start_date", "", r"20\d\d-\d\d-\d\d"),
+            ("at", "date-time", r"20\d\d-\d\d-\d\dT\d\d:\d\d"),
+            ("invoice_number", "", r"INV-\d{4}"),
+            ("homepage", "uri", r"https://example\.com/\w+/\w+"),
+            ("contact_email", "", r"\w+\.\w+@example\.com"),
+            ("assignee", "", r"[A-Z]\w+ [A-Z]\w+"),
+            ("home_city", "", r"[A-Z]\w+ [A-Z]\w+"),
+            ("message", "", r"[a-z]+ [a-z]+"),
+            ("uid", "uuid", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+        ],
+    )
+    def test_names_and_formats_tell_of_values(self, tmp_path, name, form, pattern):
+        draft = one(**{name: {"type": "string", "format": form}})
+        file = tmp_path / "mine.json"
+        file.write_text(drafting.written(draft.domain))
+        kind = domain_file.load(file).types[0]
+        assert all(re.fullmatch(pattern, text) for text in kind.train)
+        assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
+
+
+def test_an_argument_named_code_has_another_name_here(tmp_path):
+    draft = one("Check a coupon.", "check_coupon", code=TEXT)
+    assert list(tools_of(draft)["check_coupon"]["arguments"]) == ["coupon_code"]
+    assert any("code of check_coupon is called coupon_code" in x for x in draft.review)
+    assert faults(tmp_path, draft.domain) == []
+
+
+def test_more_arguments_than_there_is_room_for():
+    draft = one(**{f"arg_{letter}": TEXT for letter in "abcde"})
+    told = "\n".join(draft.review)
+    assert "needs --config.sandbox.num_args=5" in told
+    assert "needs --config.sandbox.num_constants=5" in told
+
+
+def test_tools_that_say_the_same_are_told_apart(tmp_path):
+    tools = [function(f"get_{x}", "Get it.", item=TEXT) for x in "abc"]
+    draft = drafting.draft(openai(*tools), "same")
+    assert faults(tmp_path, draft.domain) == []
+
+
+# What no draft is made of.
+
+BAD = {
+    "a text": ("tools", "top level: not a list of tools; write OpenAI's array"),
+    "an object": ({"functions": []}, "top level: not a list of tools; write"),
+    "nothing": ([], "top level: no tools; write OpenAI's array"),
+    "no tools": ({"tools": []}, "tools: no tools; write OpenAI's array"),
+    "no tool": ([3], "tools[0]: not a tool; write an object with a name"),
+    "no name": ([{"type": "function", "function": {}}], "tools[0].function: it has no"),
+    "another kind": ([{"type": "web_search"}], "tools[0]: a tool of type 'web_search'"),
+    "bad name": (openai(function("a.b")), "tools[0].function.name: 'a.b' is no name"),
+    "long name": (openai(function("a" * 65)), "is no name; use letters, digits, _"),
+    "twice": (
+        openai(function("go"), function("go")),
+        "tools[1]: 'go' is also tools[0]; keep one of the two",
+    ),
+    "one page": (
+        {"tools": [], "nextCursor": "x"},
+        "top level: the list goes on at its",
+    ),
+    "a domain": ({"tools": [], "goals": []}, "top level: a domain file already"),
+}
+
+
+@pytest.mark.parametrize("document, words", BAD.values(), ids=BAD)
+def test_bad_list(document, words):
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(document, "bad")
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+UNSUPPORTED = {
+    "list": ({"type": "array", "items": TEXT}, "argument 'x': an array"),
+    "object": ({"type": "object"}, "argument 'x': an object"),
+    "union": (
+        {"anyOf": [TEXT, {"type": "integer"}]},
+        "argument 'x': a choice of types",
+    ),
+    "kinds": ({"type": ["string", "integer"]}, "argument 'x': a choice of types"),
+    "fraction": ({"type": "number"}, "argument 'x': a number that is not whole"),
+    "lost": ({"$ref": "#/$defs/No"}, "the reference '#/$defs/No' leads nowhere"),
+    "endless": ({"$ref": "#/properties/x"}, "argument 'x'"),
+    "no schema": (True, "argument 'x': True is no schema"),
+}
+
+
+@pytest.mark.parametrize("schema, words", UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_unsupported(schema, words):
+    tools = [
+        *SHOP,
+        *openai(function("bad_one", x=schema), function("bad_two", x=schema)),
+    ]
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(tools, "shop")
+    assert f"tools[5]: 'bad_one', {words}" in str(caught.value)
+    assert str(caught.value).endswith("leave out: --skip=bad_one,bad_two")
+    rest = drafting.draft(tools, "shop", skip=["bad_one", "bad_two"])
+    assert list(tools_of(rest)) == list(tools_of(TestShop.draft))
+
+
+def test_what_is_always_the_same_is_left_out():
+    tool = function("go", "", a={"const": "v2"}, b={"enum": ["only"]}, c=TEXT)
+    draft = drafting.draft(openai(tool), "go")
+    assert list(tools_of(draft)["go"]["arguments"]) == ["c"]
+    assert any("go does without a, b (optional, or always" in x for x in draft.review)
+
+
+def test_what_need_not_be_given_may_be_of_any_type():
+    tool = function("go", required=[], x={"type": "array"}, y={"type": "object"})
+    assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
+
+
+def test_skip_names_a_tool():
+    with pytest.raises(
+        domain_spec.DomainError, match="no tool is called cancel; known"
+    ):
+        drafting.draft(SHOP, "shop", skip=["cancel"])
+    with pytest.raises(domain_spec.DomainError, match="no tools are left"):
+        drafting.draft(SHOP[:1], "shop", skip=["find_customer"])
+
+
+# Any list of tools.
+
+WORDS = sorted({x.split("_")[0] for v in wording.VERBS for x in v.words.split()})
+WORDS += [*wording.SYNONYMS, "id", "code", "x", "by", "URL", "Größe"]
+NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("_".join)
+SAID = st.one_of(
+    st.just(""),
+    st.text(max_size=60),
+    st.lists(st.sampled_from([*WORDS, "a", "the", "of", "{x}", '"', ".", ","])).map(
+        " ".join
+    ),
+)
+SCALARS = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.just("string")},
+        optional={
+            "description": SAID,
+            "format": st.sampled_from(["date", "email", "uuid", "odd"]),
+            "examples": st.lists(st.text(max_size=20), max_size=3),
+            "pattern": st.just('^"\\d+$'),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("integer")},
+        optional={
+            "minimum": st.integers(-2000, 3000),
+            "maximum": st.integers(-2000, 3000),
+            "enum": st.lists(st.integers(-9, 3000), min_size=1, max_size=4),
+        },
+    ),
+    st.fixed_dictionaries({"enum": st.lists(st.text(max_size=9), min_size=1)}),
+    st.just({"type": "boolean"}),
+)
+ARGUMENTS = st.dictionaries(
+    NAMES.filter(lambda x: domain_schema.NAME.fullmatch(x)), SCALARS, max_size=5
+)
+TOOLS = st.lists(
+    st.builds(
+        lambda name, said, properties, returns, effect: {
+            "name": name,
+            "description": said,
+            "inputSchema": {"type": "object", "properties": properties},
+            **({"outputSchema": {"properties": returns}} if returns else {}),
+            **({"annotations": {"readOnlyHint": effect}} if effect is not None else {}),
+        },
+        st.one_of(NAMES, st.from_regex(domain_schema.NAME, fullmatch=True)).filter(
+            lambda x: domain_schema.NAME.fullmatch(x)
+        ),
+        SAID,
+        ARGUMENTS,
+        ARGUMENTS,
+        st.sampled_from([None, True, False]),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda tool: tool["name"],
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOOLS)
+def test_any_draft_that_is_filled_in_can_be_used(tools):
+    draft = drafting.draft({"tools": tools}, "any")
+    text = drafting.written(draft.domain)
+    assert json.loads(text) == draft.domain
+    found = _faults(draft.domain)
+    assert len(found) == len(draft.holes)  # holes, and nothing else
+    assert all(re.search("still says .FILL IN:", fault) for fault in found)
+    assert _faults(filled(draft.domain)) == []
+
+
+def _faults(domain):
+    with domain_spec.collected() as found:
+        domain_file.read(domain, ROOM)
+    return found
