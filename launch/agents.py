@@ -4,18 +4,18 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
 from launch import backbones, settings
 from launch.cli import BadUse
-from openagent_jax import evaluate, worlds
-from openagent_jax.interop import agents, play
+from openagent_jax import evaluate, perturb, worlds
+from openagent_jax.interop import agents, bfcl, play
 
 LOG = "episodes.jsonl"
 
@@ -62,14 +62,27 @@ def function(name: str) -> Speaker:
     return Speaker(name, about, lambda: contextlib.nullcontext(found))
 
 
-def suite(c: ConfigDict) -> play.Suite:
+class Tasks(Protocol):
+    """Episodes that agents are to play."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...  # of the scenarios, the clean one first
+    @property
+    def num_tasks(self) -> int: ...  # of each
+    def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
+    def digest(self) -> str: ...
+
+
+def suite(c: ConfigDict) -> Tasks:
     """The episodes of a config."""
+    if c.eval.domain.startswith(bfcl.PREFIX):
+        return _bfcl(c)
     settings.check(c)
     domain = settings.eval_domain(c)
     with settings.blamed_on(f"the suite {domain}"):
         source = worlds.build(
             domain,
-            backbones.load_tokenizer(backbones.BACKBONES / "nano"),  # no token is seen
+            backbones.load_tokenizer(backbones.BACKBONES / "nano"),  # sees no token
             settings.limits(c),
             num_visible=c.sandbox.num_visible,
             min_visible=c.sandbox.min_visible,
@@ -84,6 +97,18 @@ def suite(c: ConfigDict) -> play.Suite:
         c.eval.split,
         c.sandbox.max_turns,
     )
+
+
+def _bfcl(c: ConfigDict) -> bfcl.Suite:
+    """Of the scenarios of the config those that have a meaning there."""
+    name = c.eval.domain.removeprefix(bfcl.PREFIX)
+    with settings.blamed_on(f"the suite {c.eval.domain}"):
+        items = bfcl.load(name)[: c.eval.num_tasks]
+    settings.known("eval.scenarios", c.eval.scenarios, perturb.CATALOGUE)
+    scenarios = tuple(x for x in c.eval.scenarios if x in bfcl.SCENARIOS)
+    if c.eval.scenarios and not scenarios:
+        raise BadUse(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
+    return bfcl.Suite(name, items, scenarios, c.eval.seed, c.eval.strength)
 
 
 def score(
@@ -101,15 +126,15 @@ def score(
     tasks = suite(c)
     about = speaker.about | {
         "suite": settings.eval_domain(c),
-        "seed": tasks.seed,
-        "split": tasks.split,
-        "strength": tasks.strength,
-        "max_turns": tasks.max_turns,
+        "seed": c.eval.seed,
+        "split": c.eval.split,
+        "strength": c.eval.strength,
+        "max_turns": c.sandbox.max_turns,
         "tasks": tasks.digest(),
         "grading_version": evaluate.GRADING_VERSION,
     }
     with contextlib.closing(play.Log(log_file, about)) as log:
-        total = len(tasks.names) * c.eval.num_tasks
+        total = len(tasks.names) * tasks.num_tasks
         over = {key for key, kept in log.done.items() if kept["answered"]}
 
         async def run() -> None:
@@ -128,15 +153,17 @@ def score(
                     f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
                     "the same command goes on from there"
                 ) from error
-        rows = play.rows(log, tasks.names, tasks.num_tasks, tasks.strength, tasks.split)
+        rows = play.rows(
+            log, tasks.names, tasks.num_tasks, c.eval.strength, c.eval.split
+        )
     return {
         "suite": about["suite"],
         "policy": speaker.name,
         "checkpoint_step": 0,
         **speaker.about,
-        "seed": tasks.seed,
+        "seed": c.eval.seed,
         "num_tasks": tasks.num_tasks,
-        "split": tasks.split,
+        "split": c.eval.split,
         "temperature": c.eval.temperature,
         "grading_version": evaluate.GRADING_VERSION,
         "rows": rows,
@@ -155,5 +182,5 @@ def request(text: str, temperature: float) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def _wanted(tasks: play.Suite, over: set[tuple[str, int]]) -> int:
+def _wanted(tasks: Tasks, over: set[tuple[str, int]]) -> int:
     return sum(n in tasks.names and i < tasks.num_tasks for n, i in over)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import json
 import multiprocessing
@@ -27,8 +26,9 @@ SETTLED = 1_000  # of them, after which memory should not grow
 def measure(c) -> dict[str, float]:
     """How much longer than the endpoint's own time it takes to play, and how many
     megabytes the peak of memory grows by over many episodes."""
-    whole = launch_agents.suite(c)
-    tasks = dataclasses.replace(whole, scenarios=(), num_tasks=MANY)
+    c = c.copy_and_resolve_references()
+    c.eval.scenarios, c.eval.num_tasks = (), MANY
+    tasks = launch_agents.suite(c)
     with _server(LATENCY, NUM_REPLIES) as (place, told):
         _play(tasks, place, 2 * CONCURRENCY)  # compiles
         before = told()
@@ -44,9 +44,11 @@ def measure(c) -> dict[str, float]:
     }
 
 
-def _play(tasks: play.Suite, place: str, num: int) -> tuple[float, list[float]]:
+def _play(
+    tasks: launch_agents.Tasks, place: str, num: int
+) -> tuple[float, list[float]]:
     """Seconds, and peaks of memory in megabytes, from time to time."""
-    episodes = itertools.islice(tasks.episodes(), num)
+    episodes = itertools.islice(tasks.episodes(()), num)
     peaks = []
 
     async def run(log: play.Log) -> None:

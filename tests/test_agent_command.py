@@ -1,5 +1,6 @@
 """`launch.evaluate --agent`, as users meet it."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -69,6 +70,23 @@ def test_a_report_and_no_key_in_it(commands, tmp_path):
     assert len(files) == 4
     for text in (done.out, done.err, *(file.read_text("utf-8") for file in files)):
         assert "s3cret" not in text
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("bfcl_eval") is None,
+    reason="needs pip install --no-deps bfcl-eval",
+)
+def test_bfcl(commands, tmp_path):
+    with scripted.server(refuse) as server:
+        done = ask(commands, server, tmp_path, "--suite=bfcl:irrelevance")
+    assert done.code == 0, done.err
+    made = report.load(tmp_path)
+    assert (made["suite"], made["num_tasks"]) == ("bfcl:irrelevance", 4)
+    rows = {row["scenario"]: row for row in made["rows"]}
+    assert rows["clean"]["success"]["mean"] == 1
+    assert rows["identity_erasure"]["n"] == 4
+    assert "unsolvable" not in rows  # it has no meaning there
+    assert len(server.requests) == 8
 
 
 def test_ctrl_c_in_the_middle(commands, tmp_path):
@@ -144,6 +162,7 @@ BAD_USE = [
     (["--agent=python:json:nothing"], "write module:function"),
     ([*OPENAI, "--request=[1]"], "--request is no JSON object"),
     ([*OPENAI, "--request={"], "--request is no JSON: "),
+    ([*OPENAI, "--suite=bfcl:parallel"], 'no category "parallel"; known: simple_py'),
     ([*OPENAI, "--suite=pio"], "did you mean 'poi'?"),
     ([*OPENAI, "--suite=nothing.json"], "nothing.json"),
     ([*OPENAI, "--concurrency=0"], "concurrency"),

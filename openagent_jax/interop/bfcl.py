@@ -14,6 +14,7 @@ import copy
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -82,7 +83,8 @@ def load(category: str) -> list[Item]:
     """
     if category not in CATEGORIES:
         raise ValueError(f'no category "{category}"; known: {", ".join(CATEGORIES)}')
-    file = next(folder().glob(f"BFCL_v*_{category}.json"), None)
+    name = re.compile(rf"BFCL_v\d+_{category}\.json")
+    file = next((x for x in folder().iterdir() if name.fullmatch(x.name)), None)
     if file is None:
         raise ValueError(f"{folder()}: no file of {category}")
     answers = {}
@@ -120,22 +122,25 @@ class Suite:
             left = [i for i in range(len(self.items)) if (name, i) not in done]
             if not left:
                 continue
-            tasks, changed = self._edited(name)
+            tasks = self._edited(name)
             for i in left:
-                task = jax.tree.map(lambda x, i=i: x[i], tasks)
-                edited = bool(changed[i])
+                clean, task = (_row(x, i) for x in (self._arrays[0], tasks))
                 if not task.tools.visible.any():  # nothing would be asked any more
-                    task, edited = jax.tree.map(lambda x, i=i: x[i], self._tasks), False
-                begin = partial(Question, self, i, task)
-                solvable = begin().solvable
-                facts = {"changed": edited or name == evaluate.CLEAN}
-                facts |= {"solvable": solvable, "fewest_calls": int(solvable)}
+                    task = clean
+                begin, first = partial(Question, self, i, task), name == evaluate.CLEAN
+                question = begin()
+                changed = question.tools != Question(self, i, clean).tools
+                facts = {
+                    "changed": changed or first,
+                    "solvable": question.solvable,
+                    "fewest_calls": int(question.solvable),
+                }
                 yield Episode(name, i, task, begin, facts)
 
     def digest(self) -> str:
         """Of all items, and how they look."""
         found = hashlib.sha256(json.dumps([vars(x) for x in self.items]).encode())
-        for leaf in jax.tree.leaves(self._tasks):
+        for leaf in jax.tree.leaves(self._arrays[0]):
             found.update(leaf.tobytes())
         return found.hexdigest()[:16]
 
@@ -168,10 +173,6 @@ class Suite:
                     chosen.append(every[at])
             found.append(chosen)
         return found
-
-    @cached_property
-    def _tasks(self) -> Task:
-        return self._arrays[0]
 
     @cached_property
     def _arrays(self) -> tuple[Task, dict[str, np.ndarray]]:
@@ -248,11 +249,11 @@ class Suite:
         )
         return task, pools
 
-    def _edited(self, name: str) -> tuple[Task, np.ndarray]:
-        """All tasks under a scenario, and whether it has changed them."""
+    def _edited(self, name: str) -> Task:
+        """All tasks under a scenario."""
         tasks, pools = self._arrays
         if name == evaluate.CLEAN:
-            return tasks, np.zeros(len(self.items), bool)
+            return tasks
         opaque, zero = self._table.opaque[self.split], jnp.zeros((1, 1), jnp.int32)
 
         def edit(key, task, pools):
@@ -267,8 +268,7 @@ class Suite:
                 constant_range=zero[None],
                 transfer=lambda key: task,
             )
-            new = perturb.make(name, made)(key, task, jnp.float32(self.strength))
-            return new, ~perturb.equal(new, task)
+            return perturb.make(name, made)(key, task, jnp.float32(self.strength))
 
         # The keys that tasks of other suites have, when they are edited.
         keys = evaluate.task_keys(jax.random.key(self.seed), 0, len(self.items))
@@ -351,6 +351,10 @@ class Question:
                 "parameters": parameters,
             },
         }
+
+
+def _row(tasks: Task, i: int) -> Task:
+    return jax.tree.map(lambda x: x[i], tasks)
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -21,19 +21,24 @@ present = pytest.mark.skipif(
 
 
 @functools.cache
-def theirs():
-    """The package's checker, without the hundred clients that it imports."""
+def theirs(dots=True):
+    """The package's checker, without the hundred clients that it imports; of an agent
+    that has dots in its names, or underscores."""
     name = "bfcl_eval.constants.model_config"
+    kinds = {"dots": False, "underscores": True}
     stub = types.ModuleType(name)
-    stub.MODEL_CONFIG_MAPPING = {"m": types.SimpleNamespace(underscore_to_dot=False)}
-    sys.modules[name] = stub
+    stub.MODEL_CONFIG_MAPPING = {
+        kind: types.SimpleNamespace(underscore_to_dot=x) for kind, x in kinds.items()
+    }
+    sys.modules.setdefault(name, stub)
+    agent = "dots" if dots else "underscores"
     from bfcl_eval.constants.enums import Language
     from bfcl_eval.eval_checker.ast_eval import ast_checker
 
     def check(functions, calls, accepted, category):
         try:
             made = ast_checker.ast_checker(
-                functions, calls, accepted, Language.PYTHON, category, "m"
+                functions, calls, accepted, Language.PYTHON, category, agent
             )
             return made["valid"]
         except Exception as error:
