@@ -143,7 +143,7 @@ def rollouts(c, model, source) -> dict[str, float]:
     import jax.numpy as jnp
 
     from launch import settings
-    from openagent_jax import rollout
+    from openagent_jax import rollout, sampling
 
     sizes, rows = settings.sizes(c), ROWS.value
     policy, lexicon = model.policy, source.lexicon
@@ -162,7 +162,7 @@ def rollouts(c, model, source) -> dict[str, float]:
         def read(cache, logits, num, chunk):
             def piece(loop):
                 cache, (i, logits) = loop
-                likely = rollout.greedy(logits)[0]
+                likely = sampling.greedy(logits)[0]
                 tokens = jnp.broadcast_to(likely[:, None], (rows, chunk))
                 new = jnp.full(rows, jnp.clip(num - i, 0, chunk))
                 hidden, cache = policy.extend(params, cache, tokens, new)
@@ -188,7 +188,7 @@ def rollouts(c, model, source) -> dict[str, float]:
 
                 def token(loop):
                     i, cache, logits = loop
-                    tokens = rollout.greedy(logits)[0][:, None]
+                    tokens = sampling.greedy(logits)[0][:, None]
                     hidden, cache = policy.extend(params, cache, tokens, one)
                     return i + 1, cache, policy.head(params, hidden[:, 0])
 
@@ -375,7 +375,7 @@ def decode(c, model) -> dict[str, float]:
     import numpy as np
 
     from launch import backbones, settings
-    from openagent_jax import rollout
+    from openagent_jax import sampling
     from openagent_jax.interop import torch_peer
 
     policy, params = model.policy, backbones.first_params(c, model)
@@ -392,7 +392,7 @@ def decode(c, model) -> dict[str, float]:
 
         def token(carry, _):
             cache, logits = carry
-            tokens = rollout.greedy(logits)[0]
+            tokens = sampling.greedy(logits)[0]
             one = jnp.ones(rows, jnp.int32)
             hidden, cache = policy.extend(params, cache, tokens[:, None], one)
             return (cache, policy.head(params, hidden[:, 0])), tokens

@@ -26,7 +26,7 @@ LAYERS = (
         "perturb",
         "models",
     ],
-    ["types", "draw"],
+    ["types", "draw", "sampling"],
     ["__init__"],  # of the package: imports nothing, so that importing it is free
 )
 PLACE = {

@@ -17,7 +17,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, UInt
 
-from openagent_jax import rollout, types
+from openagent_jax import rollout, sampling, types
 from openagent_jax.types import Params, Policy
 
 PIECE = 4 * rollout.PROMPT_CHUNK  # tokens that are read by one call, at most
@@ -194,7 +194,7 @@ def _choose(
     logits: Float[Array, "R V"], rows: Rows, position: Array, active: Array
 ) -> Int[Array, "R"]:
     """The next token of each row, in its own way."""
-    likely, _ = rollout.greedy(logits)
+    likely, _ = sampling.greedy(logits)
     warm = (rows.temperature > 0) & active
     narrow = warm & (rows.top_p < 1)
 
@@ -203,12 +203,12 @@ def _choose(
         scaled = lax.cond(
             jnp.any(narrow),
             lambda: jnp.where(
-                narrow[:, None], rollout.nucleus(scaled, rows.top_p[:, None]), scaled
+                narrow[:, None], sampling.nucleus(scaled, rows.top_p[:, None]), scaled
             ),
             lambda: scaled,
         )
         keys = jax.vmap(jax.random.key)(rows.seed)
-        lots = rollout.draw_lots(keys, position)
-        return jnp.where(warm, rollout.categorical(scaled, lots)[0], likely)
+        lots = sampling.draw_lots(keys, position)
+        return jnp.where(warm, sampling.categorical(scaled, lots)[0], likely)
 
     return lax.cond(jnp.any(warm), drawn, lambda: likely)
