@@ -32,10 +32,15 @@ DATA = [
     "tensorflow-datasets>=4.9.10",
 ]
 AGENTS = ["openai>=2.0"]
+SERVE = [
+    "starlette>=0.40",
+    "uvicorn>=0.30",
+]
 TEST = [
     *AGENTS,
     *DATA,
     *HF,  # and transformers reads our tokenizer and weights
+    *SERVE,
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
@@ -73,6 +78,7 @@ setup(
         "agents": AGENTS,
         "hf": HF,
         "data": DATA,
+        "serve": SERVE,
         "test": TEST,
         "torch": ["torch>=2.4"],  # what tests and bench compare with; large
         **{name: [f"jax[{name}]"] for name in BACKENDS},

@@ -15,6 +15,7 @@ decode    greedy tokens/s behind a short prompt, and those of `generate` of tran
           and torch, which must be installed, over the same weights
 agents    what the way to an agent elsewhere adds to its own time, in percent, eight
           episodes at once; and what many episodes add to the peak of memory
+serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop
 
 --parts=sandbox,rollout measures these alone. The peak of memory is that of the process
 until then, so a part alone has its own.
@@ -42,7 +43,16 @@ ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
 GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
-PARTS = ("sandbox", "rollout", "episodes", "train", "load", "decode", "agents")
+PARTS = (
+    "sandbox",
+    "rollout",
+    "episodes",
+    "train",
+    "load",
+    "decode",
+    "agents",
+    "serve",
+)
 ONLY = flags.DEFINE_list("parts", [*PARTS[:4]], f"Some of {', '.join(PARTS)}.")
 PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
 JSON = flags.DEFINE_string("json", None, "File for the figures.")
@@ -71,6 +81,7 @@ def main() -> None:
         "load": lambda: load(c, model),
         "decode": lambda: decode(c, model),
         "agents": lambda: agents(c),
+        "serve": lambda: serve(c, model),
     }
     figures = {}
     for name in PARTS:
@@ -132,7 +143,7 @@ def rollouts(c, model, source) -> dict[str, float]:
     import jax.numpy as jnp
 
     from launch import settings
-    from openagent_jax import rollout
+    from openagent_jax import rollout, sampling
 
     sizes, rows = settings.sizes(c), ROWS.value
     policy, lexicon = model.policy, source.lexicon
@@ -151,7 +162,7 @@ def rollouts(c, model, source) -> dict[str, float]:
         def read(cache, logits, num, chunk):
             def piece(loop):
                 cache, (i, logits) = loop
-                likely = rollout.greedy(logits)[0]
+                likely = sampling.greedy(logits)[0]
                 tokens = jnp.broadcast_to(likely[:, None], (rows, chunk))
                 new = jnp.full(rows, jnp.clip(num - i, 0, chunk))
                 hidden, cache = policy.extend(params, cache, tokens, new)
@@ -177,7 +188,7 @@ def rollouts(c, model, source) -> dict[str, float]:
 
                 def token(loop):
                     i, cache, logits = loop
-                    tokens = rollout.greedy(logits)[0][:, None]
+                    tokens = sampling.greedy(logits)[0][:, None]
                     hidden, cache = policy.extend(params, cache, tokens, one)
                     return i + 1, cache, policy.head(params, hidden[:, 0])
 
@@ -364,7 +375,7 @@ def decode(c, model) -> dict[str, float]:
     import numpy as np
 
     from launch import backbones, settings
-    from openagent_jax import rollout
+    from openagent_jax import sampling
     from openagent_jax.interop import torch_peer
 
     policy, params = model.policy, backbones.first_params(c, model)
@@ -381,7 +392,7 @@ def decode(c, model) -> dict[str, float]:
 
         def token(carry, _):
             cache, logits = carry
-            tokens = rollout.greedy(logits)[0]
+            tokens = sampling.greedy(logits)[0]
             one = jnp.ones(rows, jnp.int32)
             hidden, cache = policy.extend(params, cache, tokens[:, None], one)
             return (cache, policy.head(params, hidden[:, 0])), tokens
@@ -413,6 +424,14 @@ def agents(c) -> dict[str, float]:
 
         from launch import bench_agents
     return bench_agents.measure(c)
+
+
+def serve(c, model) -> dict[str, float]:
+    from launch import settings
+
+    with settings.needs_extra("--parts=serve", "serve"):
+        from launch import bench_serve
+    return bench_serve.measure(c, model, _medians)
 
 
 def _peak_memory() -> float:

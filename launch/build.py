@@ -33,18 +33,7 @@ def task_worlds(c: ConfigDict, model: backbones.Backbone, domain: str) -> worlds
             f"sandbox.context_tokens={c.sandbox.context_tokens} is more than the "
             f"{model.config.max_positions} positions that {model.folder} knows"
         )
-    form = None
-    if model.template:
-        with settings.blamed_on("model.chat_template"):
-            form = chat.read(
-                chat_template.load(model.tokenizer, model.template, model.folder),
-                settings.limits(c).num_args,
-            )
-    elif model.tokenizer.token_to_id(style.END) is None:
-        raise BadUse(
-            f"{model.folder} has no chat template; name one by model.chat_template: "
-            f"{', '.join(backbones.TEMPLATES)}, or a .jinja file"
-        )
+    _, form = form_of(c, model)
     with settings.blamed_on(f"sandbox, with the domain {domain}"):
         made = worlds.build(
             domain,
@@ -60,6 +49,23 @@ def task_worlds(c: ConfigDict, model: backbones.Backbone, domain: str) -> worlds
     if model.template:  # documents are long
         _check_room(c, made)
     return made
+
+
+def form_of(
+    c: ConfigDict, model: backbones.Backbone
+) -> tuple[chat.Template | None, style.Style[str]]:
+    """How episodes are written: the model's chat template, or our compact form."""
+    max_args = settings.limits(c).num_args
+    if model.template:
+        with settings.blamed_on("model.chat_template"):
+            template = chat_template.load(model.tokenizer, model.template, model.folder)
+            return template, chat.read(template, max_args)
+    if model.tokenizer.token_to_id(style.END) is None:
+        raise BadUse(
+            f"{model.folder} has no chat template; name one by model.chat_template: "
+            f"{', '.join(backbones.TEMPLATES)}, or a .jinja file"
+        )
+    return None, style.compact(max_args)
 
 
 def _check_room(c: ConfigDict, source: worlds.Worlds) -> None:

@@ -7,7 +7,6 @@ too, and has failed.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import types
+from openagent_jax.sampling import categorical, draw_lots, greedy, nucleus
 from openagent_jax.sandbox import demonstrate, environment, parse, render
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.types import Action, Params, Policy, Task, ToolResult, Trajectory
@@ -123,30 +123,8 @@ def rollout(
         slots = at[:, None] + column
         slots = jnp.where(column < length[:, None], slots, sizes.context_tokens)
         written = context.tokens.at[rows[:, None], slots].set(tokens, mode="drop")
-        tokens = jnp.pad(tokens, ((0, 0), (0, -size % chunk)))
-
-        def num_new(start):
-            return jnp.clip(length - start, 0, chunk)
-
-        def read(loop):
-            cache, (start, logits) = loop
-            piece = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
-            num = num_new(start)
-            hidden, cache = policy.extend(params, cache, piece, num)
-            last = hidden[rows, jnp.maximum(num - 1, 0)]
-            logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
-            return cache, (start + chunk, logits)
-
-        def goes_on(loop):
-            cache, (start, _) = loop
-            num = num_new(start)
-            num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
-            return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
-
-        cache, (_, logits) = in_blocks(
-            lambda *loop: lax.while_loop(goes_on, read, loop),
-            context.cache,
-            (jnp.int32(0), context.logits),
+        cache, logits = read(
+            policy, params, context.cache, context.logits, tokens, length, chunk
         )
         return _Context(cache, logits, written, overflow)
 
@@ -319,6 +297,55 @@ def respond(
     return state, action, timestep.observation, jnp.concatenate([close[None], pieces])
 
 
+def read(
+    policy: Policy,
+    params: Params,
+    cache: types.Cache,
+    logits: Float[Array, "B V"],
+    tokens: Int[Array, "B S"],
+    length: Int[Array, "B"],
+    chunk: int,
+) -> tuple[types.Cache, Float[Array, "B V"]]:
+    """Append tokens to a cache, some columns at a time.
+
+    Args:
+      policy: that reads.
+      params: of the policy.
+      cache: of B rows.
+      logits: for the next token of each; they stay where nothing is read.
+      tokens: right-padded rows.
+      length: tokens of each row that count.
+      chunk: columns that are read at once.
+    """
+    rows = jnp.arange(length.shape[0])
+    tokens = jnp.pad(tokens, ((0, 0), (0, -tokens.shape[1] % chunk)))
+
+    def num_new(start):
+        return jnp.clip(length - start, 0, chunk)
+
+    def piece(loop):
+        cache, (start, logits) = loop
+        columns = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
+        num = num_new(start)
+        hidden, cache = policy.extend(params, cache, columns, num)
+        last = hidden[rows, jnp.maximum(num - 1, 0)]
+        logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
+        return cache, (start + chunk, logits)
+
+    def goes_on(loop):
+        cache, (start, _) = loop
+        num = num_new(start)
+        num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
+        return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
+
+    cache, (_, logits) = in_blocks(
+        lambda *loop: lax.while_loop(goes_on, piece, loop),
+        cache,
+        (jnp.int32(0), logits),
+    )
+    return cache, logits
+
+
 def share(
     policy: Policy, read: types.Cache, num_rows: int, sizes: Sizes
 ) -> types.Cache:
@@ -377,59 +404,5 @@ def _choose(logits, keys, positions, sampling: Sampling):
         return greedy(logits)
     logits = logits / sampling.temperature
     if sampling.top_p < 1:
-        ranked = jnp.sort(logits, axis=-1)[:, ::-1]
-        mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
-        keep = jnp.sum(mass < sampling.top_p, axis=-1, keepdims=True)
-        least = jnp.take_along_axis(ranked, keep, axis=-1)
-        logits = jnp.where(logits >= least, logits, -jnp.inf)
-    draw = jax.vmap(
-        lambda key, at: jax.random.uniform(jax.random.fold_in(key, at), (2,))
-    )
-    return categorical(logits, draw(keys, positions))
-
-
-def greedy(
-    logits: Float[Array, "B V"],
-) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-    """The most likely token of each row, and its log-probability.
-
-    Two plain reductions: jnp.argmax was seen to take five times as long on a CPU.
-    """
-    most = jnp.max(logits, axis=-1, keepdims=True)
-    tokens = jnp.arange(logits.shape[1], dtype=jnp.int32)
-    chosen = jnp.min(jnp.where(logits == most, tokens, len(tokens) - 1), axis=-1)
-    return chosen, -jax.nn.logsumexp(logits - most, axis=-1)
-
-
-def categorical(
-    logits: Float[Array, "B V"], lots: Float[Array, "B 2"]
-) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-    """A token for each row, and its log-probability.
-
-    Drawn in two stages, a part of the vocabulary and a token of it, each by the inverse
-    of its distribution function. That takes two numbers a row; Gumbel's trick takes one
-    for every token, and then the drawing was seen to take as long as the model.
-
-    Args:
-      logits: of the next token.
-      lots: uniform in [0, 1).
-    """
-    num_rows, num_tokens = logits.shape
-    most = jnp.max(logits, axis=-1, keepdims=True)
-    mass = jnp.exp(logits - most)
-    size = 2 ** round(math.log2(num_tokens) / 2)  # often divides it
-    mass = jnp.pad(mass, ((0, 0), (0, -num_tokens % size)))
-    mass = mass.reshape(num_rows, -1, size)
-
-    def pick(mass, lot):
-        below = jnp.cumsum(mass, axis=-1)
-        # Less than the whole after rounding too: what has no mass is never picked.
-        lot = jnp.minimum(lot, 1 - 2.0**-22) * below[:, -1]
-        return jnp.sum(below <= lot[:, None], axis=-1)
-
-    of_part = jnp.sum(mass, axis=-1)
-    part = pick(of_part, lots[:, 0])
-    tokens = jnp.take_along_axis(mass, part[:, None, None], axis=1)[:, 0]
-    chosen = part * size + pick(tokens, lots[:, 1])
-    logit = jnp.take_along_axis(logits - most, chosen[:, None], axis=-1)[:, 0]
-    return chosen.astype(jnp.int32), logit - jnp.log(jnp.sum(of_part, axis=-1))
+        logits = nucleus(logits, sampling.top_p)
+    return categorical(logits, draw_lots(keys, positions))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ["launch"],
     ["interop", "configs"],
-    ["train evaluate report rehearsal transcript"],
+    ["train evaluate report rehearsal transcript", "serving"],
     ["algorithms"],
     ["rollout rewards"],
     ["worlds"],
@@ -26,7 +26,7 @@ LAYERS = (
         "perturb",
         "models",
     ],
-    ["types", "draw"],
+    ["types", "draw", "sampling"],
     ["__init__"],  # of the package: imports nothing, so that importing it is free
 )
 PLACE = {
@@ -45,10 +45,12 @@ HOMES = {
     "openai": {"interop", "launch"},  # users may not have it
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
+    "starlette": {"serving"},  # users may not have it
     "tensorflow": set(),
     "tensorflow_datasets": {"data"},
     "torch": {"interop"},  # to be measured against
     "transformers": {"interop"},  # users may not have it
+    "uvicorn": {"launch"},
 }
 PRINTERS = {"launch", "metrics"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from openagent_jax import evaluate, rollout, types
+from openagent_jax import evaluate, rollout, sampling, types
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.sandbox import render
 from tests import helpers
@@ -266,7 +266,7 @@ def test_tokens_are_drawn_by_their_probabilities(getkey):
     logits = logits.at[jnp.array([0, 5, 36])].set(-jnp.inf)
     lots = jax.random.uniform(getkey(), (num, 2))
     rows = jnp.broadcast_to(logits, (num, size))
-    tokens, log_prob = jax.jit(rollout.categorical)(rows, lots)
+    tokens, log_prob = jax.jit(sampling.categorical)(rows, lots)
     want = jax.nn.log_softmax(logits)
     np.testing.assert_allclose(log_prob, want[tokens], rtol=1e-5, atol=1e-5)
     count, p = np.bincount(tokens, minlength=size), np.exp(np.float64(want))
@@ -282,7 +282,7 @@ def test_the_least_and_the_largest_lot(lot):
     one = jnp.full((1, 37), -jnp.inf).at[0, 20].set(3.0)
     pair = one.at[0, 30].set(-40.0)
     for logits in (one, pair):
-        token, log_prob = rollout.categorical(logits, jnp.full((1, 2), lot))
+        token, log_prob = sampling.categorical(logits, jnp.full((1, 2), lot))
         assert jnp.isfinite(logits[0, token[0]])
         np.testing.assert_allclose(log_prob[0], logits[0, token[0]] - 3, atol=1e-5)
 

@@ -155,9 +155,10 @@ def content(message: Mapping[str, Any]) -> str:
 
 def last_line(text: str) -> str:
     """What the parser is to read of a text that calls no tool; the JSON of a call is
-    only text there."""
+    only text there. Where a server has put a replacement character, it was no text."""
     line = re.split("[\n\r]", text.strip(" \t\n\r"))[-1].strip(" \t")
-    return "" if line.startswith("{") else line
+    unread = line.startswith("{") or "\N{REPLACEMENT CHARACTER}" in text
+    return "" if unread else line
 
 
 def repeated(reply: Mapping[str, Any]) -> Message:

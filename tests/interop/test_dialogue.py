@@ -160,6 +160,8 @@ def test_nothing_to_pass(arguments):
         'Well:\n{"name":"sign_in","arguments":{}}',
         "x" * 2**20,
         "Answer 5",
+        "Answer: 5\N{REPLACEMENT CHARACTER}",
+        "\N{REPLACEMENT CHARACTER}\nRefuse",
         [{"type": "text", "text": "Who?"}, {"type": "image"}, 7],
     ],
 )

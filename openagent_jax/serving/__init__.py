@@ -1,0 +1,1 @@
+"""Our policies behind OpenAI's protocol."""

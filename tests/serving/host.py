@@ -1,0 +1,103 @@
+"""Served policies for tests, over real sockets on the loopback."""
+
+import contextlib
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from launch import bench_serve
+from openagent_jax.sandbox import style
+from openagent_jax.serving import app, compact, conversation, decoder, reply, spell
+from openagent_jax.serving.engine import Engine
+from openagent_jax.types import Cache, Policy
+from tests import helpers
+
+NAME = "ours"
+
+
+def decode(policy, params, num_rows=4, num_slots=320):
+    """Compiled."""
+    end = helpers.tokenizer().token_to_id(helpers.END)
+    return decoder.compile(policy, params, end, num_rows, num_slots)
+
+
+SCRIPT = 96  # tokens of the longest one
+
+
+@functools.cache
+def parrot():
+    """A decoder of a policy that says what its parameters are, whatever it reads."""
+
+    def init_cache(num_rows, blocks):
+        empty = tuple((jnp.zeros((num_rows, 1, 1, size)),) for size in blocks)
+        # How much of the script has been said is kept in the first slot.
+        slots = tuple((jnp.zeros((num_rows, 1, size, 1)),) for size in blocks)
+        return Cache(empty, slots, jnp.zeros(num_rows, int))
+
+    def extend(params, cache, tokens, num_new):
+        (first, *rest) = cache.values
+        said = first[0][:, 0, 0, 0] + 1 if tokens.shape[1] == 1 else 0 * num_new
+        first = (first[0].at[:, 0, 0, 0].set(said.astype(float)),)
+        hidden = jnp.broadcast_to(said[:, None, None], (*tokens.shape, 1))
+        length = cache.length + num_new
+        return hidden.astype(float), Cache(cache.keys, (first, *rest), length)
+
+    def head(params, hidden):
+        token = params["script"][hidden[..., 0].astype(int)]
+        return 9.0 * jax.nn.one_hot(token, num_tokens)
+
+    num_tokens = helpers.tokenizer().get_vocab_size()
+    policy = Policy(lambda key: script(""), lambda *_: None, init_cache, extend, head)
+    return decode(policy, script(""))
+
+
+def script(text):
+    tokens = helpers.tokenizer().encode(text).ids
+    end = helpers.tokenizer().token_to_id(helpers.END)
+    assert len(tokens) < SCRIPT
+    return {"script": jnp.array(tokens + [end] * (SCRIPT - len(tokens)))}
+
+
+def says(text):
+    """A decoder that says a text, and ends."""
+    return dataclasses.replace(parrot(), _params=script(text))
+
+
+def gated(made, gate):
+    """The same, but it decodes nothing until the gate is open."""
+
+    def decode(*args):
+        assert gate.wait(60)
+        return made._decode(*args)
+
+    return dataclasses.replace(made, _decode=decode)
+
+
+def serve(made, source=None, **changes):
+    """What is served of a decoder, in the compact form."""
+    source, form = source or helpers.world("poi"), style.compact(3)
+    tokenizer, end = helpers.tokenizer(), source.lexicon.end_token
+    speller = spell.Speller(tokenizer, source.lexicon)
+    given = {
+        "name": NAME,
+        "engine": Engine(made),
+        "conversations": conversation.Conversations(
+            compact.render, form.end, end, speller
+        ),
+        "alphabet": reply.Alphabet(tokenizer, form, end),
+        "form": reply.form_of(form, flat=True),
+        "max_context": made.num_slots,
+        "max_tokens": 16,
+        "temperature": 0.0,
+        "max_waiting": 64,
+    }
+    return app.Served(**(given | changes))
+
+
+@contextlib.contextmanager
+def address(served):
+    """Of a server that runs until the end of the block."""
+    with bench_serve.running(served) as port:
+        yield f"http://127.0.0.1:{port}"

@@ -1,0 +1,113 @@
+"""An agent behind our endpoint says, token for token, what it says in a rollout."""
+
+import asyncio
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base
+from launch import backbones
+from openagent_jax import evaluate, rollout, types
+from openagent_jax.interop import agents, play
+from tests import helpers
+from tests.serving import host
+
+NUM, TURNS = 12, 6
+# Longer calls are cut off, and a long episode has no room to go on.
+SIZES = rollout.Sizes(TURNS, 210, 18, 36, 264)
+SCENARIOS = ("query_underspecified", "nonstandard_feedback")
+SEED = 5
+LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
+
+
+def talker():
+    return helpers.talker(LIKELY)
+
+
+def nano():
+    """The shipped backbone: it calls tools, right or wrong."""
+    c = base.get_config()
+    model = backbones.backbone(c)
+    return model.policy, backbones.first_params(c, model)
+
+
+@functools.cache
+def compiled(agent):
+    """What the compiled evaluation plays: `(tokens, own) of each row, scores`."""
+    policy, params = agent()
+    source = helpers.world("poi")
+    draw = evaluate.make_draw(source, SCENARIOS)
+
+    @jax.jit
+    def run(params, scenario):
+        keys = evaluate.task_keys(jax.random.key(SEED), 0, NUM)
+        tasks, _ = jax.vmap(draw, (None, 0, None))(scenario, keys, jnp.float32(1))
+        played = rollout.rollout(policy, source.lexicon, params, keys, tasks, SIZES)
+        return played, evaluate._grade(played, tasks)
+
+    return [helpers.host(run(params, jnp.int32(i))) for i in range(1 + len(SCENARIOS))]
+
+
+def served(agent):
+    policy, params = agent()
+    room = SIZES.context_tokens
+    return host.serve(
+        host.decode(policy, params, 4, room),
+        max_context=room - SIZES.result_tokens,
+        max_tokens=SIZES.action_tokens,
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "does", "num_full"),
+    [
+        (nano, {types.CALL, types.ANSWER, types.MALFORMED}, 1),
+        pytest.param(talker, {types.ASK, types.MALFORMED}, 0, marks=pytest.mark.slow),
+    ],
+)
+def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
+    suite = play.Suite(helpers.world("poi"), SCENARIOS, SEED, NUM, 1.0, "test", TURNS)
+    ours, said = served(agent), []
+    keep = ours.conversations.keep
+
+    def heard(messages, tools, tokens, new):
+        said.append([*tokens, *new])
+        keep(messages, tools, tokens, new)
+
+    ours.conversations.keep = heard
+
+    async def run(address):
+        where = agents.Endpoint(f"{address}/v1", host.NAME)
+        async with agents.endpoint(where) as asked:
+            playing = play.play(suite.episodes(), suite, asked, 6, play.Budget())
+            return [outcome async for outcome in playing]
+
+    with host.address(ours) as address:
+        outcomes = asyncio.run(run(address))
+    by_place = {(x["scenario"], x["index"]): x for x in outcomes}
+    assert len(by_place) == len(outcomes) == NUM * len(suite.names)
+    spoken, wanted, full, kinds = set(map(tuple, said)), 0, 0, set()
+    for scenario, (played, scores) in zip(suite.names, compiled(agent), strict=True):
+        assert not scores["overflow"].any()
+        for i in range(NUM):
+            outcome = by_place[scenario, i]
+            assert outcome["answered"], outcome
+            for name in ("success", "refused", "num_calls", "num_errors", "solvable"):
+                assert outcome[name] == scores[name][i], (scenario, i, name)
+            turns = np.flatnonzero(played.trajectory.valid[i])
+            assert outcome["num_replies"] == len(turns)
+            kinds |= {*played.trajectory.action.kind[i][turns].tolist()}
+            # Whatever was said, with all that was before it, is in the rollout.
+            tokens = played.tokens[i][played.valid[i]]
+            own = played.sampled[i][played.valid[i]]
+            ends = np.flatnonzero(own & ~np.append(own[1:], False)) + 1
+            for end in ends:
+                assert tuple(tokens[:end].tolist()) in spoken
+            wanted += len(ends)
+            full += bool(played.cut[i])
+            assert outcome.get("reason", "").startswith("no room") == played.cut[i]
+    assert len(said) == wanted
+    assert kinds >= does and full >= num_full

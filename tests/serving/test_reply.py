@@ -1,0 +1,241 @@
+"""What is a call and what is talk, whole and as it comes."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openagent_jax import types
+from openagent_jax.sandbox import chat, parse, style
+from openagent_jax.serving import reply
+from tests import helpers
+
+COMPACT = reply.form_of(style.compact(3), flat=True)
+HERMES = reply.Form("<tool_call>", "</tool_call>", "name", "arguments", "purpose")
+LLAMA = reply.Form("", "", "name", "parameters", "purpose")
+FORMS = {"compact": COMPACT, "hermes": HERMES, "llama": LLAMA}
+
+
+def call(arguments, name="look", key="arguments"):
+    return f'{{"name": "{name}", "{key}": {arguments}}}'
+
+
+def marked(text):
+    return f"<tool_call>\n{text}\n</tool_call>"
+
+
+@pytest.mark.parametrize("form", ["hermes", "llama3"])
+def test_forms_are_those_of_the_styles(form):
+    made = reply.form_of(chat.read(helpers.template(form), 3), flat=False)
+    assert made == {"hermes": HERMES, "llama3": LLAMA}[form]
+
+
+ONE = '{"place": "Oak Bay"}'
+CALLS = {
+    "compact": ("compact", call(ONE), "", [ONE]),
+    "with a purpose": ("compact", '{"purpose":"x",' + call(ONE)[1:], "", [ONE]),
+    "arguments first": (
+        "compact",
+        f'{{"arguments": {ONE}, "name": "look"}}',
+        "",
+        [ONE],
+    ),
+    "blanks": ("compact", f" \n{call('{ }')}\t", "", ["{ }"]),
+    "other keys": ("llama", call(ONE, key="parameters"), "", [ONE]),
+    "escapes in a key": (
+        "compact",
+        '{"n\\u0061me": "look", "arguments": {}}',
+        "",
+        ["{}"],
+    ),
+    "as it was said": (
+        "hermes",
+        marked(call('{"a": 1.50,\n "a": [-1e2, {"b": "}"}]}')),
+        "",
+        ['{"a": 1.50,\n "a": [-1e2, {"b": "}"}]}'],
+    ),
+    "two": ("hermes", marked(call(ONE)) + "\n" + marked(call("{}")), "", [ONE, "{}"]),
+    "talk": ("hermes", "Let me <see>.\n\n" + marked(call(ONE)), "Let me <see>.", [ONE]),
+    "a mark in a text": (
+        "hermes",
+        marked(call('{"a": "<tool_call>"}')),
+        "",
+        ['{"a": "<tool_call>"}'],
+    ),
+}
+TALK = {
+    "no call": ("compact", "Answer: 5"),
+    "nothing": ("compact", ""),
+    "more behind": ("compact", call(ONE) + "."),
+    "more before": ("compact", "So: " + call(ONE)),
+    "half a call": ("compact", call(ONE)[:-1]),
+    "another key": ("compact", '{"id":1,' + call(ONE)[1:]),
+    "a key twice": ("compact", '{"name":"x",' + call(ONE)[1:]),
+    "no name": ("compact", f'{{"arguments": {ONE}}}'),
+    "a name that is none": ("compact", '{"name":1,"arguments":{}}'),
+    "a purpose that is none": ("compact", '{"purpose":1,' + call(ONE)[1:]),
+    "arguments that are none": ("compact", call("[]")),
+    "a fraction, in the compact form": ("compact", call('{"a": 1.5}')),
+    "less than nothing, there": ("compact", call('{"a": -1}')),
+    "true, there": ("compact", call('{"a": true}')),
+    "no number": ("hermes", marked(call('{"a": NaN}'))),
+    "a list": ("compact", f"[{call(ONE)}]"),
+    "two without marks": ("compact", call(ONE) * 2),
+    "no mark": ("hermes", call(ONE)),
+    "no end": ("hermes", marked(call(ONE))[:-1]),
+    "talk behind": ("hermes", marked(call(ONE)) + " Done."),
+    "talk between": ("hermes", marked(call(ONE)) + " and " + marked(call(ONE))),
+    "one good, one bad": ("hermes", marked(call(ONE)) + marked("{}")),
+    "deep": ("hermes", marked(call('{"a":' * 5000))),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "talk", "arguments"), CALLS.values(), ids=CALLS
+)
+def test_calls(form, text, talk, arguments):
+    content, calls = reply.read(FORMS[form], text)
+    assert content == talk
+    assert [x.arguments for x in calls] == arguments
+    assert {x.name for x in calls} == {"look"}
+
+
+@pytest.mark.parametrize(("form", "text"), TALK.values(), ids=TALK)
+def test_whatever_else_is_content(form, text):
+    assert reply.read(FORMS[form], text) == (text, [])
+
+
+def test_one_call_at_most():
+    two = marked(call(ONE)) * 2
+    assert len(reply.read(HERMES, two)[1]) == 2
+    assert reply.read(HERMES, two, several=False) == (two, [])
+
+
+def test_half_a_surrogate_pair_is_no_name():
+    _, (found,) = reply.read(COMPACT, call("{}", name="\\ud83d"))
+    assert found.name == "?"
+
+
+@pytest.mark.parametrize("texts", [CALLS, TALK], ids=["calls", "talk"])
+def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
+    """Of the sandbox: the same texts are calls to both."""
+    lexicon, task = helpers.world("poi").lexicon, helpers.rows(helpers.tasks("poi"))[0]
+    read = jax.jit(parse.parse_bytes)
+    for form, text, *_ in texts.values():
+        if form == "compact":
+            data = np.frombuffer(text.encode().ljust(256), np.uint8)
+            action = read(lexicon, task, data, len(text.encode()))
+            called = action.kind == types.CALL
+            assert bool(called) == bool(reply.read(COMPACT, text)[1]), text
+
+
+# Tokens.
+
+
+@functools.cache
+def alphabet(name=helpers.COMPACT):
+    named = name != helpers.COMPACT
+    form = chat.read(helpers.template(name), 3) if named else style.compact(3)
+    tokenizer = helpers.chat_tokenizer()
+    return reply.Alphabet(tokenizer, form, tokenizer.token_to_id(form.end))
+
+
+def tokens(text):
+    return helpers.chat_tokenizer().encode(text).ids
+
+
+SPECIAL = "<|pad|>"
+TEXTS = {
+    "Answer: Oak Bay": ("Answer: Oak Bay", 0),
+    "Café, 漢字 and 🦊!": ("Café, 漢字 and 🦊!", 0),
+    call(ONE): ("", 1),
+    f" {call(ONE)}": ("", 1),
+    call(ONE)[:-1]: (call(ONE)[:-1], 0),
+    "  Hm": ("  Hm", 0),
+    # What a special token reads is shown, and is no part of a call.
+    f"Refuse{SPECIAL}": (f"Refuse{SPECIAL}", 0),
+    call(f'{{"a": "{SPECIAL}"}}'): (call(f'{{"a": "{SPECIAL}"}}'), 0),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@given(data=st.data())
+def test_whatever_the_pieces_it_is_the_same_reply(text, data):
+    said = tokens(text + helpers.END)
+    ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
+    made, content = reply.Reply(alphabet(), COMPACT), ""
+    for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
+        content += made.add(said[a:b])
+    content += made.end(cut=False)
+    assert (content, len(made.calls)) == TEXTS[text]
+    assert made.tokens == said
+
+
+@given(data=st.data())
+def test_talk_before_a_call_is_given_at_once_and_marks_never(data):
+    text = "Let me see. <tool> \n" + marked(call(ONE))
+    said = tokens(text)
+    ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
+    made, parts = reply.Reply(alphabet("hermes"), HERMES), []
+    for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
+        parts.append(made.add(said[a:b]))
+    assert "".join(parts) == "Let me see. <tool>"
+    assert made.end(cut=False) == ""
+    assert made.calls == [reply.Call("look", ONE)]
+
+
+def test_bytes_that_are_no_text():
+    """They are shown as such, and no call holds them."""
+    letter = tokens("é")  # two bytes
+    assert len(letter) == 2
+    said = tokens(call(ONE)[:-2])
+    made = reply.Reply(alphabet(), COMPACT)
+    assert made.add([*said, letter[0], *tokens('"}}')]) == ""
+    assert "\N{REPLACEMENT CHARACTER}" in made.end(cut=False)
+    assert not made.calls
+    made = reply.Reply(alphabet(), COMPACT)
+    assert made.add([*tokens("a"), letter[0]]) == "a"
+    assert made.end(cut=True) == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_what_was_cut_off_is_no_call():
+    made = reply.Reply(alphabet(), COMPACT)
+    assert made.add(tokens(call(ONE))) == ""
+    assert made.end(cut=True) == call(ONE)
+    assert not made.calls
+
+
+def test_calls_do_not_count_where_there_are_no_tools():
+    made = reply.Reply(alphabet(), None)
+    assert made.add(tokens(call(ONE))) + made.end(cut=False) == call(ONE)
+    assert not made.calls
+
+
+@given(data=st.data())
+def test_stop(data):
+    said = tokens("one two three two four")
+    ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
+    made, content = reply.Reply(alphabet(), COMPACT, ["five", "two th", "three"]), ""
+    for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
+        if not made.stopped:
+            content += made.add(said[a:b])
+    content += made.end(cut=False)
+    assert content == "one " and made.stopped
+
+
+def test_a_stop_that_does_not_come():
+    made = reply.Reply(alphabet(), COMPACT, ["two!"])
+    assert made.add(tokens("one two")) == "one "
+    assert made.end(cut=False) == "two"
+    assert not made.stopped
+
+
+def test_arguments_are_the_very_text():
+    for arguments in ('{"a":"\\u00e9"}', '{"a" : "é" , "b":{}}', "{}"):
+        (found,) = reply.read(HERMES, marked(call(arguments)))[1]
+        assert found.arguments == arguments
+        assert isinstance(json.loads(found.arguments), dict)
