@@ -138,7 +138,7 @@ class Task:
     phrase: Int[Array, "P"]  # symbols; -1 - q stands for constant q
     constants: Int[Array, "Q"]  # symbols; 0 where unused
     shown: Bool[Array, "Q"]  # False: left out of the request, must be asked for
-    facts: Facts
+    facts: Facts | None = None  # None where results are drawn
 
 
 @jax.tree_util.register_dataclass

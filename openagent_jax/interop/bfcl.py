@@ -28,8 +28,8 @@ import numpy as np
 from openagent_jax import evaluate, perturb
 from openagent_jax.interop import call_check
 from openagent_jax.interop.play import Episode
-from openagent_jax.sandbox import conversation, domain, symbols, wording
-from openagent_jax.types import Faults, Goal, Limits, Task, Tools
+from openagent_jax.sandbox import conversation, symbols, wording
+from openagent_jax.types import Faults, Goal, Task, Tools
 
 PREFIX = "bfcl:"
 PACKAGE, MODULE = "bfcl-eval", "bfcl_eval"
@@ -246,7 +246,6 @@ class Suite:
             phrase=zero,
             constants=zero,
             shown=zero == 0,
-            facts=domain.no_facts(Limits(num_args=num_args, num_fields=1)),
         )
         return task, pools
 

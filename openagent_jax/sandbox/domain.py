@@ -63,7 +63,7 @@ class Domain:
     num_phrases: Int[Array, "4 G"]
     codes: Int[Array, "2"]  # range
     variants: Variants
-    facts: Facts  # none, in as many rows as recorded worlds have
+    facts: Facts | None  # those of no world, where its tasks stand beside recorded ones
 
 
 def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) -> Task:
@@ -119,16 +119,6 @@ def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) ->
         constants=constants,
         shown=jnp.ones(domain.constant_range.shape[2], bool),
         facts=domain.facts,
-    )
-
-
-def no_facts(limits: Limits) -> Facts:
-    """Of a world that is generated."""
-    num = limits.num_facts
-    return Facts(
-        relation=jnp.full(num, -1, jnp.int32),
-        args=jnp.zeros((num, limits.num_args), jnp.int32),
-        values=jnp.full((num, limits.num_fields), -1, jnp.int32),
     )
 
 
@@ -271,9 +261,19 @@ def compile(spec: domain_spec.DomainSpec, symbols: Symbols, limits: Limits) -> D
         num_phrases=num_phrases,
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         variants=variants,
-        facts=no_facts(limits),
+        facts=_no_facts(limits) if limits.num_facts else None,
     )
     return jax.tree.map(jnp.asarray, domain)
+
+
+def _no_facts(limits: Limits) -> Facts:
+    """In as many rows as recorded worlds have."""
+    num = limits.num_facts
+    return Facts(
+        relation=np.full(num, -1, np.int32),
+        args=np.zeros((num, limits.num_args), np.int32),
+        values=np.full((num, limits.num_fields), -1, np.int32),
+    )
 
 
 class _TypeRanges(NamedTuple):

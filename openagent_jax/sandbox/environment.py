@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax import types
 from openagent_jax.sandbox import lexicon as lexicons
 from openagent_jax.sandbox import oracle
-from openagent_jax.types import Action, State, Task, TimeStep, ToolResult
+from openagent_jax.types import Action, Facts, State, Task, TimeStep, ToolResult
 
 
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
@@ -112,12 +112,11 @@ def step(
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     """What a tool returns in this world, by field; -1 where there is no field."""
-    facts = task.facts
-    if facts.relation.shape[0]:
-        known = _recorded(task, tool, args)
-        recorded = facts.values[jnp.argmax(known)]
-        return jnp.where(jnp.any(known), recorded, _drawn(task, tool, args))
-    return _drawn(task, tool, args)
+    drawn = _drawn(task, tool, args)
+    if task.facts is None:
+        return drawn
+    known = _recorded(task, task.facts, tool, args)
+    return jnp.where(jnp.any(known), task.facts.values[jnp.argmax(known)], drawn)
 
 
 def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
@@ -131,10 +130,9 @@ def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
 
 
 def _recorded(
-    task: Task, tool: Int[Array, ""], args: Int[Array, "A"]
+    task: Task, facts: Facts, tool: Int[Array, ""], args: Int[Array, "A"]
 ) -> Bool[Array, "R"]:
     """Which of the recorded calls this is."""
-    facts = task.facts
     same = jnp.all(facts.args == args[None], axis=1)
     return same & (facts.relation == task.tools.relation[tool])
 
@@ -184,9 +182,9 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     moved = faults.moved_to[tool]
     args = jnp.where(has_arg, call.args, 0)
     unheard = jnp.bool_(False)
-    if task.facts.relation.shape[0]:
-        only_recorded = tools.result_low[tool, 0] == types.RECORDED
-        unheard = only_recorded & ~jnp.any(_recorded(task, tool, args))
+    if task.facts is not None:
+        unheard = tools.result_low[tool, 0] == types.RECORDED
+        unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
     # Later entries win: from the mildest trouble to the one that is seen first.
     status, target = jnp.int32(types.OK), jnp.int32(-1)
     for trouble, code, about in (

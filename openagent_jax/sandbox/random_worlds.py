@@ -22,7 +22,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw as draws
 from openagent_jax import types
-from openagent_jax.sandbox import domain
 from openagent_jax.sandbox.random_words import FAMILY_SIZE, GAPS, NUM_FAMILIES, Words
 from openagent_jax.sandbox.symbols import Range
 from openagent_jax.types import Faults, Goal, Task, Tools
@@ -189,7 +188,6 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
         shown=jnp.ones(limits.num_constants, bool),
-        facts=domain.no_facts(limits),
     )
 
 
