@@ -21,7 +21,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.compile_cache = "~/.cache/openagent_jax"
 
     c.sandbox = ConfigDict()
-    c.sandbox.domain = "poi"  # a builtin name, a JSON file, or "random"
+    c.sandbox.domain = "poi"  # a builtin name, a JSON file, a log, or "random"
     c.sandbox.transfer = "medical"  # where domain_transfer leads
     c.sandbox.num_visible = 5  # tools in the documents, if the goal needs no more
     c.sandbox.min_visible = 3  # the same at least; random worlds draw from the two

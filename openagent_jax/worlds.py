@@ -158,7 +158,7 @@ def _roomy(
         found = recorded_worlds.measured(source, measure, len(tasks))
         needs = [{key: int(found[key][i]) for key in tokens} for i in range(len(tasks))]
         log, kept = log.with_room(needs, room)
-        source = recorded_worlds.only(source, tasks, kept)
+        source = recorded_worlds.only(source, tasks, kept) if kept else source
     return log.checked(), source
 
 

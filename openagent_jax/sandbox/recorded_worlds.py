@@ -150,13 +150,12 @@ def pools(
 def fitted(limits: Limits, tasks: Iterable[Recorded]) -> Limits:
     """Limits with room for what no key of a config bounds."""
     tasks = list(tasks)
-    texts = [x.description for task in tasks for x in task.documents]
+    pieces = [len(x.description) for task in tasks for x in task.documents]
+    phrases = [AROUND + len(task.phrase) for task in tasks]
     return replace(
         limits,
-        num_pieces=max(limits.num_pieces, *map(len, texts)),
-        num_phrase_pieces=max(
-            limits.num_phrase_pieces, AROUND + max(len(x.phrase) for x in tasks)
-        ),
+        num_pieces=max([limits.num_pieces, *pieces]),
+        num_phrase_pieces=max([limits.num_phrase_pieces, *phrases]),
         num_facts=limits.num_steps,
     )
 
