@@ -180,9 +180,8 @@ def is_test(tasks: Sequence[Recorded]) -> list[bool]:
     """Which are for the test: one in `SHARE`, by what they say, so that equal tasks
     are on one side; if by that all were, the nearest is on the other."""
     digests = [hashlib.sha256(repr(task).encode()).digest() for task in tasks]
-    bound = (256 // SHARE - 1, 255)
     ordered = sorted(set(digests))
-    num = sum(x[0] <= bound[0] for x in ordered)
+    num = sum(digest[0] < 256 // SHARE for digest in ordered)
     num = min(max(num, 1), len(ordered) - 1) if len(ordered) > 1 else 0
     test = set(ordered[:num])
     return [x in test for x in digests]

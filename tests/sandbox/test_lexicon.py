@@ -149,6 +149,25 @@ def ranges():
     return build(table), one, two, three
 
 
+def test_texts_of_one_hash(monkeypatch):
+    """Where no base tells all texts apart, their bytes do."""
+    monkeypatch.setattr(lexicons, "NUM_BASES", 1)
+    letters = np.random.default_rng(0).integers(97, 123, (300_000, 8))
+    powers = [pow(1_000_003, k, 2**32) for k in range(8)]
+    hashes = ((letters + 1) * np.array(powers) % 2**32).sum(axis=1) % 2**32
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(np.diff(hashes[order]) == 0)
+    pairs = [{bytes(letters[order[i + j]].tolist()) for j in (0, 1)} for i in same]
+    pair = sorted(next(pair for pair in pairs if len(pair) == 2))
+    table = symbols.Symbols()
+    added = table.add([text.decode() for text in pair])
+    lexicon = build(table)
+    assert lexicon.num_probes == 2
+    assert search(lexicon, pair) == [added.low, added.low + 1]
+    code = table.codes.low
+    assert search(lexicon, [table.texts[code].encode(), b"no text"]) == [code, -1]
+
+
 class TestTwins:
     """Equal texts with symbols of their own, as values of several types have."""
 
