@@ -29,8 +29,8 @@ SKIP = flags.DEFINE_list("skip", [], "Draft: tools to leave out.")
 PERTURBATION = flags.DEFINE_string("perturbation", None, "Show: one of the catalogue.")
 STRENGTH = flags.DEFINE_float("strength", 1.0, "Show: of the perturbation.", 0, 1)
 NUM = flags.DEFINE_integer("num", 2, "Show: how many episodes.", 1)
-WIDTH = 120  # of what is piped
 SEED = flags.DEFINE_integer("seed", 0, "Show: other episodes.", 0)
+WIDTH = 120  # of what is piped
 
 
 def main(command: str, file: str) -> None:

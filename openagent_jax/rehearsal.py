@@ -136,15 +136,21 @@ def rooms(
       sizes: of an episode.
       num_tokens: of a row that a demonstration is trained in.
     """
-    for field in ("prompt", "action", "result", "episode"):
-        longest = {name: int(getattr(one, field).max()) for name, one in seen.items()}
+    trained = {evaluate.CLEAN: seen[evaluate.CLEAN]}
+    for name, entry in perturb.CATALOGUE.items():
+        if entry.family == "train" and name in seen:
+            trained[name] = seen[name]
+    for among, field, key, room in (
+        (seen, "prompt", "sandbox.prompt_tokens", sizes.prompt_tokens),
+        (seen, "action", "sandbox.action_tokens", sizes.action_tokens),
+        (seen, "result", "sandbox.result_tokens", sizes.result_tokens),
+        (seen, "episode", "sandbox.context_tokens", sizes.context_tokens),
+        (trained, "episode", "algorithm.num_tokens", num_tokens),
+    ):
+        longest = {name: int(getattr(one, field).max()) for name, one in among.items()}
         name = max(longest, key=lambda x: longest[x])
-        key = "context" if field == "episode" else field
-        room = getattr(sizes, f"{key}_tokens")
         if longest[name] > room:
-            yield f"sandbox.{key}_tokens", room, longest[name], name
-        if field == "episode" and longest[name] > num_tokens:
-            yield "algorithm.num_tokens", num_tokens, longest[name], name
+            yield key, room, longest[name], name
 
 
 def _entities(spec: DomainSpec) -> list[str]:

@@ -75,7 +75,7 @@ def _lines(
         yield f"offers {function['name']}({arguments}): {function['description']}"
     yield f"user   {writer.opening(task)[-1]['content']}"
     for turn in np.flatnonzero(valid):
-        yield f"agent  {_said(writer.message(task, _row(actions, turn)))}"
+        yield f"agent  {_said(writer.message(task, _row(actions, int(turn))))}"
         shown = writer.shown(told[turn])
         if shown is not None:
             yield f"{shown[0]:7}{shown[1]}"

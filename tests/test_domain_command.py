@@ -49,7 +49,7 @@ def test_check_of_a_good_file(commands, drafted):
     assert done.code == 0, done.err
     assert done.out.startswith(f"{file}: no faults. 3 tools, 4 types, 5 goals; the ")
     assert "distractor_tools changes nothing here: all 3 tools are shown" in done.out
-    assert "identity_erasure" not in done.out
+    assert "identity_erasure" not in done.out and "the oracle" not in done.out
     assert "sandbox.prompt_tokens=50 is too short" in done.out
     assert "Give it room: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out

@@ -144,12 +144,13 @@ def test_rooms():
 
     seen = {"clean": lengths(224, 60, 36, 288)}
     assert list(rehearsal.rooms(seen, SIZES, 288)) == []
-    seen |= {"one": lengths(225, 1, 37, 289), "two": lengths(300, 1, 1, 513)}
+    seen["runtime_error"] = lengths(225, 1, 37, 289)
+    seen["rule_shift"] = lengths(300, 1, 1, 513)  # held out: it is not trained on
     assert list(rehearsal.rooms(seen, SIZES, 288)) == [
-        ("sandbox.prompt_tokens", 224, 300, "two"),
-        ("sandbox.result_tokens", 36, 37, "one"),
-        ("sandbox.context_tokens", 512, 513, "two"),
-        ("algorithm.num_tokens", 288, 513, "two"),
+        ("sandbox.prompt_tokens", 224, 300, "rule_shift"),
+        ("sandbox.result_tokens", 36, 37, "runtime_error"),
+        ("sandbox.context_tokens", 512, 513, "rule_shift"),
+        ("algorithm.num_tokens", 288, 289, "runtime_error"),
     ]
 
 

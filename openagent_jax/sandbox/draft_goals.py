@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class Drafted:
 @dataclass(frozen=True)
 class _Call:
     tool: Drafted
-    fed: dict[str, tuple[int, str]]  # argument -> step and field that it comes from
+    fed: dict[str, str]  # argument -> field of the call before
 
 
 def goals(tools: list[Drafted], types: dict[str, Any]) -> list[dict[str, Any]]:
@@ -37,67 +37,59 @@ def goals(tools: list[Drafted], types: dict[str, Any]) -> list[dict[str, Any]]:
     chains = [[_Call(tool, {})] for tool in tools]
     for tool in tools:
         chains += itertools.islice(_chains(tool, tools, types), NUM_CHAINS)
-    limits, made, said = Limits(), [], set()
+    limits, made, said = Limits(), {}, set()
     for chain in chains:
         goal = _goal(chain, types, said)
-        room = len(chain) == 1 or len(goal["constants"]) <= limits.num_constants
-        if room and goal["name"] not in [other["name"] for other in made]:
-            made.append(goal)
-    return made
+        if len(chain) == 1 or len(goal["constants"]) <= limits.num_constants:
+            made.setdefault(goal["name"], goal)
+    return list(made.values())
 
 
 def _chains(
     tool: Drafted, tools: list[Drafted], types: dict[str, Any]
-) -> Iterable[list[_Call]]:
-    """Ways to feed an argument of the tool by another one: short ones, then the longest
-    that is found."""
-    links = list(_feeders(tool, tools, types))
-    short = []
-    for argument, other, field in links:
-        short.append([_Call(other, {}), _Call(tool, {argument: (0, field)})])
-    for argument, other, field in links[:1]:
-        chain, behind = [_Call(tool, {argument: (-1, field)})], other
-        seen = {tool.listed.name}
-        while behind.listed.name not in seen and len(chain) < Limits().num_steps - 1:
-            seen.add(behind.listed.name)
-            further = next(iter(_feeders(behind, tools, types)), None)
-            if further is None or further[1].listed.name in seen:
-                break
-            chain.insert(0, _Call(behind, {further[0]: (-1, further[2])}))
-            behind = further[1]
-        chain.insert(0, _Call(behind, {}))
-        if len(chain) > 2:
-            yield [
-                _Call(call.tool, {a: (i - 1, f) for a, (_, f) in call.fed.items()})
-                for i, call in enumerate(chain)
-            ]
-    yield from short
+) -> Iterator[list[_Call]]:
+    """Ways to feed an argument of the tool: a long one, then those of one more call."""
+    longest = _longest(tool, tools, types, ())
+    if len(longest) > 2:
+        yield longest
+    for argument, other, field in _feeders(tool, tools, types):
+        yield [_Call(other, {}), _Call(tool, {argument: field})]
+
+
+def _longest(
+    tool: Drafted, tools: list[Drafted], types: dict[str, Any], behind: tuple
+) -> list[_Call]:
+    """Each fed by the first tool that can, as far as there is room."""
+    behind = (*behind, tool)
+    for argument, other, field in _feeders(tool, tools, types):
+        if other not in behind and len(behind) < Limits().num_steps:
+            before = _longest(other, tools, types, behind)
+            return [*before, _Call(tool, {argument: field})]
+    return [_Call(tool, {})]
 
 
 def _feeders(
     tool: Drafted, tools: list[Drafted], types: dict[str, Any]
-) -> Iterable[tuple[str, Drafted, str]]:
+) -> Iterator[tuple[str, Drafted, str]]:
     """Arguments of a tool, and who returns such a value without being told it."""
     for argument, kind in tool.arguments.items():
         for other in tools:
             field = next((f for f, k in other.returns.items() if k == kind), None)
-            useful = types[kind]["kind"] != "enum" and kind not in (
-                other.arguments.values()
-            )
-            if field and useful and other is not tool:
+            told = kind in other.arguments.values() or types[kind]["kind"] == "enum"
+            if field and not told and other is not tool:
                 yield argument, other, field
 
 
 def _goal(chain: list[_Call], types: dict[str, Any], said: set[str]) -> dict[str, Any]:
     constants: dict[str, str] = {}
     steps, clauses, listing = [], [], []
-    for call in chain:
+    for step, call in enumerate(chain):
         tool, sources, told = call.tool, {}, []
         for argument, kind in tool.arguments.items():
             words = " ".join(wording.words(argument))
             if argument in call.fed:
-                step, field = call.fed[argument]
-                sources[argument] = f"#{step}.{field}"
+                field = call.fed[argument]
+                sources[argument] = f"#{step - 1}.{field}"
                 told.append(f"that {' '.join(wording.words(field))}")
                 continue
             slot = re.sub("[^A-Za-z0-9_]", "_", argument)
@@ -112,9 +104,8 @@ def _goal(chain: list[_Call], types: dict[str, Any], said: set[str]) -> dict[str
         behind = f" with {' and '.join(told)}" if told else ""
         clauses.append(tool.does.request + behind)
     last = chain[-1].tool
-    fields = sorted(
-        last.returns, key=lambda x: types[last.returns[x]]["kind"] == "enum"
-    )
+    kinds = {field: types[kind]["kind"] for field, kind in last.returns.items()}
+    fields = sorted(kinds, key=lambda field: kinds[field] == "enum")  # easily guessed
     asked = " ".join(wording.words(fields[0]))
     answer, end = f"#{len(chain) - 1}.{fields[0]}", f" and tell me the {asked}"
     if last.effect:

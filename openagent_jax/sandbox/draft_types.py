@@ -117,7 +117,8 @@ class Types:
         """What a tool returns, where nobody says: by its name."""
         thing, own = _thing(does), {_full_name(x, does) for x in tool.arguments}
         makes = does.said in _MAKE
-        for name in (f"{thing}_id", f"{thing}_number", thing, f"{thing}_name"):
+        names = (f"{thing}_id", f"{thing}_number", thing, f"{thing}_name")
+        for name in names:
             if name in self._of_arguments - own and (makes or not effect):
                 return {name: self._add(name, self._schemas[name], tool.name)}
         if effect:
@@ -128,7 +129,7 @@ class Types:
             name = "_".join([*wording.words(tool.name), "result"])
             return {"result": self._add(name, {"hole": problem}, tool.name)}
         last = wording.singular(rest[-1])
-        if {"_".join(rest), f"{thing}_id", thing} & own and last == thing:
+        if last == thing and not own.isdisjoint(names):
             return {"details": self._add(f"{thing}_details", {}, tool.name)}
         schema = {"type": "integer"} if last in _NUMBERS else {}
         name = _lettered("_".join(rest)[:50])

@@ -10,12 +10,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.sandbox import wording
 from openagent_jax.sandbox.domain_schema import NAME, TWICE
 from openagent_jax.sandbox.domain_spec import DomainError, must
 
 MAX_ARGS = 5  # more find no room in a request
 _DEPTH = 8  # of references to references
 _SCHEMAS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
+# What is counted is counted in whole numbers.
+_COUNTED = set("id number no count num index page limit quantity rank year".split())
 Schema = dict[str, Any]
 
 
@@ -125,7 +128,7 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             continue
         if not NAME.fullmatch(key):
             raise _Unsupported(f"{what}: use letters, digits, _ and - in its name")
-        arguments[key] = _argument(schema, what)
+        arguments[key] = _argument(key, schema)
     if len(arguments) > MAX_ARGS:
         problem = f"{len(arguments)} required arguments, {MAX_ARGS} are the most"
         raise _Unsupported(problem)
@@ -193,9 +196,9 @@ def _may_be_null(schema: Any) -> bool:
     return {"type": "null"} in options or isinstance(kinds, list) and "null" in kinds
 
 
-def _argument(schema: Schema, what: str) -> Schema:
-    kind = schema.get("type", "string")
-    if kind == "number" and not _whole(schema):
+def _argument(name: str, schema: Schema) -> Schema:
+    kind, what = schema.get("type", "string"), f"argument {name!r}"
+    if kind == "number" and not _is_whole(name, schema):
         raise _Unsupported(f"{what}: a number that is not whole is not supported")
     if kind not in ("string", "integer", "number", "boolean"):
         a = "an" if kind[:1] in "aeiou" else "a"
@@ -203,14 +206,13 @@ def _argument(schema: Schema, what: str) -> Schema:
     return schema
 
 
-def _whole(schema: Schema) -> bool:
-    step = schema.get("multipleOf")
+def _is_whole(name: str, schema: Schema) -> bool:
+    """Whether what is called a number is a whole one, as far as can be told."""
     choices = schema.get("enum", ())
-    return (
-        isinstance(step, int)
-        or bool(choices)
-        and all(isinstance(value, int) for value in choices)
-    )
+    if choices:
+        return all(isinstance(value, int) for value in choices)
+    whole = isinstance(schema.get("multipleOf"), int)
+    return whole or not _COUNTED.isdisjoint(wording.words(name))
 
 
 def _scalars(

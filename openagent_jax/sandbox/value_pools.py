@@ -15,6 +15,7 @@ from openagent_jax.sandbox.lexicon import MAX_TEXT
 
 LOWEST, HIGHEST = 0, 999  # numbers of the sandbox
 NUM_LARGE = 99  # of larger ones
+NUM_SECONDS = 3  # words that the values of a type end with
 # Words that values begin with, by split; and those that they go on with.
 _FIRST = {
     "train": "amber birch cedar dune elm fern granite hazel iris juniper kelp larch "
@@ -141,13 +142,17 @@ def _enum(values: list[str], what: str) -> dict[str, Any]:
 
 
 def _number(low: Any, high: Any, what: str) -> tuple[dict[str, Any], str]:
-    known = [x for x in (low, high) if isinstance(x, int | float)]
-    first = max(LOWEST, int(low)) if isinstance(low, int | float) else LOWEST
-    last = min(HIGHEST, int(high)) if isinstance(high, int | float) else HIGHEST
-    first, last = (first, last) if first <= last else (LOWEST, HIGHEST)
-    fits = len(known) == 2 and [first, last] == known
-    note = "" if fits else f"{what}: whole numbers from {first} to {last}"
-    return {"kind": "number", "minimum": first, "maximum": last}, note
+    asked = [int(x) if _is_whole_number(x) else None for x in (low, high)]
+    first, last = max(LOWEST, asked[0] or 0), HIGHEST
+    if asked[1] is not None and asked[1] >= first:
+        last = min(last, asked[1])
+    note = f"{what}: whole numbers from {first} to {last}"
+    made = {"kind": "number", "minimum": first, "maximum": last}
+    return made, "" if asked == [first, last] else note
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, int) or isinstance(value, float) and value.is_integer()
 
 
 def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, str]:
@@ -157,9 +162,10 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
     given = [text(x) for x in given if isinstance(x, str | int | float)]
     given = [x for x in dict.fromkeys(given) if x and x not in taken]
     given = [x for x in given if not _is_number(x)]
-    made, how = _like(given), "like its examples"
-    if not made and schema.get("pattern"):
-        form = plain(str(schema["pattern"]))
+    pattern = str(schema.get("pattern", ""))
+    made, how = _like(given, pattern, taken), "like its examples"
+    if not made and pattern:
+        form = plain(pattern)
         hole = f"{HOLE} three or more values of {what}, each of the form {form}"
         return {"kind": "entity", "values": [hole]}, ""
     if not made and len(given) >= 12:
@@ -167,7 +173,7 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
         return {"kind": "entity", "values": given}, ""
     if not made:
         how = "made up by its name"
-        made = _made_up(name, str(schema.get("format", "")), taken)
+        made = _made_up(name, schema, taken)
     flat = {
         split: [" ".join(x) for x in itertools.product(*values["compose"])]
         if isinstance(values, dict)
@@ -191,54 +197,70 @@ def _is_number(value: str) -> bool:
     return _is_digits(value) and str(int(value)) == value and int(value) <= HIGHEST
 
 
-def _like(examples: list[str]) -> dict[str, list[str]]:
-    """Values with other digits than the first example that has some."""
-    pattern = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
-    if not pattern:
-        return {}
+def _like(examples: list[str], pattern: str, taken: set[str]) -> dict[str, list[str]]:
+    """Values with other digits than the first example that has some; the first digit
+    tells the split. Nothing, if there are too few, or if they do not fit a pattern."""
+    form = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
+    unit = 10 ** (len(re.findall("[0-9]", form)) - 1)
 
-    def other(start: int, i: int) -> str:
-        size = len(re.findall("[0-9]", pattern))
-        digits = iter(f"{start * 10 ** (size - 1) + 37 * i + 11:0{size}d}"[-size:])
-        return re.sub("[0-9]", lambda _: next(digits), pattern)
+    def other(number: int) -> str:
+        digits = iter(str(number))
+        return re.sub("[0-9]", lambda _: next(digits), form)
 
-    starts = {"train": 1, "test": 5, "shift": 8}
-    sizes = {"train": 60, "test": 40, "shift": 30}
-    made = {
-        split: [
-            x for i in range(sizes[split]) if (x := other(start, i)) not in examples
-        ]
-        for split, start in starts.items()
-    }
-    apart = len(set(sum(made.values(), []))) == sum(map(len, made.values()))
-    return made if apart else {}
+    found = {}
+    for split, first, size, num in (
+        ("train", 1, 4, 60),
+        ("test", 5, 3, 40),
+        ("shift", 8, 2, 30),
+    ):
+        span = int(size * unit)
+        numbers = (int(first * unit) + (37 * i + 11) % span for i in range(span))
+        free = (x for x in map(other, numbers) if x not in taken and x not in examples)
+        found[split] = list(itertools.islice(free, num)) if form else []
+    enough = min(map(len, found.values())) > 2
+    return found if enough and _match(pattern, sum(found.values(), [])) else {}
 
 
-def _made_up(name: str, form: str, taken: set[str]) -> dict[str, Any]:
-    parts = wording.words(name)
-    last = parts[-1] if parts else "value"
-    makers: list[tuple[bool, Callable[[str, int], str]]] = [
-        (form == "email" or last in ("email", "mail"), _email),
-        (form in ("uri", "url") or last in ("url", "uri", "link", "website"), _url),
-        (form == "date-time" or last in ("datetime", "timestamp"), _moment),
-        (form == "date" or last in ("date", "day", "birthday", "deadline"), _date),
-        (form == "time" or last == "time", _time),
-        (form == "uuid" or last in ("uuid", "guid"), _uuid),
-        (form in ("ipv4", "ip") or last == "ip", _address),
-        (last in ("phone", "telephone", "mobile"), _phone),
-        (last in _ID.split(), lambda split, i: _id(parts, split, i)),
+def _match(pattern: str, values: list[str]) -> bool:
+    try:
+        return all(re.search(pattern, value) for value in values)
+    except re.error:  # of another dialect
+        return False
+
+
+def _made_up(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
+    form, parts = str(schema.get("format", "")), wording.words(name)
+    last, said = parts[-1], set(wording.words(str(schema.get("description", ""))))
+    makers: list[tuple[str, Callable[[str, int], str]]] = [
+        ("email mail", _email),
+        ("uri url link website", _url),
+        ("date-time datetime timestamp", _moment),
+        ("date day birthday deadline", _date),
+        ("time", _time),
+        ("uuid guid", _uuid),
+        ("ipv4 ip", _address),
+        ("phone telephone mobile", _phone),
+        ("path file filename folder directory", _path),
+        (_ID, lambda split, i: _id(parts, split, i)),
     ]
-    for fits, make in makers:
-        if fits:
-            return {split: _fresh(make, split, taken) for split in _FIRST}
-    person = last in _PERSON.split() or parts[-2:-1] and parts[-2] in _PERSON.split()
-    if person:
+    # The format says most, then the name; and if that says nothing, the description.
+    plain = not {last, *parts[-2:-1]} & set(f"{_PERSON} {_PLACE} {_TEXTS}".split())
+    for hints in (
+        {form},
+        {last},
+        said - {"id", "number", "time", "file"} if plain else (),
+    ):
+        for fits, make in makers:
+            if not set(fits.split()).isdisjoint(hints):
+                return {split: _fresh(make, split, taken) for split in _FIRST}
+    if not {last, *parts[-2:-1]}.isdisjoint(_PERSON.split()):
         return _composed(_PEOPLE, _SURNAMES.split(), taken, str)
+    rest = [last, " ".join(parts)]
     if last in _PLACE.split():
-        return _composed(_FIRST, _PLACES.split(), taken, str.capitalize)
-    if last in _TEXTS.split():
-        return _composed(_FIRST, _NOUNS, taken, str)
-    return _composed(_FIRST, [last, " ".join(parts)], taken, str)
+        case = [word.capitalize() for word in (*_PLACES.split(), *rest)]
+        return _composed(_FIRST, case, taken, str.capitalize)
+    words = [*_NOUNS, *rest] if last in _TEXTS.split() else rest
+    return _composed(_FIRST, words, taken, str)
 
 
 def _fresh(make: Callable[[str, int], str], split: str, taken: set[str]) -> list[str]:
@@ -253,7 +275,7 @@ def _composed(
     heads = {split: [case(x) for x in said.split()] for split, said in firsts.items()}
     every = list(itertools.chain(*heads.values()))
     free = [x for x in seconds if not {f"{y} {x}" for y in every} & taken]
-    free = free[: 6 if len(seconds) > 2 else 1]
+    free = free[: NUM_SECONDS if len(seconds) > 2 else 1]
     free = free or [_new_word(seconds, every, taken)]
     return {split: {"compose": [words, free]} for split, words in heads.items()}
 
@@ -302,6 +324,12 @@ def _url(split: str, i: int) -> str:
     heads = _FIRST[split].split()
     head, tail = heads[i % len(heads)], _NOUNS[i // len(heads) % len(_NOUNS)]
     return f"https://example.{_TOP[split]}/{head}/{tail}{i // 900 or ''}"
+
+
+def _path(split: str, i: int) -> str:
+    heads = _FIRST[split].split()
+    head, tail = heads[i % len(heads)], _NOUNS[i // len(heads) % len(_NOUNS)]
+    return f"/{head}/{tail}{i // 900 or ''}"
 
 
 def _uuid(split: str, i: int) -> str:

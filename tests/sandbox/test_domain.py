@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openagent_jax.sandbox import domain as domains
-from openagent_jax.sandbox import domain_spec
+from openagent_jax.sandbox import domain_spec, symbols
 from tests import helpers
 
 ROUNDS = 24  # batches of tasks looked at
@@ -31,6 +31,14 @@ def samples():
         for name in helpers.DOMAINS
         for split in domains.SPLITS
     }
+
+
+def test_pieces_of_a_phrase():
+    """Constants may have any name that a file may give them."""
+    table = symbols.Symbols()
+    phrase = "Get {order-id}, {to_2}."
+    pieces = domains._pieces(phrase, {"order-id": 1, "to_2": 0}, table)
+    assert pieces == [table.one("Get "), -2, table.one(", "), -1, table.one(".")]
 
 
 def requests(name, tasks):

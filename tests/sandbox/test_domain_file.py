@@ -903,6 +903,15 @@ def test_all_faults_are_found(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("key", ["types", "tools", "goals"])
+def test_what_speaks_of_a_missing_part_is_not_judged(tmp_path, key):
+    document = good()
+    del document[key]
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(document))
+    assert domain_file.faults(file) == [f"top level: missing key '{key}'; add it"]
+
+
 def places(value, path=()):
     """All paths into a document."""
     yield path

