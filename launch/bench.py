@@ -15,7 +15,8 @@ decode    greedy tokens/s behind a short prompt, and those of `generate` of tran
           and torch, which must be installed, over the same weights
 agents    what the way to an agent elsewhere adds to its own time, in percent, eight
           episodes at once; and what many episodes add to the peak of memory
-serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop
+serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop, by the
+          length of replies
 
 --parts=sandbox,rollout measures these alone. The peak of memory is that of the process
 until then, so a part alone has its own.

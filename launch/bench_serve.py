@@ -1,8 +1,9 @@
 """What HTTP, messages and the giving away of rows cost: the server beside its decoder.
 
 Clients of another process, each with one request at a time over loopback, against the
-same compiled programs called in a bare loop with the same prompts. All replies have the
-same number of tokens, greedy, so both say the same.
+same compiled programs called in a bare loop with the same prompts, of about 115 tokens.
+All replies have the same number of tokens, greedy, so both say the same. What a request
+costs is shared by its tokens: so short replies are measured, and long ones.
 """
 
 import concurrent.futures
@@ -13,7 +14,8 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 
-NUM_CLIENTS, NUM_REQUESTS, NEW_TOKENS = 8, 64, 128
+NUM_CLIENTS, NUM_REQUESTS = 8, 64
+LENGTHS = (32, 256)  # of replies, in tokens
 REQUEST = "Show me the opening hour of Oak Bay, and walk {0} minutes."
 
 
@@ -28,29 +30,28 @@ def measure(c, model, medians: Callable) -> dict[str, float]:
         model.policy, params, decoders.NONE, NUM_CLIENTS, c.sandbox.context_tokens
     )  # nothing ends a reply
     served = endpoint.served(c, model, decoder, "bench", NUM_CLIENTS)
-    bodies = [json.dumps(_body(i)) for i in range(NUM_REQUESTS)]
-    asked = [protocol.read(body.encode()) for body in bodies]
-    prompts = [served.conversations.tokens(x.messages, x.tools) for x in asked]
-    spawn = multiprocessing.get_context("spawn")
+    spawn, figures = multiprocessing.get_context("spawn"), {}
     with (
         running(served) as port,
         concurrent.futures.ProcessPoolExecutor(1, spawn) as clients,
     ):
-        seconds, rival = medians(
-            lambda: clients.submit(ask_all, port, bodies).result(),
-            lambda: bare(decoder, prompts),
-        )
-    num_tokens = NUM_REQUESTS * NEW_TOKENS
-    return {
-        "tokens_per_s": num_tokens / seconds,
-        "bare_tokens_per_s": num_tokens / rival,
-        "ratio": rival / seconds,
-        "overhead": seconds / rival - 1,
-        "prompt_tokens": sum(map(len, prompts)) / NUM_REQUESTS,
-    }
+        for num in LENGTHS:
+            bodies = [json.dumps(_body(i, num)) for i in range(NUM_REQUESTS)]
+            asked = [protocol.read(body.encode()) for body in bodies]
+            prompts = [served.conversations.tokens(x.messages, x.tools) for x in asked]
+            seconds, rival = medians(
+                lambda bodies=bodies: clients.submit(ask_all, port, bodies).result(),
+                lambda prompts=prompts, num=num: bare(decoder, prompts, num),
+            )
+            figures |= {
+                f"tokens_per_s_{num}": NUM_REQUESTS * num / seconds,
+                f"bare_tokens_per_s_{num}": NUM_REQUESTS * num / rival,
+                f"overhead_{num}": seconds / rival - 1,
+            }
+    return figures
 
 
-def bare(decoder, prompts: list[list[int]]) -> None:
+def bare(decoder, prompts: list[list[int]], num_tokens: int) -> None:
     """A batch of prompts after the other, read and gone on from."""
     import numpy as np
 
@@ -66,7 +67,7 @@ def bare(decoder, prompts: list[list[int]]) -> None:
                 rows.length[row] = start
                 cache, token = decoder.read(cache, row, piece, len(tokens), rows)
             rows.length[row], rows.token[row] = len(prompt), token
-        rows.left[:] = NEW_TOKENS - 1
+        rows.left[:] = num_tokens - 1
         while rows.left.any():
             cache, said = decoder.decode(cache, rows, decoders.MAX_STEPS)
             num = (np.asarray(said) != decoders.NONE).sum(axis=1)
@@ -99,13 +100,13 @@ def ask_all(port: int, bodies: list[str]) -> None:
         for body in bodies[client::NUM_CLIENTS]:
             link.request("POST", "/v1/chat/completions", body)
             reply = json.loads(link.getresponse().read())
-            assert reply["usage"]["completion_tokens"] == NEW_TOKENS, reply
+            assert reply["choices"][0]["finish_reason"] == "length", reply
 
     with concurrent.futures.ThreadPoolExecutor(NUM_CLIENTS) as pool:
         list(pool.map(ask, range(NUM_CLIENTS)))
 
 
-def _body(i: int) -> dict:
+def _body(i: int, num_tokens: int) -> dict:
     """Prompts have nothing in common: a row that knows one would not read it again."""
     place = {"type": "object", "properties": {"place": {"type": "string"}}}
     tools = [
@@ -120,5 +121,5 @@ def _body(i: int) -> dict:
         for j in range(5)
     ]
     messages = [{"role": "user", "content": REQUEST.format(i)}]
-    asked = {"model": "bench", "max_tokens": NEW_TOKENS}
+    asked = {"model": "bench", "max_tokens": num_tokens}
     return asked | {"messages": messages, "tools": tools}

@@ -18,6 +18,7 @@ from launch import backbones
 from openagent_jax.models import hf, transformer
 from openagent_jax.sandbox import domain_file
 from tests import tiny
+from tests.commands import Done
 
 # Bad use.
 

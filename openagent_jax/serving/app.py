@@ -145,6 +145,7 @@ class _Completion:
             temperature if temperature >= MIN_TEMPERATURE else 0.0,
             asked.top_p,
             (seed ^ seed >> 32) % 2**32,
+            at_once=asked.stream or bool(asked.stop),
         )
         self._about = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",

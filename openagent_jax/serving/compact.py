@@ -4,6 +4,7 @@ The inverse of what `sandbox.chat` does with a template: from OpenAI's messages 
 the texts of a `Style`, for a backbone that has no template.
 """
 
+import functools
 import json
 import re
 from typing import Any
@@ -13,6 +14,7 @@ from openagent_jax.sandbox import style as styles
 from openagent_jax.sandbox.chat import Messages
 from openagent_jax.sandbox.style import Layout, Style
 
+MAX_ARGUMENTS = 64  # of a tool: there is a layout for each number of them
 # What the description of a tool says of another one, at its end.
 NEEDS = re.compile(
     r"(?P<text>.*?)"
@@ -31,11 +33,19 @@ def render(messages: Messages, tools: list[dict[str, Any]], speaks: bool) -> lis
       messages: of the conversation; arguments of calls are objects, or text.
       tools: in OpenAI's function format.
       speaks: the agent is to speak next.
+
+    Raises:
+      ValueError: a tool has too many arguments.
     """
     functions = [tool["function"] for tool in tools]
     given = [_arguments(call) for message in messages for call in _calls(message)]
     sizes = [len(_parameters(x)) for x in functions] + [len(x) for x in given]
-    style = styles.compact(max(sizes, default=0))
+    most = max(sizes, default=0)
+    if most > MAX_ARGUMENTS:
+        raise ValueError(
+            f"a tool has {most} arguments; this model can be told {MAX_ARGUMENTS}"
+        )
+    style = _style(most)
     pieces = [style.system]
     for function in functions:
         pieces += _document(style, function)
@@ -52,6 +62,9 @@ def render(messages: Messages, tools: list[dict[str, Any]], speaks: bool) -> lis
                 pieces += _call(style, call, purposes)
             pieces.append(style.end)
     return pieces + [style.assistant] * speaks
+
+
+_style = functools.cache(styles.compact)
 
 
 def _document(style: Style[str], function: dict[str, Any]) -> list[str]:

@@ -33,7 +33,8 @@ class Request:
     """A prompt to go on from.
 
     `deliver(tokens, end)` is called on the thread of the engine with each few tokens
-    more; `end` is None until the last time, and then says why, or what went wrong.
+    more, or once with all of them; `end` is None until the last time, and then says
+    why, or what went wrong.
     """
 
     prompt: Sequence[int]
@@ -42,6 +43,7 @@ class Request:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    at_once: bool = True  # each few tokens are wanted as they come
     cancelled: bool = False  # set by whoever does not want it any more
     num_cached: int = 0  # tokens of the prompt that were not read again
 
@@ -53,6 +55,7 @@ class _Row:
     index: int
     read: list[int] = field(default_factory=list)  # tokens in the cache
     request: Request | None = None
+    said: list[int] = field(default_factory=list)  # and not delivered yet
     used: int = 0  # when, by the count of requests
 
     @property
@@ -215,14 +218,17 @@ class Engine:
             self._end(row, tokens, STOP)
         elif not control.left[i]:
             self._end(row, tokens, LENGTH)
-        else:
+        elif row.request.at_once:
             row.request.deliver(tokens, None)
+        else:
+            row.said += tokens
 
     def _end(self, row: _Row, tokens: list[int], why: str) -> None:
         assert row.request
         self._control.left[row.index] = 0
+        said, row.said = [*row.said, *tokens], []
         request, row.request = row.request, None
-        request.deliver(tokens, why)
+        request.deliver(said, why)
 
 
 def _num_common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-import numpy as np
 from tokenizers import Tokenizer
 
-from openagent_jax.sandbox import spelling
+from openagent_jax.sandbox import conversation, spelling
 from openagent_jax.sandbox.lexicon import Lexicon
 
 LONGEST = 1 << 14  # characters of a text that may be one of the sandbox
-MEMORY = 1 << 14  # texts whose tokens are kept
+SHORT = 256  # characters of a text whose tokens are kept
+MEMORY = 1 << 14  # how many of them are
 
 
 class Speller:
@@ -24,7 +24,9 @@ class Speller:
 
     def __init__(self, tokenizer: Tokenizer, lexicon: Lexicon):
         self._tokenizer = spelling.as_it_is(tokenizer)
-        self._forms = set() if lexicon.any_lends else _forms(lexicon)
+        self._forms = (
+            set() if lexicon.any_lends else {*conversation.texts(lexicon)} - {""}
+        )
         self._sizes: dict[str, set[int]] = {}  # of forms, by their first letter
         for form in self._forms:
             self._sizes.setdefault(form[0], set()).add(len(form))
@@ -34,7 +36,11 @@ class Speller:
         """The tokens of all texts, each of them spelled by itself."""
         if not self._forms:
             return self._plain("".join(texts))
-        return [token for text in texts for token in self._one(text)]
+        spelled = (
+            self._one(text) if len(text) <= SHORT else self._spell(text)
+            for text in texts
+        )
+        return [token for tokens in spelled for token in tokens]
 
     def _spell(self, text: str) -> list[int]:
         if text in self._forms or len(text) > LONGEST:
@@ -72,12 +78,3 @@ class Speller:
             parts.append(text[start:end])
             start = end
         return parts
-
-
-def _forms(lexicon: Lexicon) -> set[str]:
-    """All texts that the sandbox writes."""
-    table = lexicon.texts
-    flat = np.asarray(table.flat).tobytes()
-    starts, lengths = np.asarray(table.start), np.asarray(table.length)
-    rows = zip(starts.tolist(), lengths.tolist(), strict=True)
-    return {flat[start : start + size].decode() for start, size in rows if size}

@@ -299,6 +299,12 @@ def test_too_long(talker):
     assert e.value.code == "context_length_exceeded"
 
 
+def test_too_many_arguments(talker):
+    tool = chat.tool("look", "", {f"a{i}": "string" for i in range(20_000)})
+    with pytest.raises(openai.BadRequestError, match="20000 arguments; this model can"):
+        ask(talker, tools=[tool])
+
+
 def test_too_large(talker):
     status, error, _ = post(talker, b" " * (app.MAX_BODY + 1))
     assert (status, error["code"]) == (413, "request_too_large")

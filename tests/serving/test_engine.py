@@ -54,6 +54,14 @@ def test_more_requests_than_rows():
     assert engine.num_waiting == 0
 
 
+def test_all_at_once():
+    with running() as engine:
+        asked = Asked(engine, prompt(40), 100, at_once=False)
+        tokens, end = asked.next()
+    assert (tokens, end) == (greedy(prompt(40), 100), engines.LENGTH)
+    assert len(tokens) == 100
+
+
 def test_sampling_does_not_mind_the_company():
     how = {"temperature": 1.5, "top_p": 0.9, "seed": 3}
     with running() as engine:

@@ -82,7 +82,7 @@ def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
     async def run(address):
         where = agents.Endpoint(f"{address}/v1", host.NAME)
         async with agents.endpoint(where) as asked:
-            playing = play.play(suite.episodes(), suite, asked, 6, play.Budget())
+            playing = play.play(suite.episodes(), asked, 6, play.Budget())
             return [outcome async for outcome in playing]
 
     with host.address(ours) as address:
