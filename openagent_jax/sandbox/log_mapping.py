@@ -11,12 +11,15 @@ The world of such a task is what was recorded. These are the rules:
   traceback. Then the call is no step. If it is made again at once and works, and the
   tool has not worked before, the tool fails as many times in the task too.
 * The request is what the user says: all messages, as if they were one. If the agent
-  asked by `Ask`, the reply is left out of it, and told when the agent asks.
+  asked by `Ask`, the values of the reply are left out of it, and told when it asks.
+  System messages are left out, and so is what the agent says beside its calls.
 * An argument has its value from the request if that spells it, else from the reply to
   `Ask`, else from the latest result before that has it; else from nowhere: it is a
   constant that the request does not spell.
 * An argument called `code` is one that only a result can tell: the tool whose result
   has a `code` of that value must have been called.
+* A description is one line without quotes and backslashes. Where it ends as ours do when
+  a tool needs another one, it does.
 * An argument is documented if the calls of the conversation have it, or, of a tool that
   is not called, if it is required. It is a number if its schema says integer or number
   and all its values are whole ones from 0 to 999; all others are texts.
