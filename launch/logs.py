@@ -2,16 +2,19 @@
 
     python -m launch.logs check my_logs.jsonl [--config=configs/paft.py]
     python -m launch.logs export --config=configs/paft.py --out=demos.jsonl --num=1000
+    python -m launch.logs textcraft --out=textcraft.jsonl
 
 A log is JSON Lines with `messages` and `tools` in each line. What is mapped of it is a
 domain, for all commands: --config.sandbox.domain=my_logs.jsonl
 
-`check` counts tokens and turns as --config says (default: configs/base.py).
-docs/own_logs.md tells the rules.
+`check` counts tokens and turns as --config says (default: configs/base.py). `textcraft`
+writes the gold trajectories of the package platoon-textcraft, or of the folder of its
+data files, --source. docs/own_logs.md tells the rules.
 """
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from absl import flags
@@ -28,11 +31,12 @@ CONFIG = config_flags.DEFINE_config_file(
 )
 OUT = flags.DEFINE_string("out", None, "Export: the file to write.")
 NUM = flags.DEFINE_integer("num", 1000, "Export: how many.", 1)
-SPLIT = flags.DEFINE_string("split", "train", "Export: of the tasks.")
+SPLIT = flags.DEFINE_string("split", "train", "Export, textcraft: of the tasks.")
+SOURCE = flags.DEFINE_string("source", None, "Textcraft: the folder of its data files.")
 
 
 def main(command: str, file: str = "") -> None:
-    check(file) if command == "check" else export()
+    {"check": lambda: check(file), "export": export, "textcraft": gold}[command]()
 
 
 def check(file: str) -> None:
@@ -72,16 +76,46 @@ def export() -> None:
     settings.check_apart(c)
     settings.known("--split", [SPLIT.value], domain.SPLITS)
     programs.keep(c.compile_cache)
-    out, source = Path(OUT.value), agents.spoken(c, c.sandbox.domain)
+    source = agents.spoken(c, c.sandbox.domain)
     rows = conversations.conversations(build.recipe(c, source), SPLIT.value, NUM.value)
-    temporary, perturbed = out.with_name(f"{out.name}.tmp"), 0
-    with temporary.open("w", encoding="utf-8") as opened:
+    perturbed = 0
+
+    def counted():
+        nonlocal perturbed
         for row in rows:
-            opened.write(json.dumps(row, ensure_ascii=False) + "\n")
             perturbed += row["perturbation"] != conversations.CLEAN
-    os.replace(temporary, out)
-    print(f"{out}: {NUM.value:,} conversations, {perturbed:,} of them perturbed")
+            yield row
+
+    _write(Path(OUT.value), counted())
+    print(f"{OUT.value}: {NUM.value:,} conversations, {perturbed:,} of them perturbed")
+
+
+def gold() -> None:
+    from launch import settings
+    from openagent_jax.interop import textcraft
+
+    if not OUT.value:
+        raise cli.BadUse("--out is missing: the file to write")
+    settings.known("--split", [SPLIT.value], textcraft.FILES)
+    with settings.blamed_on("textcraft"):
+        source = Path(SOURCE.value) if SOURCE.value else textcraft.folder()
+    num = _write(Path(OUT.value), textcraft.conversations(source, SPLIT.value))
+    print(f"{OUT.value}: {num:,} conversations")
+
+
+def _write(out: Path, rows: Iterable[dict]) -> int:
+    """How many; the file is there when all of it is."""
+    temporary, num = out.with_name(f"{out.name}.tmp"), 0
+    try:
+        with temporary.open("w", encoding="utf-8") as opened:
+            for row in rows:
+                opened.write(json.dumps(row, ensure_ascii=False) + "\n")
+                num += 1
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return num
 
 
 if __name__ == "__main__":
-    cli.run(main, commands={"check": ("FILE",), "export": ()})
+    cli.run(main, commands={"check": ("FILE",), "export": (), "textcraft": ()})
