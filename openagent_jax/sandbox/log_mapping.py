@@ -18,8 +18,8 @@ The world of such a task is what was recorded. These are the rules:
   constant that the request does not spell.
 * An argument called `code` is one that only a result can tell: the tool whose result
   has a `code` of that value must have been called.
-* A description is one line without quotes and backslashes. Where it ends as ours do when
-  a tool needs another one, it does.
+* A description is one line without quotes and backslashes. Where it ends as ours do
+  when a tool needs another one, it does.
 * An argument is documented if the calls of the conversation have it, or, of a tool that
   is not called, if it is required. It is a number if its schema says integer or number
   and all its values are whole ones from 0 to 999; all others are texts.
