@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from launch.cli import BadUse
 from openagent_jax import sharding
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints, digest
-from openagent_jax.interop import chat_template, gguf
+from openagent_jax.interop import chat_template, gguf, packages
 from openagent_jax.models import hf, look_back, lora, transformer
 from openagent_jax.sandbox import spelling
 from openagent_jax.types import Params, Policy
@@ -215,9 +214,8 @@ def gguf_file(name: str, key: str) -> Path | None:
         file = Path(name).expanduser()
         return file if file.suffix == ".gguf" else None
     package, module = PACKAGES[name]
-    found = importlib.util.find_spec(module)  # imports nothing
-    places = (found and found.submodule_search_locations) or []
-    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    places = packages.folders(module)
+    files = [file for place in places for file in place.glob("*.gguf")]
     if not files:
         raise BadUse(
             f'{key}="{name}" needs the package {package}: '

