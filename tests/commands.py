@@ -22,6 +22,8 @@ for line in sys.stdin:
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
         continue
+    # Tests that run in the background were told not to hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.alarm(120)  # nothing here takes long, and what does must not hang
     os.environ.update(env)
     for fd, name in enumerate(files, 1):
