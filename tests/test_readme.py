@@ -83,3 +83,20 @@ def test_scores_of_a_pretrained_model_are_in_stored_reports():
             for x in rows
         )
         assert shown == [base[0], paft[0], "{} [{}, {}]".format(*smollm2)]
+
+
+def test_scores_on_public_tasks_are_in_stored_reports():
+    page = Path("docs/own_agent.md").read_text()
+    (_, *names), _, *table = [cells(x) for x in page.splitlines() if x.startswith("|")]
+    stored = report.columns([f"{name}=docs/results/bfcl_{name}" for name in names])
+    rows = [{row["scenario"]: row for row in x["rows"]} for x in stored.values()]
+    assert len(table) == len(rows[0]) and len(rows) == 3
+    for scenario, *shown in table:
+        for cell, row in zip(shown, (x[scenario] for x in rows), strict=True):
+            values = [row["success"][field] for field in ("mean", "low", "high")]
+            if row["n"]:
+                assert cell == "{:.1f} [{:.1f}, {:.1f}]".format(
+                    *(100 * x for x in values)
+                )
+            else:
+                assert cell == "no task changed"
