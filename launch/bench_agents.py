@@ -18,7 +18,7 @@ from openagent_jax.interop import agents, play
 
 CONCURRENCY = 8
 LATENCY = 0.25  # seconds; a language model seldom answers faster
-NUM_EPISODES, NUM_REPLIES = 128, 4  # of each episode
+NUM_EPISODES, NUM_REPLIES = 512, 4  # as long as a small evaluation
 MANY = 10_000  # episodes of one reply, without latency
 SETTLED = 1_000  # of them, after which memory should not grow
 
