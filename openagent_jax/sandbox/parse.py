@@ -66,6 +66,7 @@ def parse_bytes(
     text = jnp.where(place < num_bytes, text, ord(" "))
     sound = (num_bytes <= text.shape[0]) & escapes.is_utf8(text)
     end = _end(text)
+    text = jnp.where(place < end, text, ord(" "))
 
     style = lexicon.style
     marks = style.marks

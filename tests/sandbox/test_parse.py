@@ -612,6 +612,7 @@ LINES = {
     "<think>\nRefuse\n</think>\rAnswer: 17": types.ANSWER,
     "No tool does that.\nRefuse": types.REFUSE,
     "Which one?\r\nAsk": types.ASK,
+    "Answer:\n": types.ANSWER,  # nothing
     "Answer: 17\nRefuse": types.REFUSE,
     "Answer: 17\n.": types.MALFORMED,
     "It is Answer: 17": types.MALFORMED,
@@ -627,4 +628,5 @@ def test_the_last_line_counts(name):
     for line, got in zip(LINES, parsed(name, lines, sampled(name)), strict=True):
         assert got.kind == LINES[line], line
         said = helpers.texts("poi")[got.value] if got.value >= 0 else None
-        assert said == ("17" if got.kind == types.ANSWER else None)
+        right = got.kind == types.ANSWER and "17" in line
+        assert said == ("17" if right else None)
