@@ -89,7 +89,8 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
             said = await client.chat.completions.create(
                 model=where.model,
                 messages=messages,  # type: ignore
-                tools=tools,  # type: ignore
+                # An empty list is refused by some.
+                **({"tools": tools} if tools else {}),  # type: ignore
                 extra_body=where.request,
             )
         except openai.APIStatusError as error:
@@ -183,7 +184,7 @@ def _reply(said: Any) -> Reply:
     used = getattr(getattr(said, "usage", None), "total_tokens", 0)
     return Reply(
         {"role": "assistant", "content": content, "tool_calls": calls},
-        choice.finish_reason == "length",
+        getattr(choice, "finish_reason", None) == "length",
         used if isinstance(used, int) else 0,
     )
 
@@ -199,8 +200,8 @@ def _call(call: Any) -> dict[str, Any]:
 
 def _meaning(where: Endpoint, status: int, text: str) -> Exception:
     """Of a reply that is an error."""
-    text = " ".join(text.split())[:300]
     text = text.replace(where.key, "[key]") if where.key else text
+    text = " ".join(text.split())[:300]
     if status in (401, 403):
         return Rejected(f"{where.place} does not take the key: {text}")
     if status == 404:

@@ -130,7 +130,9 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
     """The calls of a reply, in their order."""
     found = []
     for call in message.get("tool_calls") or ():
-        function = call.get("function") or {}
+        call = call if isinstance(call, dict) else {}
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(arguments, str):
             arguments = json.dumps({} if arguments is None else arguments)
@@ -149,7 +151,8 @@ def content(message: Mapping[str, Any]) -> str:
     said = message.get("content") or ""
     if isinstance(said, str):
         return said
-    texts = [part.get("text") for part in said if isinstance(part, dict)]
+    parts = said if isinstance(said, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
 
 

@@ -238,6 +238,7 @@ def test_one_that_has_ceased_to_answer_is_given_up(tmp_path, monkeypatch):
     ("said", "message"),
     [
         (("error", 401, "bad key s3cret"), r"does not take the key: .*bad key \[key\]"),
+        (("error", 401, "y" * 280 + "s3cret"), r"y\[k"),  # cut behind the key
         (("error", 403), "does not take the key"),
         (("error", 404, "no such model"), 'knows no model "scripted"'),
         (("error", 429, "you owe us", "insufficient_quota"), "insufficient_quota"),
@@ -357,6 +358,13 @@ def test_a_suite_has_a_digest():
     source = helpers.world("poi")
     other = play.Suite(source, SCENARIOS, 4, NUM_TASKS, 1.0, "test", 8)
     assert suite().digest() == suite().digest() != other.digest()
+
+
+def test_a_reply_may_lack_what_is_not_needed(tmp_path):
+    bare = {"choices": [{"message": {"content": "Refuse"}}]}
+    with scripted.server(lambda *_: bare) as server:
+        log = run(tmp_path / "log", where(server))
+    assert all(kept["refused"] for kept in log.done.values())
 
 
 # Functions.
