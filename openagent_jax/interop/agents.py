@@ -101,7 +101,11 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         except openai.APIConnectionError as error:
             reason = error.__cause__ or error
             raise Unanswered(f"{type(reason).__name__}: {reason}") from None
-        return _reply(said)
+        reply = _reply(said)
+        if where.key:  # whoever says it, it goes into no log
+            safe = json.dumps(reply.message).replace(where.key, "[key]")
+            reply = reply._replace(message=json.loads(safe))
+        return reply
 
     async def ask(messages: list[Message], tools: list[dict]) -> Reply:
         for attempt in range(where.max_retries + 1):

@@ -360,6 +360,14 @@ def test_a_suite_has_a_digest():
     assert suite().digest() == suite().digest() != other.digest()
 
 
+def test_a_key_that_is_repeated_goes_into_no_log(tmp_path):
+    with scripted.server(lambda *_: scripted.reply("s3cret\nRefuse")) as server:
+        log = run(tmp_path / "log", where(server, key="s3cret"))
+    assert all(kept["refused"] for kept in log.done.values())
+    text = (tmp_path / "log").read_text()
+    assert "[key]" in text and "s3cret" not in text
+
+
 def test_a_reply_may_lack_what_is_not_needed(tmp_path):
     bare = {"choices": [{"message": {"content": "Refuse"}}]}
     with scripted.server(lambda *_: bare) as server:
