@@ -33,6 +33,7 @@ DATA = [
 ]
 AGENTS = ["openai>=2.0"]
 SERVE = [
+    "httptools>=0.6",  # with it uvicorn takes less time
     "starlette>=0.40",
     "uvicorn>=0.30",
 ]

@@ -85,7 +85,10 @@ def server(served: app.Served, grace: int = 1) -> uvicorn.Server:
 def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server((host, port), family=family)
+        door = socket.create_server((host, port), family=family)
+        # Who is let in has it too; a loop without uvloop would wait before it answers.
+        door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return door
     except socket.gaierror as error:
         raise BadUse(f"--host={host}: {error.strerror}") from None
     except OSError as error:

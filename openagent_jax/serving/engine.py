@@ -1,9 +1,10 @@
 """Who is served when: one thread owns the device, and rows are given to requests.
 
-A round admits who waits for a row, reads one piece of the oldest prompt that is not
-yet read, and lets every row that can speak some tokens further. What a row has read
-stays in it when its request is done: the next one that begins in the same way reads
-only what is new, as the next turn of a conversation does.
+A round admits who waits for a row, reads pieces of the oldest prompts that are not
+yet read, and lets every row that can speak some tokens further: a step takes as long
+for one row as for all, so that rows had better go together. What a row has read stays
+in it when its request is done: the next one that begins in the same way reads only
+what is new, as the next turn of a conversation does.
 """
 
 import collections
@@ -19,8 +20,9 @@ import numpy as np
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 
-# How long the device is left alone with decoding, about; and while a row is free.
-ROUND_S, OPEN_ROUND_S = 0.02, 0.004
+# Seconds that the device decodes at a time, about, and the same while a row is free; and
+# that prompts are read before who can speak gets a step.
+ROUND_S, OPEN_ROUND_S, READ_S = 0.02, 0.004, 0.02
 STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request has ended
 
 
@@ -130,10 +132,7 @@ class Engine:
             if row.request and row.request.cancelled:
                 self._end(row, [], CANCELLED)
         self._admit()
-        reading = [row for row in self._rows if row.unread > 0]
-        if reading:
-            self._read(min(reading, key=lambda row: row.used))
-            reading = [row for row in reading if row.unread > 0]
+        reading = self._read_some()
         if self._control.left.any():
             # Who is still to be read does not wait for long, nor who may come.
             whole = ROUND_S if all(row.request for row in self._rows) else OPEN_ROUND_S
@@ -176,6 +175,17 @@ class Engine:
             )
             control.seed[i] = request.seed
 
+    def _read_some(self) -> bool:
+        """Pieces of the oldest prompts; returns whether more is to be read."""
+        start = time.perf_counter()
+        while reading := [row for row in self._rows if row.unread > 0]:
+            self._read(min(reading, key=lambda row: row.used))
+            self._take(block=False)
+            self._admit()
+            if time.perf_counter() - start > READ_S:
+                break
+        return any(row.unread > 0 for row in self._rows)
+
     def _read(self, row: _Row) -> None:
         request, start = row.request, len(row.read)
         assert request
@@ -188,9 +198,10 @@ class Engine:
         )
         row.read.extend(tokens)
         self._control.length[row.index] = len(row.read)
+        token = int(token)  # waits for it: how long it takes is to be known
         if not row.unread:
             self._control.left[row.index] = request.max_tokens
-            self._said(row, [int(token)])
+            self._said(row, [token])
 
     def _decode(self, num_steps: int) -> None:
         control, start = self._control, time.perf_counter()

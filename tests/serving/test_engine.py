@@ -138,6 +138,39 @@ def test_nothing_is_compiled_once_it_runs():
     assert not [name for name in compiled if "compile" in name or "trace" in name]
 
 
+class Told:
+    """A decoder that tells what it is called for."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return getattr(made(), name)
+
+    def read(self, *args):
+        self.calls.append("read")
+        return made().read(*args)
+
+    def decode(self, cache, rows, num_steps):
+        self.calls.append((rows.left > 0).sum())
+        return made().decode(cache, rows, num_steps)
+
+
+@pytest.mark.parametrize("read_s", [60, 0])
+def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
+    """With little time for reading, who can speak gets a step between two pieces."""
+    monkeypatch.setattr(engines, "READ_S", read_s)
+    decoder = Told()
+    engine = engines.Engine(decoder)
+    prompts = [prompt(n, n) for n in (40, 260, 70)]
+    asked = [Asked(engine, tokens, 4) for tokens in prompts]
+    engine.start()
+    assert [one.said() for one in asked] == [greedy(x, 4) for x in prompts]
+    engine.close()
+    pieces = decoder.calls[:5]
+    assert pieces == (["read"] * 5 if read_s else ["read", 1, "read", 1, "read"])
+
+
 class Broken:
     """A decoder that fails at its third call."""
 
