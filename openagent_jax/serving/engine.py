@@ -20,8 +20,8 @@ import numpy as np
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 
-# Seconds that the device decodes at a time, about, and the same while a row is free; and
-# that prompts are read before who can speak gets a step.
+# Seconds that the device decodes at a time, about; the same while a row is free; and
+# of reading prompts before who can speak gets a step.
 ROUND_S, OPEN_ROUND_S, READ_S = 0.02, 0.004, 0.02
 STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request has ended
 
