@@ -49,6 +49,7 @@ def main() -> None:
     programs.keep(c.compile_cache)
     with endpoint.listen(str(HOST.value), int(PORT.value or 0)) as door:
         decoder = endpoint.decoder(c, model, params, MAX_BATCH.value)
+        del params  # the decoder has its own
         name = NAME.value or c.name
         served = endpoint.served(c, model, decoder, name, MAX_WAITING.value)
         server = endpoint.server(served, GRACE.value)

@@ -324,13 +324,12 @@ def read(
         return jnp.clip(length - start, 0, chunk)
 
     def piece(loop):
-        cache, (start, logits) = loop
+        cache, (start, last) = loop
         columns = lax.dynamic_slice_in_dim(tokens, start, chunk, axis=1)
         num = num_new(start)
         hidden, cache = policy.extend(params, cache, columns, num)
-        last = hidden[rows, jnp.maximum(num - 1, 0)]
-        logits = jnp.where((num > 0)[:, None], policy.head(params, last), logits)
-        return cache, (start + chunk, logits)
+        newest = hidden[rows, jnp.maximum(num - 1, 0)]
+        return cache, (start + chunk, jnp.where((num > 0)[:, None], newest, last))
 
     def goes_on(loop):
         cache, (start, _) = loop
@@ -338,11 +337,15 @@ def read(
         num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
         return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
 
-    cache, (_, logits) = in_blocks(
+    hidden = jax.eval_shape(policy.extend, params, cache, tokens[:, :1], length)[0]
+    cache, (start, last) = in_blocks(
         lambda *loop: lax.while_loop(goes_on, piece, loop),
         cache,
-        (jnp.int32(0), logits),
+        (jnp.int32(0), jnp.zeros((len(rows), hidden.shape[-1]), hidden.dtype)),
     )
+    # Once, for the last token of each: the head of a large vocabulary takes its time.
+    read = (length > 0) & (start > 0)
+    logits = jnp.where(read[:, None], policy.head(params, last), logits)
     return cache, logits
 
 

@@ -284,6 +284,9 @@ class Policy(NamedTuple):
     # first num_new tokens count, and what has no slot is not written
     extend: Callable[..., tuple[jax.Array, Cache]]
     head: Callable[..., jax.Array]  # (params, hidden [... D]) -> logits [... V]
+    # params -> params for `extend` and `head` of which nothing must be cut out first: a
+    # program of few steps that is called often has no time for that
+    apart: Callable[[Params], Params] = lambda params: params
 
 
 @jax.tree_util.register_dataclass

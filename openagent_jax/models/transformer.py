@@ -169,7 +169,11 @@ def make_policy(config: ModelConfig) -> Policy:
                 all_v = [x.values[i] for x in before] + vs
                 return layers.attention(q, all_k, all_v, mask), (ks, vs)
 
-            weights, adapters = jax.tree.map(lambda w, i=i: w[i], stacked(params))
+            weights, adapters = jax.tree.map(
+                lambda w, i=i: w[i],
+                stacked(params),
+                is_leaf=lambda w: isinstance(w, list),  # they are apart already
+            )
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend, adapters)
             keys.append(k)
             values.append(v)
@@ -183,7 +187,15 @@ def make_policy(config: ModelConfig) -> Policy:
         weight = params["embed"].T if config.tied else params["head"]
         return layers.matmul(hidden, weight.astype(dtype), jnp.float32)
 
-    return Policy(init, hidden, init_cache, extend, head)
+    def apart(params: Params) -> Params:
+        """Each stack of layers becomes a list of them."""
+        parts = {"layers": jax.tree.map(list, params["layers"])}
+        if lora.LORA in params:
+            adapters = params[lora.LORA]["layers"]
+            parts[lora.LORA] = {"layers": jax.tree.map(list, adapters)}
+        return {**params, **parts}
+
+    return Policy(init, hidden, init_cache, extend, head, apart)
 
 
 class Block(nn.Module):

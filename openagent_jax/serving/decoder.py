@@ -148,6 +148,7 @@ def compile(
         made, (*_, said) = rollout.in_blocks(in_some, start, first)
         return types.Cache(made.keys, made.values, cache.length), said
 
+    params = policy.apart(params)
     # Beside parameters that are split over devices, each has the whole cache.
     placed = jax.tree.leaves(params)[0].sharding
     if isinstance(placed, NamedSharding):

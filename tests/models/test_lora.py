@@ -156,12 +156,14 @@ def test_bfloat16_weights_and_activations():
     assert {x.dtype for x in jax.tree.leaves(merged)} == {jnp.dtype("bfloat16")}
 
 
-def test_decoding_is_adapted_too():
+@pytest.mark.parametrize("apart", [False, True])
+def test_decoding_is_adapted_too(apart):
     params, (tokens, positions, _) = whole(), texts()
+    given = POLICY.apart(params) if apart else params
     cache, parts = POLICY.init_cache(3, [8, 4]), []
     for columns in (tokens[:, :7], tokens[:, 7:8], tokens[:, 8:]):
         num_new = jnp.full(3, columns.shape[1])
-        hidden, cache = jax.jit(POLICY.extend)(params, cache, columns, num_new)
+        hidden, cache = jax.jit(POLICY.extend)(given, cache, columns, num_new)
         parts.append(hidden)
     expected = POLICY.hidden(params, tokens, positions, positions >= 0)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), expected, atol=1e-5)

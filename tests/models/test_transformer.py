@@ -128,6 +128,29 @@ def test_extend_is_a_loop_body(getkey):
     np.testing.assert_allclose(hidden.swapaxes(0, 1), full, atol=1e-5)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_layers_that_are_apart_are_not_copied(apart):
+    """Out of stacks each call of a program with a loop cuts all of them anew."""
+    policy = transformer.make_policy(dataclasses.replace(CONFIG, mlp_width=4096))
+    params = policy.init(jax.random.key(0))
+    size = sum(x.nbytes for x in jax.tree.leaves(params["layers"]))
+
+    def loop(params, cache):
+        def step(i, cache):
+            return policy.extend(
+                params, cache, jnp.zeros((1, 1), int), jnp.ones(1, int)
+            )[1]
+
+        return jax.lax.fori_loop(0, 3, step, cache)
+
+    given = policy.apart(params) if apart else params
+    memory = jax.jit(loop).lower(given, policy.init_cache(1, [4])).compile()
+    memory = memory.memory_analysis()
+    assert memory
+    copied = memory.temp_size_in_bytes / size
+    assert copied < 0.1 if apart else copied > 0.4  # the last layer says nothing here
+
+
 def test_no_gradient_from_the_future(getkey):
     """Token t depends on the embeddings of tokens up to t, all of them, no others."""
     policy = transformer.make_policy(CONFIG)
