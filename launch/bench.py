@@ -39,7 +39,9 @@ from launch import cli
 CONFIG = config_flags.DEFINE_config_file(
     "config", "configs/base.py", "What to measure.", lock_config=True
 )
-ROWS = flags.DEFINE_integer("rows", 64, "Episodes of a rollout.")
+ROWS = flags.DEFINE_integer(
+    "rows", 64, "Episodes of a rollout, and requests to a server."
+)
 GROUP = flags.DEFINE_integer("group", 8, "Episodes of a task, where they are sampled.")
 ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the sandbox scan.")
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
@@ -367,7 +369,7 @@ def serve(c, model) -> dict[str, float]:
 
     with settings.needs_extra("--parts=serve", "serve"):
         from launch import bench_serve
-    return bench_serve.measure(c, model, _medians)
+    return bench_serve.measure(c, model, ROWS.value, _medians)
 
 
 def _peak_memory() -> float:

@@ -1,7 +1,7 @@
 """What HTTP, messages and the giving away of rows cost: the server beside its decoder.
 
 Clients of another process, each with one request at a time over loopback, against the
-same compiled programs called in a bare loop with the same prompts, of about 115 tokens.
+same compiled programs called in a bare loop with the same prompts (115 tokens of nano).
 All replies have the same number of tokens, greedy, so both say the same. What a request
 costs is shared by its tokens: so short replies are measured, and long ones.
 """
@@ -14,12 +14,12 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 
-NUM_CLIENTS, NUM_REQUESTS = 8, 64
+NUM_CLIENTS = 8
 LENGTHS = (32, 256)  # of replies, in tokens
 REQUEST = "Show me the opening hour of Oak Bay, and walk {0} minutes."
 
 
-def measure(c, model, medians: Callable) -> dict[str, float]:
+def measure(c, model, num_requests: int, medians: Callable) -> dict[str, float]:
     """`medians(*runs)` are the seconds of each."""
     from launch import backbones, endpoint
     from openagent_jax.serving import decoder as decoders
@@ -36,7 +36,7 @@ def measure(c, model, medians: Callable) -> dict[str, float]:
         concurrent.futures.ProcessPoolExecutor(1, spawn) as clients,
     ):
         for num in LENGTHS:
-            bodies = [json.dumps(_body(i, num)) for i in range(NUM_REQUESTS)]
+            bodies = [json.dumps(_body(i, num)) for i in range(num_requests)]
             asked = [protocol.read(body.encode()) for body in bodies]
             prompts = [served.conversations.tokens(x.messages, x.tools) for x in asked]
             seconds, rival = medians(
@@ -44,8 +44,8 @@ def measure(c, model, medians: Callable) -> dict[str, float]:
                 lambda prompts=prompts, num=num: bare(decoder, prompts, num),
             )
             figures |= {
-                f"tokens_per_s_{num}": NUM_REQUESTS * num / seconds,
-                f"bare_tokens_per_s_{num}": NUM_REQUESTS * num / rival,
+                f"tokens_per_s_{num}": num_requests * num / seconds,
+                f"bare_tokens_per_s_{num}": num_requests * num / rival,
                 f"overhead_{num}": seconds / rival - 1,
             }
     return figures
