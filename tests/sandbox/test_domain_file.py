@@ -406,14 +406,14 @@ BAD = {
         "find inn",
         "tools[1].function.name",
         "'find inn' is no name",
-        "use letters, digits, _ and -, 64 at most",
+        "use letters, digits, _ and -, 64 at most, no digit first",
     ),
     "bad name of a key": (
         ("types", "a b"),
         {"kind": "number"},
         "types",
         "'a b' is no name",
-        "use letters, digits, _ and -, 64 at most",
+        "use letters, digits, _ and -, 64 at most, no digit first",
     ),
     "duplicate tool": (
         ("tools", 1, "function", "name"),

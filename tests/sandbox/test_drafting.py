@@ -498,6 +498,10 @@ UNSUPPORTED = {
     "lost": ({"$ref": "#/$defs/No"}, "the reference '#/$defs/No' leads nowhere"),
     "endless": ({"$ref": "#/properties/x"}, "argument 'x'"),
     "no schema": (True, "argument 'x': True is no schema"),
+    "no type": ({"type": {}}, "argument 'x': {} is no type"),
+    "two lines": ({"type": "a\nb"}, "argument 'x': an a b is not supported"),
+    "no enum": ({"enum": 5}, "argument 'x': 5 is no enum"),
+    "no union": ({"type": 5, "anyOf": 5}, "argument 'x': 5 is no type"),
 }
 
 
@@ -525,6 +529,34 @@ def test_what_is_always_the_same_is_left_out():
 def test_what_need_not_be_given_may_be_of_any_type():
     tool = function("go", "", [], x={"type": "array"}, y={"type": "object"})
     assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
+
+
+def test_without_a_list_of_what_is_required():
+    """All is, but for what has a default; as servers write that infer their schemas."""
+    tool = function("go", "", x={"type": "array", "default": []}, y=TEXT)
+    del tool["parameters"]["required"]
+    draft = drafting.draft(openai(tool), "go")
+    assert list(tools_of(draft)["go"]["arguments"]) == ["y"]
+    assert any("go does without x (optional" in note for note in draft.review)
+
+
+def test_what_is_null_is_not_there():
+    null = dict.fromkeys(("enum", "minimum", "anyOf", "description", "default"))
+    filled_in = function("go", "", size={"type": "integer", **null}, x={**null})
+    bare = function("go", "", size={"type": "integer"}, x={})
+    made = [drafting.draft(openai(x), "go") for x in (filled_in, bare)]
+    assert made[0] == made[1]
+
+
+def test_results_of_odd_names(tmp_path):
+    names = {"2nd line", "größe", "x" * 80, "", "id"}
+    tool = returning("find_it", dict.fromkeys(names, TEXT), item=TEXT)
+    nested = {"1": {"type": "object", "properties": {"id": TEXT}}}
+    other = returning("get_it", nested, item=TEXT)
+    for one_of in (tool, other):
+        draft = drafting.draft(openai(one_of), "odd")
+        assert faults(tmp_path, draft.domain) == []
+    assert list(tools_of(draft)["get_it"]["returns"]) == ["_1_id"]
 
 
 def test_skip_names_a_tool():
