@@ -486,6 +486,13 @@ BAD = {
         "nothing to return",
         "add a field",
     ),
+    "returns named code": (
+        ("tools", 3, "x-openagent", "returns"),
+        {"code": "hour", "hour": "hour"},
+        f"{TOOL}.returns",
+        "duplicate 'code', also in the name of every code",
+        "keep one of the two",
+    ),
     "properties differ": (
         ("tools", 1, "function", "parameters", "properties"),
         {"town": {"type": "string"}},

@@ -379,6 +379,7 @@ class TestValues:
             ("assignee", "", r"[A-Z]\w+ [A-Z]\w+"),
             ("home_city", "", r"[A-Z]\w+ [A-Z]\w+"),
             ("message", "", r"[a-z]+ [a-z]+"),
+            ("pickup_time", "", r"([01]\d|2[0-3]):[0-5]\d"),
             ("uid", "uuid", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
         ],
     )
@@ -389,6 +390,19 @@ class TestValues:
         kind = domain_file.load(file).types[0]
         assert all(re.fullmatch(pattern, text) for text in kind.train)
         assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
+
+
+HALF = {"\ud83d": TEXT}  # half a character
+
+
+def test_many_types_of_times():
+    """Each with values of its own, all of them times."""
+    draft = one(**{f"{x}_time": TEXT for x in ("start", "end", "send", "wake")})
+    kinds = draft.domain["types"].values()
+    for split in ("train", "test"):
+        values = [x for kind in kinds for x in kind.get(split, ()) if ":" in x]
+        assert len({*values}) == len(values) >= 140
+        assert all(re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", x) for x in values)
 
 
 def returning(name, returns, /, **properties):
@@ -439,6 +453,28 @@ def test_an_argument_named_code_has_another_name_here(tmp_path):
     assert list(tools_of(draft)["check_coupon"]["arguments"]) == ["coupon_code"]
     assert any("code of check_coupon is called coupon_code" in x for x in draft.review)
     assert faults(tmp_path, draft.domain) == []
+
+
+@pytest.mark.parametrize(
+    "tool, returns",
+    [
+        (function("get_coupon_code", "", x=TEXT), ["result_code"]),
+        (function("search_code", "", x=TEXT), ["result_code"]),
+        (returning("find_coupon", {"code": TEXT, "by": TEXT}), ["coupon_code", "by"]),
+    ],
+)
+def test_a_result_named_code_has_another_name_here(tmp_path, tool, returns):
+    draft = drafting.draft(openai(tool), "one")
+    (meaning,) = tools_of(draft).values()
+    assert list(meaning["returns"]) == returns
+    assert faults(tmp_path, draft.domain) == []
+
+
+def test_notes_are_in_letters_that_can_be_written():
+    draft = drafting.draft(openai(function("go", "", ["x"], x=TEXT, **HALF)), "go")
+    assert any("go does without" in note for note in draft.review)
+    "\n".join(draft.review).encode()
+    assert draft.domain["review"] == draft.review
 
 
 def test_more_arguments_than_there_is_room_for():
