@@ -41,7 +41,7 @@ def main(command: str, file: str = "") -> None:
 
 def check(file: str) -> None:
     from launch import backbones, build, programs, settings
-    from openagent_jax.sandbox import logs
+    from openagent_jax.sandbox import domain, logs
 
     c = CONFIG.value
     if not logs.is_log(file):
@@ -50,12 +50,18 @@ def check(file: str) -> None:
     programs.keep(c.compile_cache)
     try:
         settings.check(c)
-        tell(build.task_worlds(c, backbones.backbone(c), file).log)
+        source = build.task_worlds(c, backbones.backbone(c), file)
+        tell(source.log)
     except cli.BadUse as error:
         if not isinstance(error.__cause__, logs.NothingMapped):
             raise
         tell(error.__cause__.log)
         raise cli.BadUse(f"{file}: no conversation is mapped") from None
+    for split in domain.SPLITS:
+        try:
+            source.check(split)
+        except ValueError as error:
+            print(f"  {error}")
 
 
 def tell(log) -> None:

@@ -16,6 +16,8 @@ class Scorer:
         self._c = c
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         source = build.task_worlds(c, model, settings.eval_domain(c))
+        with settings.blamed_on("eval.split"):  # not when all is trained
+            source.check(c.eval.split)
         self.log = source.log
         self._play = evaluate.make_player(
             model.policy,

@@ -49,6 +49,13 @@ class Worlds:
     free_tokens: tuple[jax.Array, jax.Array] | None = None
     log: logs.Log | None = None  # of recorded worlds
 
+    def check(self, split: str) -> None:
+        """
+        Raises:
+          ValueError: no task is of this split.
+        """
+        jax.eval_shape(lambda key: self.sample(key, split), jax.random.key(0))
+
     def longest_prompt(self, key: jax.Array, num: int) -> int:
         """Tokens of the longest of a few prompts."""
 

@@ -9,6 +9,10 @@ from tests import pages
 from tests.sandbox.test_log_mapping import GOOD, TOOLS, calls, chain, result, weather
 
 PAGE = pages.page("own_logs.md")
+NO_TEST = (
+    "the log has no conversation for the split test; two different ones are needed "
+    "for both"
+)
 PAFT = "--config=configs/paft.py:smoke"
 
 
@@ -55,9 +59,23 @@ def test_check(commands, tmp_path):
         "    room for all of them: --config.sandbox.num_fields=4",
         "  1 no call that worked, and no refusal: line 6",
         "  1 first lines of an evaluation, skipped",
+        f"  {NO_TEST}",
     ]
     done = commands("logs", "check", str(file), "--config.sandbox.num_fields=4")
     assert done.out.startswith(f"{file}: mapped 2 of 6 conversations; 4 not: 3 a nest")
+
+
+def test_one_conversation_has_no_test(commands, tmp_path):
+    """That is told before anything is trained."""
+    file = tmp_path / "my.jsonl"
+    file.write_bytes(lines(weather(*GOOD)))
+    done = commands("logs", "check", str(file))
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[1] == f"  {NO_TEST}"
+    args = [f"--config.sandbox.domain={file}", f"--workdir={tmp_path / 'run'}"]
+    done = commands("train", PAFT, *args)
+    assert done.code == 2 and f"eval.split: {NO_TEST}" in done.err
+    assert done.err.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
 def test_check_of_nothing(commands, tmp_path):

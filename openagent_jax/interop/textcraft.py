@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openagent_jax.interop import packages
-from openagent_jax.sandbox import chat
+from openagent_jax.sandbox import chat, log_file
 
 PACKAGE, MODULE = "platoon-textcraft", "platoon_textcraft"
 FILES = {"train": "textcraft_train.jsonl", "test": "textcraft_val.jsonl"}
@@ -42,14 +42,13 @@ def conversations(source: Path, split: str) -> Iterator[dict[str, Any]]:
       split: "train" or "test".
 
     Raises:
-      OSError: there is no such file.
-      ValueError: a line of it is not as it was.
+      ValueError: there is no such file, or a line of it is not as it was.
     """
     file = source / FILES[split]
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, task in log_file.lines(file):
         try:
-            yield _conversation(json.loads(line))
-        except (KeyError, TypeError, ValueError) as error:
+            yield _conversation(task)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{file}: line {number} is not as it was: {error!r}"
             ) from None

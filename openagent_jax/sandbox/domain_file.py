@@ -30,7 +30,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from openagent_jax.sandbox import development
+from openagent_jax.sandbox import development, style
 from openagent_jax.sandbox.domain_schema import (
     DOMAIN,
     GOAL,
@@ -212,11 +212,13 @@ def _tool(value: Any, place: str, types: dict, said: dict) -> ToolSpec:
     arguments = _fields(meaning["arguments"], f"{place}.arguments", types)
     returns = _fields(meaning["returns"], f"{place}.returns", types)
     must(returns, f"{place}.returns", "nothing to return; add a field")
+    spoken = {style.CODE: "the name of every code"}
+    _claim(dict(spoken), dict(returns), f"{place}.returns")
     slots, at = dict(arguments), f"{at}.parameters"
     match(parameters["properties"], slots, slots, f"{at}.properties", "argument")
     same = sorted(map(str, parameters["required"])) == sorted(slots)
     must(same, f"{at}.required", f"wrong; all are required, write {list(slots)}")
-    at, spoken = f"{place}.argument_names", {"code": "the name of every code"}
+    at = f"{place}.argument_names"
     match(meaning["argument_names"], slots, slots, at, "argument")
     _claim(spoken, slots, f"{place}.arguments")
     names = {

@@ -18,7 +18,7 @@ from openagent_jax.types import Limits
 HOLE = "FILL IN:"  # a text that begins so is for a person to replace
 TWICE = object()  # stands for the value of a key that is written twice
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_LETTERS = "use letters, digits, _ and -, 64 at most"
+LETTERS = "use letters, digits, _ and -, 64 at most, no digit first"
 
 _POOLS = {"train": [str], "test": [str]}
 _REWRITES = {"rewrite_train": [str], "rewrite_test": [str]}
@@ -85,7 +85,7 @@ def check(value: Any, schema: Any, place: str, limits: Limits, limit: str = "") 
         for name in [name for name in value if name in names]:
             at, rule = _join(place, name), rules.get(name, "*")
             named = NAME.fullmatch(name)
-            fine &= must(named, place, f"{short(name)} is no name; {_LETTERS}")
+            fine &= must(named, place, f"{short(name)} is no name; {LETTERS}")
             fine &= check(value[name], schema[rule], at, limits, rule.partition(":")[2])
     elif isinstance(schema, list):
         fine = must(value, place, "empty list; write one entry or more")
@@ -96,7 +96,7 @@ def check(value: Any, schema: Any, place: str, limits: Limits, limit: str = "") 
     elif isinstance(schema, set):
         fine = known(value, schema, place, "unknown word")
     elif isinstance(schema, re.Pattern):
-        problem = f"{short(value)} is no name; {_LETTERS}"
+        problem = f"{short(value)} is no name; {LETTERS}"
         fine = must(NAME.fullmatch(value), place, problem)
     elif kind is str:
         odd = [mark for mark in value if mark in '"\\' or not mark.isprintable()]

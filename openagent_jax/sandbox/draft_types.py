@@ -59,19 +59,14 @@ class Types:
         return found
 
     def returns(self, tool: Listed, does: Doing, effect: bool) -> dict[str, str]:
-        """Fields that other tools take come first, as far as there is room."""
-        if not tool.returns:
-            return self._guess(tool, does, effect)
-        names = {name: _full_name(name, does) for name in tool.returns}
-        own = {_full_name(name, does) for name in tool.arguments}
-        useful = [x for x in names if names[x] in self._of_arguments - own]
-        fresh = [x for x in names if x not in useful and names[x] not in own]
-        chosen = [*useful, *fresh, *names][:NUM_FIELDS]
-        found = {}
-        for name in dict.fromkeys(chosen):
-            shown = f"{_thing(does) or 'result'}_code" if name == style.CODE else name
-            found[shown] = self._add(names[name], tool.returns[name], tool.name)
-        return found
+        """The same of a result, from its schema or else from the name of the tool."""
+        if tool.returns:
+            found = self._listed(tool, does)
+        else:
+            found = self._guess(tool, does, effect)
+        thing = _thing(does)
+        other = f"{thing if thing not in ('', style.CODE) else 'result'}_{style.CODE}"
+        return {other if x == style.CODE else x: kind for x, kind in found.items()}
 
     def made(self) -> tuple[dict[str, Any], list[str]]:
         """All types with their values, and notes on what was made up."""
@@ -99,6 +94,15 @@ class Types:
             self._enums.remove(other)
             name, values = other["name"], [*other["values"], *values]
         self._enums.append({"name": name, "values": list(dict.fromkeys(values))})
+
+    def _listed(self, tool: Listed, does: Doing) -> dict[str, str]:
+        """Fields that other tools take come first, as far as there is room."""
+        names = {name: _full_name(name, does) for name in tool.returns}
+        own = {_full_name(name, does) for name in tool.arguments}
+        useful = [x for x in names if names[x] in self._of_arguments - own]
+        fresh = [x for x in names if x not in useful and names[x] not in own]
+        chosen = dict.fromkeys([*useful, *fresh, *names][:NUM_FIELDS])
+        return {x: self._add(names[x], tool.returns[x], tool.name) for x in chosen}
 
     def _add(self, name: str, schema: Schema, user: str) -> str:
         """The type of that name, or one beside it if that is of another kind."""

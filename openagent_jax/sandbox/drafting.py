@@ -61,7 +61,8 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         tools.append(Drafted(tool, *made))
     made, notes = types.made()
     of_each = itertools.chain(*map(_notes, itertools.count(), tools))
-    review = [*_effects(tools), *of_each, *notes]
+    notes = [*_effects(tools), *of_each, *notes]
+    review = [value_pools.plain(note) for note in notes]
     taken = {tool.name for tool in listed}
     name = re.sub("[^A-Za-z0-9_]+", "_", name).strip("_")[:50] or "my_tools"
     domain = {
@@ -72,7 +73,7 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         "goals": draft_goals.goals(tools, made),
     }
     if review:
-        domain["review"] = [value_pools.plain(note) for note in review]
+        domain["review"] = review
     return Draft(domain, list(_holes(domain, "")), review)
 
 

@@ -9,6 +9,7 @@ functions, or MCP's; they may be a JSON text. Other columns are ignored, but for
 Null stands for what is not there, as tables of unlike rows fill it in.
 """
 
+import contextlib
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def conversation_of(row: Any) -> Conversation:
                 (told if asked else said).append(text)
             asked = False
         elif role not in ("system", "developer"):
-            raise Unmapped(f"a message of {role!r}")
+            raise Unmapped(f"a message of {role!r:.40}")
     if waiting:
         raise Unmapped("a call without a result")
     if not any(text.strip() for text in said):
@@ -167,7 +168,7 @@ def _answered(
     message: Mapping[str, Any],
 ) -> int:
     """Which call a result is of: that of its id, or else the next one."""
-    wanted = message.get("tool_call_id")
+    wanted = str(message.get("tool_call_id") or "")
     for place, call in enumerate(waiting):
         if place not in answers and (not wanted or call.id == wanted):
             return place
@@ -184,11 +185,11 @@ def _made(call: conversation.Call, message: Mapping[str, Any], turn: int) -> Mad
         problem = "a nested argument"
     content = message.get("content")
     if not isinstance(content, dict):
-        text = _text(message)
-        try:
+        content = text = _text(message)
+        with contextlib.suppress(ValueError, RecursionError):
             content = json.loads(text)
-        except (ValueError, RecursionError):
-            content = text
+        if isinstance(content, int | float | None):
+            content = text  # as it was written: 1.10 stays that
     told = any(message.get(key) for key in ("is_error", "isError"))
     arguments = {key: scalar(x) for key, x in given.items() if x is not None}
     failed = told or _reports_error(content)
@@ -209,7 +210,7 @@ def _fields(content: Any) -> tuple[tuple[str, str], ...]:
     if isinstance(content, dict):
         if not any(isinstance(x, dict | list) for x in content.values()):
             return tuple((key, scalar(x)) for key, x in content.items())
-    return ((style.shared()["result"], scalar(content)),) if content else ()
+    return ((style.shared()["result"], scalar(content)),) if content != "" else ()
 
 
 def scalar(value: Any) -> str:

@@ -104,25 +104,23 @@ class _Said:
         def made():
             return wording.names(tool, wording.doing(tool, "".join(pieces)))
 
-        return self._pools("name", tool, tool, made)
+        return self._pools("name", tool, made)
 
     def descriptions(self, tool: str, pieces: tuple[str, ...]) -> dict[str, list[str]]:
         def made():
             return wording.descriptions(wording.doing(tool, "".join(pieces)))
 
-        return self._pools("description", "".join(pieces), tool, made)
+        return self._pools("description", "".join(pieces), made)
 
     def arguments(self, name: str) -> dict[str, list[str]]:
-        return self._pools("argument", name, name, lambda: wording.arguments(name))
+        return self._pools("argument", name, lambda: wording.arguments(name))
 
     def _pools(
-        self, kind: str, text: str, name: str, made: Callable[[], dict[str, list[str]]]
+        self, kind: str, text: str, made: Callable[[], dict[str, list[str]]]
     ) -> dict[str, list[str]]:
         if (kind, text) not in self._known:
-            plain = dict.fromkeys(domain.SPLITS, [text])  # it has no word in it
-            spelled = made() if wording.words(name) else plain
             self._known[kind, text] = {
                 split: wording.unclaimed(texts, self._taken[kind], SYNONYMS)
-                for split, texts in spelled.items()
+                for split, texts in made().items()
             }
         return self._known[kind, text]

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from openagent_jax.sandbox import wording
-from openagent_jax.sandbox.domain_schema import NAME, TWICE
+from openagent_jax.sandbox.domain_schema import LETTERS, NAME, TWICE
 from openagent_jax.sandbox.domain_spec import DomainError, must
 
 MAX_ARGS = 5  # more find no room in a request
 _DEPTH = 8  # of references to references
+_UNIONS = ("anyOf", "oneOf", "allOf")
 _SCHEMAS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
 # What is counted is counted in whole numbers.
 _COUNTED = set("id number no count num index page limit quantity rank year".split())
@@ -65,7 +66,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
     if refused:
         out = ",".join([*skip, *refused])
         remedy = "write a schema that it can hold, or leave out"
-        raise DomainError(f"{next(iter(refused.values()))}; {remedy}: --skip={out}")
+        problem = " ".join(next(iter(refused.values())).split())
+        raise DomainError(f"{problem}; {remedy}: --skip={out}")
     must(tools, at, "no tools are left; list one or more")
     return tools
 
@@ -103,8 +105,7 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
     must(kind == "function", place, f"a tool of type {kind!r}; list functions alone")
     name = item.get("name")
     must(isinstance(name, str), place, "it has no name; add one")
-    letters = "use letters, digits, _ and -, 64 at most"
-    must(NAME.fullmatch(str(name)), f"{place}.name", f"{name!r} is no name; {letters}")
+    must(NAME.fullmatch(str(name)), f"{place}.name", f"{name!r} is no name; {LETTERS}")
     return str(name), item
 
 
@@ -114,8 +115,10 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     properties = whole.get("properties") or {}
     if not isinstance(properties, dict):
         raise _Unsupported("its properties are not an object")
-    # Who writes no list of what is required means all of it.
-    required = whole.get("required", list(properties))
+    # Who writes no list of what is required means all that has no default.
+    required = whole.get(
+        "required", [x for x in properties if not _has_default(properties[x])]
+    )
     if not isinstance(required, list) or not set(map(str, required)) <= set(properties):
         raise _Unsupported("`required` names what is no property")
     arguments = {}
@@ -127,7 +130,7 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         if "const" in schema or len(schema.get("enum", "any")) == 1:
             continue
         if not NAME.fullmatch(key):
-            raise _Unsupported(f"{what}: use letters, digits, _ and - in its name")
+            raise _Unsupported(f"{what} is no name; {LETTERS}")
         arguments[key] = _argument(key, schema)
     if len(arguments) > MAX_ARGS:
         problem = f"{len(arguments)} required arguments, {MAX_ARGS} are the most"
@@ -151,12 +154,13 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
 
 
 def _plain(schema: Any, root: Any, what: str) -> Schema:
-    """Without references, and without unions of one."""
+    """Without references, unions of one, and what is null."""
     for _ in range(_DEPTH):
         if not isinstance(schema, dict):
             raise _Unsupported(f"{what}: {schema!r:.40} is no schema")
-        options = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
-        rest = {key: value for key, value in schema.items() if key[-2:] != "Of"}
+        schema = {key: value for key, value in schema.items() if value is not None}
+        options = next((schema[key] for key in _UNIONS if schema.get(key)), None)
+        rest = {key: value for key, value in schema.items() if key not in _UNIONS}
         if "$ref" in schema:
             found = _pointed(root, str(schema["$ref"]))
             rest.pop("$ref")
@@ -170,12 +174,14 @@ def _plain(schema: Any, root: Any, what: str) -> Schema:
         schema = {**found, **rest} if isinstance(found, dict) else found
     else:
         raise _Unsupported(f"{what}: its references lead to themselves")
-    kind = schema.get("type")
-    if isinstance(kind, list):
+    if isinstance(kind := schema.get("type"), list):
         real = [x for x in kind if x != "null"]
         if len(real) != 1:
             raise _Unsupported(f"{what}: a choice of types is not supported")
-        return {**schema, "type": real[0]}
+        schema = {**schema, "type": real[0]}
+    for key, form in (("type", str), ("enum", list)):
+        if not isinstance(value := schema.get(key, form()), form):
+            raise _Unsupported(f"{what}: {value!r:.40} is no {key}")
     return schema
 
 
@@ -191,9 +197,13 @@ def _may_be_null(schema: Any) -> bool:
     """As those write what is optional whose lists must require all."""
     if not isinstance(schema, dict):
         return False
-    options = schema.get("anyOf") or schema.get("oneOf") or ()
-    kinds = schema.get("type")
-    return {"type": "null"} in options or isinstance(kinds, list) and "null" in kinds
+    options, kinds = schema.get("anyOf") or schema.get("oneOf"), schema.get("type")
+    one = isinstance(options, list) and {"type": "null"} in options
+    return one or isinstance(kinds, list) and "null" in kinds
+
+
+def _has_default(schema: Any) -> bool:
+    return isinstance(schema, dict) and "default" in schema
 
 
 def _argument(name: str, schema: Schema) -> Schema:
@@ -225,7 +235,7 @@ def _scalars(
         return
     if depth and isinstance(schema.get("properties"), dict):
         for key, value in schema["properties"].items():
-            key = re.sub(r"[^A-Za-z0-9_]", "_", key)
+            key = re.sub(r"[^A-Za-z0-9_]|^(?=[0-9]|$)", "_", key)[:60]
             if key == "id" and name:  # that of whatever it stands in
                 key = f"{name.removesuffix('s')}_id"
             yield from _scalars(value, root, key, depth - 1)

@@ -302,7 +302,7 @@ def _date(split: str, i: int) -> str:
 
 
 def _time(split: str, i: int) -> str:
-    hour, minute = i % 24, (5 + 10 * (i // 24)) % 60
+    hour, minute = i % 24, 10 * (i // 24) % 60
     if split == "shift":
         return f"{1 + i % 12} o'clock{' sharp' * (i // 12)}"
     return f"{hour:02}:{minute + 5 * _STARTS[split]:02}"

@@ -72,11 +72,20 @@ def test_they_are_tasks(source):
 
 
 def test_bad_sources(tmp_path, monkeypatch):
-    with pytest.raises(OSError, match="textcraft_train.jsonl"):
+    with pytest.raises(ValueError, match="textcraft_train.jsonl: No such file"):
         list(textcraft.conversations(tmp_path, "train"))
     (tmp_path / "textcraft_val.jsonl").write_text('{"id": "x"}\n')
     with pytest.raises(ValueError, match="line 1 is not as it was: KeyError"):
         list(textcraft.conversations(tmp_path, "test"))
+    odd = {**TASK, "misc": {**TASK["misc"], "initial_inventory": ["coal"]}}
+    for data, problem in (
+        (json.dumps(odd).encode(), "line 1 is not as it was: AttributeError"),
+        (b"{}\xff", "line 1: byte 2 is not UTF-8"),
+        (b'{"id', "line 1, column 2: no JSON"),
+    ):
+        (tmp_path / "textcraft_val.jsonl").write_bytes(data)
+        with pytest.raises(ValueError, match=f"textcraft_val.jsonl: {problem}"):
+            list(textcraft.conversations(tmp_path, "test"))
     monkeypatch.setattr(textcraft, "MODULE", "no_such_package")
     with pytest.raises(ValueError, match="needs the package platoon-textcraft"):
         textcraft.folder()

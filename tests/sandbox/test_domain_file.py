@@ -406,14 +406,14 @@ BAD = {
         "find inn",
         "tools[1].function.name",
         "'find inn' is no name",
-        "use letters, digits, _ and -, 64 at most",
+        "use letters, digits, _ and -, 64 at most, no digit first",
     ),
     "bad name of a key": (
         ("types", "a b"),
         {"kind": "number"},
         "types",
         "'a b' is no name",
-        "use letters, digits, _ and -, 64 at most",
+        "use letters, digits, _ and -, 64 at most, no digit first",
     ),
     "duplicate tool": (
         ("tools", 1, "function", "name"),
@@ -485,6 +485,13 @@ BAD = {
         f"{TOOL}.returns",
         "nothing to return",
         "add a field",
+    ),
+    "returns named code": (
+        ("tools", 3, "x-openagent", "returns"),
+        {"code": "hour", "hour": "hour"},
+        f"{TOOL}.returns",
+        "duplicate 'code', also in the name of every code",
+        "keep one of the two",
     ),
     "properties differ": (
         ("tools", 1, "function", "parameters", "properties"),

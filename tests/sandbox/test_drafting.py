@@ -379,6 +379,7 @@ class TestValues:
             ("assignee", "", r"[A-Z]\w+ [A-Z]\w+"),
             ("home_city", "", r"[A-Z]\w+ [A-Z]\w+"),
             ("message", "", r"[a-z]+ [a-z]+"),
+            ("pickup_time", "", r"([01]\d|2[0-3]):[0-5]\d"),
             ("uid", "uuid", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
         ],
     )
@@ -389,6 +390,19 @@ class TestValues:
         kind = domain_file.load(file).types[0]
         assert all(re.fullmatch(pattern, text) for text in kind.train)
         assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
+
+
+HALF = {"\ud83d": TEXT}  # half a character
+
+
+def test_many_types_of_times():
+    """Each with values of its own, all of them times."""
+    draft = one(**{f"{x}_time": TEXT for x in ("start", "end", "send", "wake")})
+    kinds = draft.domain["types"].values()
+    for split in ("train", "test"):
+        values = [x for kind in kinds for x in kind.get(split, ()) if ":" in x]
+        assert len({*values}) == len(values) >= 140
+        assert all(re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", x) for x in values)
 
 
 def returning(name, returns, /, **properties):
@@ -439,6 +453,28 @@ def test_an_argument_named_code_has_another_name_here(tmp_path):
     assert list(tools_of(draft)["check_coupon"]["arguments"]) == ["coupon_code"]
     assert any("code of check_coupon is called coupon_code" in x for x in draft.review)
     assert faults(tmp_path, draft.domain) == []
+
+
+@pytest.mark.parametrize(
+    "tool, returns",
+    [
+        (function("get_coupon_code", "", x=TEXT), ["result_code"]),
+        (function("search_code", "", x=TEXT), ["result_code"]),
+        (returning("find_coupon", {"code": TEXT, "by": TEXT}), ["coupon_code", "by"]),
+    ],
+)
+def test_a_result_named_code_has_another_name_here(tmp_path, tool, returns):
+    draft = drafting.draft(openai(tool), "one")
+    (meaning,) = tools_of(draft).values()
+    assert list(meaning["returns"]) == returns
+    assert faults(tmp_path, draft.domain) == []
+
+
+def test_notes_are_in_letters_that_can_be_written():
+    draft = drafting.draft(openai(function("go", "", ["x"], x=TEXT, **HALF)), "go")
+    assert any("go does without" in note for note in draft.review)
+    "\n".join(draft.review).encode()
+    assert draft.domain["review"] == draft.review
 
 
 def test_more_arguments_than_there_is_room_for():
@@ -498,6 +534,10 @@ UNSUPPORTED = {
     "lost": ({"$ref": "#/$defs/No"}, "the reference '#/$defs/No' leads nowhere"),
     "endless": ({"$ref": "#/properties/x"}, "argument 'x'"),
     "no schema": (True, "argument 'x': True is no schema"),
+    "no type": ({"type": {}}, "argument 'x': {} is no type"),
+    "two lines": ({"type": "a\nb"}, "argument 'x': an a b is not supported"),
+    "no enum": ({"enum": 5}, "argument 'x': 5 is no enum"),
+    "no union": ({"type": 5, "anyOf": 5}, "argument 'x': 5 is no type"),
 }
 
 
@@ -525,6 +565,34 @@ def test_what_is_always_the_same_is_left_out():
 def test_what_need_not_be_given_may_be_of_any_type():
     tool = function("go", "", [], x={"type": "array"}, y={"type": "object"})
     assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
+
+
+def test_without_a_list_of_what_is_required():
+    """All is, but for what has a default; as servers write that infer their schemas."""
+    tool = function("go", "", x={"type": "array", "default": []}, y=TEXT)
+    del tool["parameters"]["required"]
+    draft = drafting.draft(openai(tool), "go")
+    assert list(tools_of(draft)["go"]["arguments"]) == ["y"]
+    assert any("go does without x (optional" in note for note in draft.review)
+
+
+def test_what_is_null_is_not_there():
+    null = dict.fromkeys(("enum", "minimum", "anyOf", "description", "default"))
+    filled_in = function("go", "", size={"type": "integer", **null}, x={**null})
+    bare = function("go", "", size={"type": "integer"}, x={})
+    made = [drafting.draft(openai(x), "go") for x in (filled_in, bare)]
+    assert made[0] == made[1]
+
+
+def test_results_of_odd_names(tmp_path):
+    names = {"2nd line", "größe", "x" * 80, "", "id"}
+    tool = returning("find_it", dict.fromkeys(names, TEXT), item=TEXT)
+    nested = {"1": {"type": "object", "properties": {"id": TEXT}}}
+    other = returning("get_it", nested, item=TEXT)
+    for one_of in (tool, other):
+        draft = drafting.draft(openai(one_of), "odd")
+        assert faults(tmp_path, draft.domain) == []
+    assert list(tools_of(draft)["get_it"]["returns"]) == ["_1_id"]
 
 
 def test_skip_names_a_tool():

@@ -335,6 +335,33 @@ def test_results_are_shown_as_json():
     assert task.steps[0].fields == {"result": json.dumps(json.dumps(nested))[1:-1]}
 
 
+@pytest.mark.parametrize(
+    "content", ["0", "false", "null", "[]", "1.10", "12345678901234567890.5"]
+)
+def test_what_is_no_object_is_a_result_as_it_stands(content):
+    task = mapped(weather(GOOD[0], result(content), last=f"Answer: {content}"))
+    assert task.steps[0].fields == {"result": content}
+    assert task.answer == (0, "result")
+
+
+@pytest.mark.parametrize("content", ["", '""', "{}", None, []])
+def test_nothing_is_no_result(content):
+    task = mapped(weather(GOOD[0], {**result("x"), "content": content}, last="ok"))
+    assert task.steps[0].fields == {}
+
+
+def test_ids_that_are_numbers():
+    messages = [
+        user("Weather in Rome and Bern?"),
+        calls(("get_weather", {"city": "Rome"}), ("get_weather", {"city": "Bern"})),
+        result("rainy", 2),
+        result("sunny", 1),
+    ]
+    for number, call in enumerate(messages[1]["tool_calls"], 1):
+        call["id"] = number
+    assert mapped(messages).steps[0].fields == {"result": "sunny"}
+
+
 TWICE = *GOOD, GOOD[0], result({"sky": "dark", "wind": "3"})
 LONG = "x" * 65
 UNMAPPED = {
