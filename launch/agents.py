@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from launch import backbones, settings
 from launch.cli import BadUse
-from openagent_jax import evaluate, perturb, worlds
+from openagent_jax import evaluate, worlds
 from openagent_jax.interop import agents, bfcl, play
 
 LOG = "episodes.jsonl"
+FIXED = {"messages", "model", "n", "stream", "tools"}  # what --request may not say
 
 
 class Speaker(NamedTuple):
@@ -40,8 +41,9 @@ def endpoint(
         )
     if not base_url.startswith(("http://", "https://")):
         raise BadUse(f"--base_url={base_url} is no address; it begins with http://")
-    key = os.environ.get(key_variable, "")
-    where = agents.Endpoint(base_url, model, key, **more)
+    key = os.environ.get(key_variable, "").strip()
+    with settings.blamed_on(f"--base_url or {key_variable}"):
+        where = agents.Endpoint(base_url, model, key, **more)
     if not key and not where.is_local:
         raise BadUse(f"{where.place} needs a key; put it in {key_variable}")
     with settings.needs_extra("--agent=openai", "agents"):
@@ -110,13 +112,17 @@ def suite(c: ConfigDict) -> Tasks:
 def _bfcl(c: ConfigDict) -> bfcl.Suite:
     """Of the scenarios of the config those that have a meaning there."""
     name = c.eval.domain.removeprefix(bfcl.PREFIX)
+    others = c.copy_and_resolve_references()
+    others.eval.domain = ""  # it is none of ours
+    settings.check(others)
     with settings.blamed_on(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
-    settings.known("eval.scenarios", c.eval.scenarios, perturb.CATALOGUE)
     scenarios = tuple(x for x in c.eval.scenarios if x in bfcl.SCENARIOS)
     if c.eval.scenarios and not scenarios:
         raise BadUse(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
-    return bfcl.Suite(name, items, scenarios, c.eval.seed, c.eval.strength)
+    return bfcl.Suite(
+        name, items, scenarios, c.eval.seed, c.eval.strength, c.eval.split
+    )
 
 
 def score(
@@ -164,6 +170,7 @@ def score(
         rows = play.rows(
             log, tasks.names, tasks.num_tasks, c.eval.strength, c.eval.split
         )
+    asked = speaker.about.get("request", {"temperature": c.eval.temperature})
     return {
         "suite": about["suite"],
         "policy": speaker.name,
@@ -172,7 +179,7 @@ def score(
         "seed": c.eval.seed,
         "num_tasks": tasks.num_tasks,
         "split": c.eval.split,
-        "temperature": c.eval.temperature,
+        "temperature": asked.get("temperature", "unknown"),
         "grading_version": evaluate.GRADING_VERSION,
         "rows": rows,
     }
@@ -182,10 +189,13 @@ def request(text: str, temperature: float) -> dict[str, Any]:
     """More of the body of a request: the temperature, and what a flag says."""
     try:
         said = json.loads(text or "{}")
+        json.dumps(said, allow_nan=False)
     except ValueError as error:
         raise BadUse(f"--request is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise BadUse(f"--request is no JSON object: {text}")
+    if fixed := sorted(FIXED & said.keys()):
+        raise BadUse(f"--request: {', '.join(fixed)} cannot be set there; remove it")
     said = {"temperature": temperature} | said
     return {key: value for key, value in said.items() if value is not None}
 

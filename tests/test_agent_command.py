@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from configs import base
+from launch import agents
 from openagent_jax import report
 from tests import scripted
 
@@ -58,6 +60,7 @@ def test_a_report_and_no_key_in_it(commands, tmp_path):
     assert [rows[name]["success"]["mean"] for name in NAMES] == [0, 0, 1]
     assert rows["clean"]["false_refusal_rate"] == 1
     assert (made["policy"], made["suite"]) == ("acme/one", "poi")
+    assert made["temperature"] == "unknown"  # the flag leaves it to the endpoint
     *_, body = server.requests[0]
     assert body["model"] == "acme/one" and body["seed"] == 5
     assert "temperature" not in body and body["tools"] and len(body["messages"]) == 2
@@ -77,6 +80,9 @@ def test_a_report_and_no_key_in_it(commands, tmp_path):
     reason="needs pip install --no-deps bfcl-eval",
 )
 def test_bfcl(commands, tmp_path):
+    c = base.get_config()
+    c.eval.domain, c.eval.split, c.eval.num_tasks = "bfcl:multiple", "train", 2
+    assert agents.suite(c).split == "train"
     with scripted.server(refuse) as server:
         done = ask(commands, server, tmp_path, "--suite=bfcl:irrelevance")
     assert done.code == 0, done.err
@@ -153,6 +159,13 @@ def test_what_the_endpoint_will_not_do(commands, tmp_path, said, message):
     assert len(server.requests) <= 8
 
 
+def test_a_key_that_is_none(commands, tmp_path):
+    args = *OPENAI, f"--workdir={tmp_path / 'run'}"
+    done = commands("evaluate", *args, OPENAI_API_KEY="sk-s3\ncret")
+    assert done.code == 2 and "OPENAI_API_KEY: the key has blanks" in done.err
+    assert "cret" not in done.err and not (tmp_path / "run").exists()
+
+
 OPENAI = ("--agent=openai", "--base_url=http://127.0.0.1:1/v1", "--model=x")
 BAD_USE = [
     (["--agent=openai"], "--agent=openai needs --base_url and --model"),
@@ -162,6 +175,10 @@ BAD_USE = [
     (["--agent=python:json:nothing"], "write module:function"),
     ([*OPENAI, "--request=[1]"], "--request is no JSON object"),
     ([*OPENAI, "--request={"], "--request is no JSON: "),
+    ([*OPENAI, '--request={"x": NaN}'], "--request is no JSON: "),
+    ([*OPENAI, '--request={"stream": true, "n": 2}'], "--request: n, stream cannot be"),
+    (["--agent=openai", "--base_url=http://h:99999/v1", "--model=x"], "--base_url"),
+    ([*OPENAI, "--suite=bfcl:multiple", BASE, "--config.eval.num_tasks=-3"], "=-3 is"),
     ([*OPENAI, "--suite=bfcl:parallel"], 'no category "parallel"; known: simple_py'),
     ([*OPENAI, "--suite=pio"], "did you mean 'poi'?"),
     ([*OPENAI, "--suite=nothing.json"], "nothing.json"),

@@ -11,14 +11,20 @@ import importlib
 import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from openagent_jax.sandbox import style
 from openagent_jax.sandbox.conversation import Message
 
 BACK_OFF = 0.5  # seconds before a garbled reply is asked for again; doubles each time
 LONGEST_WAIT = 60.0  # seconds that a Retry-After is obeyed for
+MAX_AT_ONCE = 1024  # calls of a function
+REFUSAL = {"content": style.REFUSE}  # however it was said
+MESSAGE = {"content", "tool_calls", "refusal"}  # what is read of a reply
+MIN_SECRET = 6  # letters; "x", "none" or "EMPTY" is told to those who want no key
 FULL = ("context_length", "context length", "maximum context", "context window")
 
 
@@ -53,6 +59,15 @@ class Endpoint:
     timeout: float = 120.0  # seconds, of one attempt
     max_retries: int = 4  # with back-off; of 429, 5xx, time-outs and lost connections
     request: dict[str, Any] = field(default_factory=dict)  # more of its body
+
+    def __post_init__(self):
+        """A `ValueError` that does not tell the key, if no request can be made."""
+        parts = urlsplit(self.base_url)
+        if not parts.hostname or parts.port == 0:  # to read a port is to check it
+            raise ValueError("the address has no host, or no port")
+        key = self.key
+        if key != key.strip() or not (key.isascii() and key.isprintable()):
+            raise ValueError("the key has blanks around it, or letters of no header")
 
     @property
     def place(self) -> str:
@@ -101,11 +116,11 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         except openai.APIConnectionError as error:
             reason = error.__cause__ or error
             raise Unanswered(f"{type(reason).__name__}: {reason}") from None
+        except (ValueError, RecursionError):  # no UTF-8, endless numbers, no bottom
+            raise _Garbled from None
         reply = _reply(said)
-        if where.key:  # whoever says it, it goes into no log
-            safe = json.dumps(reply.message).replace(where.key, "[key]")
-            reply = reply._replace(message=json.loads(safe))
-        return reply
+        # Whoever says the key, it goes into no log.
+        return reply._replace(message=_without(where.key, reply.message))
 
     async def ask(messages: list[Message], tools: list[dict]) -> Reply:
         for attempt in range(where.max_retries + 1):
@@ -113,7 +128,7 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 await asyncio.sleep(BACK_OFF * 2 ** (attempt - 1))
             try:
                 return await once(messages, tools)
-            except (json.JSONDecodeError, _Garbled):
+            except _Garbled:
                 continue
         raise Unanswered("what came is no chat completion")
 
@@ -148,6 +163,7 @@ def function(name: str) -> Agent:
         raise Rejected(f"{name}: {error}; write module:function") from None
     if not callable(found):
         raise Rejected(f"{name} is no function")
+    threads = ThreadPoolExecutor(MAX_AT_ONCE)  # that of the event loop has few
 
     async def agent(messages: list[Message], tools: list[dict]) -> Reply:
         # What the function does to its arguments is its own affair.
@@ -156,7 +172,10 @@ def function(name: str) -> Agent:
             if inspect.iscoroutinefunction(found):
                 said = await found(*given)
             else:
-                said = await asyncio.to_thread(found, *given)
+                loop = asyncio.get_running_loop()
+                said = await loop.run_in_executor(threads, found, *given)
+                if inspect.isawaitable(said):
+                    said = await said
         except Exception as error:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
         if dump := getattr(said, "model_dump", None):  # of the official client
@@ -165,7 +184,13 @@ def function(name: str) -> Agent:
             said = {"content": said}
         if not isinstance(said, dict):
             raise Rejected(f"{name} returns {type(said).__name__}, no message or text")
-        return Reply(said)
+        said = {key: said[key] for key in MESSAGE & said.keys()}
+        if said.pop("refusal", None) and not said.get("tool_calls"):
+            said = REFUSAL
+        try:
+            return Reply(json.loads(json.dumps(said)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Rejected(f"{name} returns what is no JSON: {error}") from None
 
     return agent
 
@@ -183,11 +208,12 @@ def _reply(said: Any) -> Reply:
         content = message.content
     except (AttributeError, IndexError, KeyError, TypeError):
         raise _Garbled from None
+    heard = {"content": content, "tool_calls": calls}
     if not calls and getattr(message, "refusal", None):
-        content = "Refuse"  # said in a field of its own
+        heard = REFUSAL
     used = getattr(getattr(said, "usage", None), "total_tokens", 0)
     return Reply(
-        {"role": "assistant", "content": content, "tool_calls": calls},
+        heard,
         getattr(choice, "finish_reason", None) == "length",
         used if isinstance(used, int) else 0,
     )
@@ -202,10 +228,20 @@ def _call(call: Any) -> dict[str, Any]:
     }
 
 
+def _without(key: str, said: Any) -> Any:
+    """The same, and the key in none of its texts."""
+    if len(key) < MIN_SECRET:
+        return said
+    if isinstance(said, dict):
+        return {name: _without(key, value) for name, value in said.items()}
+    if isinstance(said, list):
+        return [_without(key, value) for value in said]
+    return said.replace(key, "[key]") if isinstance(said, str) else said
+
+
 def _meaning(where: Endpoint, status: int, text: str) -> Exception:
     """Of a reply that is an error."""
-    text = text.replace(where.key, "[key]") if where.key else text
-    text = " ".join(text.split())[:300]
+    text = " ".join(_without(where.key, text).split())[:300]
     if status in (401, 403):
         return Rejected(f"{where.place} does not take the key: {text}")
     if status == 404:

@@ -148,11 +148,10 @@ class Suite:
         return block
 
     def digest(self) -> str:
-        """Of all texts, and of the first task."""
-        first = next(self.episodes()).task
+        """Of all texts, and of the first tasks."""
         found = hashlib.sha256()
-        for leaf in jax.tree.leaves(first):
-            found.update(np.asarray(leaf).tobytes())
+        for leaf in jax.device_get(jax.tree.leaves(self._draw(0, 0))):
+            found.update(leaf.tobytes())
         for text in conversation.texts(self.worlds.lexicon):
             found.update(text.encode() + b"\0")
         return found.hexdigest()[:16]
@@ -235,7 +234,7 @@ class Log:
             try:
                 found = json.loads(line.decode())
                 if number == 1:
-                    theirs = found["evaluation"]
+                    theirs = dict(found["evaluation"])
                 else:
                     self._keep(found)
             except (ValueError, KeyError, TypeError) as error:
@@ -260,7 +259,7 @@ async def play(
       Spent, agents.Rejected: no more can be played.
       RuntimeError: the agent has ceased to answer.
     """
-    waiting, silent, spent = iter(episodes), 0, None
+    waiting, silent, spent, reason = iter(episodes), 0, None, ""
     running: set[asyncio.Task] = set()
     patience = max(PATIENCE, 2 * num)
     try:
@@ -281,11 +280,12 @@ async def play(
                     continue
                 outcome = task.result()
                 silent = 0 if outcome["answered"] else silent + 1
+                reason = outcome.get("reason", "")
                 yield outcome
-                if silent >= patience:
-                    raise RuntimeError(
-                        f"{silent} episodes in a row had no answer: {outcome['reason']}"
-                    )
+            if silent >= patience:  # all that is over has been told by now
+                raise RuntimeError(
+                    f"{silent} episodes in a row had no answer: {reason}"
+                )
         if spent:
             raise spent
     finally:

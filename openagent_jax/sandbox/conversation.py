@@ -129,7 +129,8 @@ class Call(NamedTuple):
 def calls(message: Mapping[str, Any]) -> list[Call]:
     """The calls of a reply, in their order."""
     found = []
-    for call in message.get("tool_calls") or ():
+    given = message.get("tool_calls")
+    for call in given if isinstance(given, list) else ():
         call = call if isinstance(call, dict) else {}
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
@@ -142,7 +143,8 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
         except (ValueError, RecursionError):
             fine = False
         name = name[:MAX_NAME] if isinstance(name, str) else ""
-        found.append(Call(str(call.get("id") or chat.ID), name, arguments * fine))
+        call_id = str(call.get("id") or chat.ID)[:MAX_CHARS]
+        found.append(Call(*map(_sound, (call_id, name, arguments * fine))))
     return found
 
 
@@ -150,10 +152,10 @@ def content(message: Mapping[str, Any]) -> str:
     """The text of a reply; of several parts, all that are text."""
     said = message.get("content") or ""
     if isinstance(said, str):
-        return said
+        return _sound(said)
     parts = said if isinstance(said, list) else []
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str))
+    return _sound("".join(text for text in texts if isinstance(text, str)))
 
 
 def last_line(text: str) -> str:
@@ -178,3 +180,8 @@ def repeated(reply: Mapping[str, Any]) -> Message:
     if not shown:
         return {"role": "assistant", "content": said}
     return {"role": "assistant", "content": said or None, "tool_calls": shown}
+
+
+def _sound(text: str) -> str:
+    """Half a surrogate pair is no text: nobody could be sent it again."""
+    return text.encode(errors="replace").decode()

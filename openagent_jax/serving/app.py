@@ -117,6 +117,7 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
             Refused: _refuse,
             HTTPException: _refuse_http,
             engines.Broken: _break,
+            RecursionError: _refuse_depth,
             ClientDisconnect: _nobody,
             Exception: _fail,
         },
@@ -298,6 +299,11 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = f"{request.method} {request.url.path}: {error.detail}"
     return JSONResponse(Refused(said, error.status_code).body(), error.status_code)
+
+
+async def _refuse_depth(request: Request, error: Exception) -> Response:
+    """Of JSON, which is read in several places."""
+    return JSONResponse(Refused("the request is nested too deep").body(), 400)
 
 
 async def _break(request: Request, error: Exception) -> Response:

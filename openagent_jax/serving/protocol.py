@@ -1,7 +1,6 @@
 """OpenAI's chat completions: what is asked for, and how it is answered."""
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,8 +120,10 @@ def read(data: bytes) -> Asked:
         include_usage=options.get("include_usage") or False,
     )
     for name in given:
+        _sound(name, "a key")
         raise Refused(f"{name} is not known here", code="unknown_parameter", param=name)
     _must(isinstance(asked.model, str) and asked.model, "model", "is no name")
+    _sound(asked.model, "model")
     _must(
         max_tokens is None or (_whole(max_tokens) and max_tokens > 0),
         "max_tokens",
@@ -159,7 +160,7 @@ def _whole(value: Any) -> bool:
 
 def _number(value: Any, low: float, high: float) -> bool:
     real = isinstance(value, int | float) and not isinstance(value, bool)
-    return real and math.isfinite(value) and low <= value <= high
+    return real and low <= value <= high
 
 
 def _messages(given: Any) -> Messages:
@@ -181,7 +182,7 @@ def _message(given: Any, place: str) -> dict[str, Any]:
     if role == "tool":
         sound = _text(given, "tool_call_id")
         _must(sound, f"{place}.tool_call_id", "is missing, or no text")
-        message["tool_call_id"] = given["tool_call_id"]
+        message["tool_call_id"] = _sound(given["tool_call_id"], f"{place}.tool_call_id")
     return message
 
 
@@ -208,7 +209,7 @@ def _call(given: Any, place: str) -> dict[str, Any]:
     sound = sound and _text(given, "id")
     _must(sound, place, "is no call of a function, with an id, a name and arguments")
     return {
-        "id": given["id"],
+        "id": _sound(given["id"], place),
         "type": "function",
         "function": {
             name: _sound(function[name], place) for name in ("name", "arguments")

@@ -3,8 +3,11 @@
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import functools
+import itertools
 import json
+import threading
 
 import jax
 import numpy as np
@@ -172,6 +175,30 @@ def test_what_goes_away_changes_nothing(clean, tmp_path, kind):
     assert clean[2] * 1.2 < len(server.requests) < clean[2] * 1.8
 
 
+def ask_once(place):
+    async def go():
+        async with agents.endpoint(place) as agent:
+            return await agent([{"role": "user", "content": "Hm"}], [])
+
+    return asyncio.run(go())
+
+
+GARBAGE = {
+    "no UTF-8": b'{"choices": [{"message": {"content": "caf\xe9"}}]}',
+    "a number without end": b'{"x": ' + b"1" * 5000 + b"}",
+    "no bottom": b"[" * 10**5,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("body", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_is_no_answer(body):
+    with scripted.server(lambda *_: ("reply", body)) as server:
+        with pytest.raises(agents.Unanswered, match="no chat completion"):
+            ask_once(where(server))
+        assert len(server.requests) == 3
+
+
 def test_silence_is_waited_for_and_asked_again(clean, tmp_path):
     with scripted.server(
         lambda body, n: ("hang",) if n in (2, 9) else expert(body)
@@ -279,6 +306,12 @@ def test_odd_replies_are_errors_of_the_agent(tmp_path):
         ),
         scripted.reply("y" * 2**20),
         scripted.reply({"tool_calls": [{"function": {"name": "x" * 2**20}}]}),
+        scripted.reply({"tool_calls": [{"id": "x" * 2**20}]}),
+        scripted.reply("half a letter: \ud83d"),
+        scripted.reply(
+            {"tool_calls": [{"id": "\ud83d", "function": {"name": "\ud83d"}}]}
+        ),
+        scripted.reply({"tool_calls": [{"function": {"arguments": "\ud83d"}}]}),
         scripted.reply("Refuse", "length"),
         scripted.reply({"content": None}),
     ]
@@ -352,12 +385,59 @@ def test_a_log_is_of_one_evaluation_and_one_writer(tmp_path):
     with pytest.raises(ValueError, match="model was 'scripted', and is 'other' now"):
         play.Log(file, {"model": "other"})
     play.Log(file, ABOUT).close()
+    file.write_text('{"evaluation": 3}\n')
+    with pytest.raises(ValueError, match="line 1 is no line of this log"):
+        play.Log(file, ABOUT)
 
 
 def test_a_suite_has_a_digest():
     source = helpers.world("poi")
     other = play.Suite(source, SCENARIOS, 4, NUM_TASKS, 1.0, "test", 8)
     assert suite().digest() == suite().digest() != other.digest()
+    later = dataclasses.replace(suite())
+    order = np.array([0, 2, 1, *range(3, play.BLOCK)])
+    drawn = jax.tree.map(lambda x: x[order], suite()._draw(0, 0))
+    vars(later)["_draw"] = lambda *_: drawn
+    assert later.digest() != suite().digest()  # only later tasks are others
+
+
+class Bare:
+    """An episode of one reply."""
+
+    def __init__(self):
+        self.tools, self.messages, self.num_calls, self.num_errors = [], [], 0, 0
+        self.finished = self.success = self.refused = False
+
+    def hear(self, reply, cut):
+        self.finished = True
+
+
+def test_what_is_over_is_told_before_it_is_given_up(monkeypatch):
+    """The last silence that is borne comes together with seven answers."""
+    slow, last, heard = range(1, 8), play.PATIENCE + 6, {}
+    # Among those that are over at once, the silent ones come first.
+    monkeypatch.setattr(play, "_failed", lambda task: task.result()["answered"])
+
+    async def go():
+        told, numbers = asyncio.Event(), itertools.count()
+
+        async def agent(messages, tools):
+            number = next(numbers)
+            if number in slow:
+                await told.wait()
+                return agents.Reply({"content": "Hm"})
+            if number == last:
+                told.set()
+            raise agents.Unanswered("no")
+
+        episodes = [play.Episode("clean", i, None, Bare, {}) for i in range(last + 1)]
+        playing = play.play(episodes, agent, 8, play.Budget())
+        with contextlib.suppress(RuntimeError):
+            async for outcome in playing:
+                heard[outcome["index"]] = outcome["answered"]
+
+    asyncio.run(go())
+    assert heard == {i: i in slow for i in range(last + 1)}
 
 
 def test_a_key_that_is_repeated_goes_into_no_log(tmp_path):
@@ -366,6 +446,33 @@ def test_a_key_that_is_repeated_goes_into_no_log(tmp_path):
     assert all(kept["refused"] for kept in log.done.values())
     text = (tmp_path / "log").read_text()
     assert "[key]" in text and "s3cret" not in text
+
+
+def test_a_word_is_no_key():
+    """Those who need none say something: no reply is read otherwise for it."""
+    call = {"function": {"name": "name", "arguments": '{"x":"none"}'}}
+    with scripted.server(lambda *_: scripted.reply({"tool_calls": [call]})) as server:
+        plain = ask_once(where(server))
+        for key in ("x", "name", "none", "u"):
+            assert ask_once(where(server, key=key)) == plain
+
+
+def test_the_key_is_in_no_part_of_a_reply():
+    said = {"content": "s3cret", "tool_calls": [{"function": {"name": "s3cret"}}]}
+    with scripted.server(lambda *_: scripted.reply(said)) as server:
+        message = ask_once(where(server, key="s3cret")).message
+    assert "s3cret" not in str(message) and str(message).count("[key]") == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"key": key} for key in ("s3cret\n", " s3cret", "s3\rcret", "s3cret…")]
+    + [{"base_url": f"http://{x}/v1"} for x in ("h:99999", "h:x", "[::1", ":80")],
+)
+def test_what_no_request_can_be_made_of(changes):
+    with pytest.raises(ValueError) as error:
+        agents.Endpoint(**({"base_url": "http://h/v1", "model": "x"} | changes))
+    assert "cret" not in str(error.value)
 
 
 def test_a_reply_may_lack_what_is_not_needed(tmp_path):
@@ -396,6 +503,24 @@ def number(messages, tools):
     return 7
 
 
+class Framework:
+    async def __call__(self, messages, tools):
+        return {"content": None, "refusal": "I must not."}
+
+
+framework = Framework()
+meeting = threading.Barrier(40, timeout=20)
+
+
+def meets(messages, tools):
+    meeting.wait()
+    return "Refuse"
+
+
+def odd(messages, tools):
+    return {"tool_calls": [{"function": {"arguments": {"n": np.int64(1)}}}]}
+
+
 def ask(name, *given):
     return asyncio.run(agents.function(f"{__name__}:{name}")(*given))
 
@@ -409,6 +534,9 @@ def test_functions():
         ask("fails", *given)
     with pytest.raises(agents.Rejected, match="returns int, no message"):
         ask("number", *given)
+    with pytest.raises(agents.Rejected, match="odd returns what is no JSON: .*int64"):
+        ask("odd", *given)
+    assert ask("framework", *given).message == {"content": "Refuse"}
     for name, message in (
         ("nothing", "no attribute 'nothing'; write module:function"),
         ("NUM_TASKS", "is no function"),
@@ -417,3 +545,11 @@ def test_functions():
             agents.function(f"{__name__}:{name}")
     with pytest.raises(agents.Rejected, match="No module named 'no_such_module'"):
         agents.function("no_such_module:f")
+
+
+def test_functions_run_as_many_at_once_as_are_asked():
+    async def go():
+        agent = agents.function(f"{__name__}:meets")
+        return await asyncio.gather(*(agent([], []) for _ in range(meeting.parties)))
+
+    assert len(asyncio.run(go())) == meeting.parties

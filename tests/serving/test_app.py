@@ -231,6 +231,27 @@ BAD = {
     "no tokens": ({"max_tokens": 0}, "max_tokens"),
     "true tokens": ({"max_tokens": True}, "max_tokens"),
     "heat": ({"temperature": 2.1}, "temperature"),
+    "great heat": ({"temperature": 10**400}, "temperature"),
+    "great mass": ({"top_p": 10**400}, "top_p"),
+    "half a key": ({"\ud83d": 1}, "a key"),
+    "half a name": ({"model": "\ud83d"}, "model"),
+    "half an id": (
+        {"messages": [{"role": "tool", "tool_call_id": "\ud83d", "content": ""}]},
+        "messages[0].tool_call_id",
+    ),
+    "half an id of a call": (
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {"id": "\ud83d", "function": {"name": "a", "arguments": ""}}
+                    ],
+                }
+            ]
+        },
+        "messages[0].tool_calls[0]",
+    ),
     "cold": ({"temperature": -0.1}, "temperature"),
     "no mass": ({"top_p": 0}, "top_p"),
     "a seed": ({"seed": "x"}, "seed"),
@@ -283,6 +304,19 @@ def test_an_unknown_model(talker):
     assert e.value.code == "model_not_found"
     with pytest.raises(openai.NotFoundError):
         talker.models.retrieve("gpt")
+
+
+def test_depth_is_refused(talker):
+    """Wherever it is, and however little too much."""
+    for num in range(900, 1000, 3):
+        deep = '{"a":' * num + "1" + "}" * num
+        function = {"name": "look", "arguments": deep}
+        call = {"id": "1", "type": "function", "function": function}
+        said = [*ASKED, {"role": "assistant", "tool_calls": [call]}]
+        asked = json.dumps({"model": host.NAME, "messages": said, "tools": TOOLS})
+        for body in (asked, asked.replace('{"type": "string"}', deep)):
+            status, error, _ = post(talker, body)
+            assert status == 400, (num, error)
 
 
 def test_too_long(talker):
