@@ -7,7 +7,7 @@
 `draft` reads OpenAI's array of tools, or what MCP's tools/list returned. `check` names
 all faults, and warns of what does not work; it counts tokens and turns as --config says
 (default: configs/base.py). `show` plays the oracle, clean and perturbed side by side;
-it takes a builtin domain (`poi`) too. docs/own_tools.md goes through it all.
+it takes a builtin domain (`poi`) or a log too. docs/own_tools.md goes through it all.
 """
 
 import os
@@ -68,9 +68,11 @@ def draft(file: str) -> None:
 
 def check(file: str) -> None:
     from launch import settings
-    from openagent_jax.sandbox import domain_file
+    from openagent_jax.sandbox import domain_file, logs
 
     c = CONFIG.value
+    if logs.is_log(file):
+        raise cli.BadUse(f"{file} is a log; python -m launch.logs check tells of it")
     limits = settings.limits(c)
     if faults := domain_file.faults(file, limits):
         print("\n".join(f"{file}: {fault}" for fault in faults))
@@ -113,21 +115,20 @@ def show(file: str) -> None:
 
     from launch import backbones, build, settings
     from openagent_jax import evaluate, perturb, transcript
-    from openagent_jax.sandbox import domain_file, domain_spec
 
     c = CONFIG.value
     # What is in the compact form can be written as messages.
     c.init_from, c.model.chat_template = "nano", ""
     name = PERTURBATION.value or evaluate.CLEAN
     settings.known("--perturbation", [name], (evaluate.CLEAN, *perturb.CATALOGUE))
-    try:
-        domain_file.load(file, settings.limits(c))
-    except domain_spec.DomainError as error:
-        raise cli.BadUse(str(error)) from None
+    c.sandbox.domain, c.eval.domain = file, ""
+    settings.check(c)
     source = build.task_worlds(c, backbones.backbone(c), file)
     keys = evaluate.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     turns = c.sandbox.max_turns
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    if source.log:
+        console.print(f"{file}: {source.log.summary()}")
     width = console.width if console.is_terminal else WIDTH
     played = transcript.episodes(source, name, keys, STRENGTH.value, turns)
     for number, (clean, other) in enumerate(played):

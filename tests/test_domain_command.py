@@ -5,6 +5,8 @@ import json
 import pytest
 
 from openagent_jax.sandbox import domain_file
+from tests.sandbox.test_log_mapping import GOOD, says, user
+from tests.sandbox.test_log_mapping import TOOLS as LOGGED
 
 TEXT = {"type": "string"}
 TOOLS = [
@@ -92,6 +94,21 @@ def test_show(commands, drafted):
     assert "tool_withheld: it changes nothing here" in same.out
 
 
+def test_show_of_a_log(commands, tmp_path):
+    file = tmp_path / "my.jsonl"
+    rows = [
+        {"messages": [user(f"Rome, on day {day}"), *GOOD, says("sunny")]}
+        for day in range(2)
+    ]
+    file.write_text("".join(json.dumps({**x, "tools": LOGGED}) + "\n" for x in rows))
+    args = ["domain", "show", str(file), "--num=1", "--perturbation=identity_erasure"]
+    done = commands(*args)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{file}: mapped 2 of 2 conversations\n")
+    assert "agent  get_weather(city='Rome') " in done.out
+    assert "agent  get_weather(city='Rome')\n" not in done.out  # on the right
+
+
 @pytest.mark.parametrize(
     ("args", "content", "words"),
     [
@@ -115,6 +132,9 @@ def test_show(commands, drafted):
             ["BARE: skip: no tool is called x; known: find_book, book_price, buy_book"],
         ),
         (["check", "pio"], "", ["pio: 1 fault"]),
+        (["check", "my.jsonl"], "", ["my.jsonl is a log; python -m launch.logs ch"]),
+        (["show", "my.jsonl"], "", ["my.jsonl: No such file"]),
+        (["show", "poi", "--config.sandbox.max_turns=0"], "", ["sandbox.max_turns=0"]),
         (["check", "BARE"], "{", ["BARE: 1 fault"]),
         (["show", "pio"], "", ["pio: name: unknown builtin domain", "'poi'?"]),
         (
