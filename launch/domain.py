@@ -86,11 +86,19 @@ def check(file: str) -> None:
     settings.check(c)
     source = build.task_worlds(c, backbones.backbone(c), file)
     sizes = settings.sizes(c)
-    seen = rehearsal.rehearse(source, c.sandbox.max_turns, c.seed)
+    seen, trained = (
+        rehearsal.rehearse(source, c.sandbox.max_turns, c.seed, scenarios, split)
+        for scenarios, split in (
+            (rehearsal.SCENARIOS, "test"),
+            (rehearsal.TRAINED, "train"),
+        )
+    )
     num_visible = c.sandbox.num_visible
     troubles = list(rehearsal.troubles(spec, seen, sizes, limits, num_visible))
     raised = []
-    for key, room, tokens, name in rehearsal.rooms(seen, sizes, c.algorithm.num_tokens):
+    for key, room, tokens, name in rehearsal.rooms(
+        seen, trained, sizes, c.algorithm.num_tokens
+    ):
         wanted = -(-tokens // 32) * 32
         raised.append(f"--config.{key}={wanted}")
         troubles.append(f"{key}={room} is too short: {name} has {tokens} tokens")

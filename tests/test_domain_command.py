@@ -1,6 +1,7 @@
 """`launch.domain`, as users meet it: one line for each fault, and what is shown."""
 
 import json
+import re
 
 import pytest
 
@@ -45,14 +46,20 @@ def test_draft(drafted):
     assert {path.name for path in file.parent.iterdir()} == {"bare.json", "books.json"}
 
 
-def test_check_of_a_good_file(commands, drafted):
-    file, _ = drafted
+def test_check_of_a_good_file(commands, drafted, tmp_path):
+    document = json.loads(drafted[0].read_text())
+    phrases = document["goals"][0]["phrases"]
+    phrases["train"] = [f"{'xq ' * 60}{text}" for text in phrases["train"]]
+    file = tmp_path / "books.json"
+    file.write_text(json.dumps(document))
     done = commands("domain", "check", str(file), "--config.sandbox.prompt_tokens=50")
     assert done.code == 0, done.err
     assert done.out.startswith(f"{file}: no faults. 3 tools, 4 types, 5 goals; the ")
     assert "distractor_tools changes nothing here: all 3 tools are shown" in done.out
     assert "identity_erasure" not in done.out and "the oracle" not in done.out
-    assert "sandbox.prompt_tokens=50 is too short" in done.out
+    (needs,) = re.findall(r"prompt_tokens=50 is too short: .* has (\d+)", done.out)
+    (longest,) = re.findall(r"the longest prompt has .*, perturbed (\d+)", done.out)
+    assert int(needs) > 100 + int(longest)  # for what is trained
     assert "Give it room: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
 
