@@ -7,7 +7,7 @@
 `draft` reads OpenAI's array of tools, or what MCP's tools/list returned. `check` names
 all faults, and warns of what does not work; it counts tokens and turns as --config says
 (default: configs/base.py). `show` plays the oracle, clean and perturbed side by side;
-it takes a builtin domain (`poi`) too. docs/own_tools.md goes through it all.
+it takes a builtin domain (`poi`) or a log too. docs/own_tools.md goes through it all.
 """
 
 import os
@@ -68,9 +68,11 @@ def draft(file: str) -> None:
 
 def check(file: str) -> None:
     from launch import settings
-    from openagent_jax.sandbox import domain_file
+    from openagent_jax.sandbox import domain_file, logs
 
     c = CONFIG.value
+    if logs.is_log(file):
+        raise cli.BadUse(f"{file} is a log; python -m launch.logs check tells of it")
     limits = settings.limits(c)
     if faults := domain_file.faults(file, limits):
         print("\n".join(f"{file}: {fault}" for fault in faults))
@@ -84,11 +86,19 @@ def check(file: str) -> None:
     settings.check(c)
     source = build.task_worlds(c, backbones.backbone(c), file)
     sizes = settings.sizes(c)
-    seen = rehearsal.rehearse(source, c.sandbox.max_turns, c.seed)
+    seen, trained = (
+        rehearsal.rehearse(source, c.sandbox.max_turns, c.seed, scenarios, split)
+        for scenarios, split in (
+            (rehearsal.SCENARIOS, "test"),
+            (rehearsal.TRAINED, "train"),
+        )
+    )
     num_visible = c.sandbox.num_visible
     troubles = list(rehearsal.troubles(spec, seen, sizes, limits, num_visible))
     raised = []
-    for key, room, tokens, name in rehearsal.rooms(seen, sizes, c.algorithm.num_tokens):
+    for key, room, tokens, name in rehearsal.rooms(
+        seen, trained, sizes, c.algorithm.num_tokens
+    ):
         wanted = -(-tokens // 32) * 32
         raised.append(f"--config.{key}={wanted}")
         troubles.append(f"{key}={room} is too short: {name} has {tokens} tokens")
@@ -113,21 +123,20 @@ def show(file: str) -> None:
 
     from launch import backbones, build, settings
     from openagent_jax import evaluate, perturb, transcript
-    from openagent_jax.sandbox import domain_file, domain_spec
 
     c = CONFIG.value
     # What is in the compact form can be written as messages.
     c.init_from, c.model.chat_template = "nano", ""
     name = PERTURBATION.value or evaluate.CLEAN
     settings.known("--perturbation", [name], (evaluate.CLEAN, *perturb.CATALOGUE))
-    try:
-        domain_file.load(file, settings.limits(c))
-    except domain_spec.DomainError as error:
-        raise cli.BadUse(str(error)) from None
+    c.sandbox.domain, c.eval.domain = file, ""
+    settings.check(c)
     source = build.task_worlds(c, backbones.backbone(c), file)
     keys = evaluate.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     turns = c.sandbox.max_turns
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    if source.log:
+        console.print(f"{file}: {source.log.summary()}")
     width = console.width if console.is_terminal else WIDTH
     played = transcript.episodes(source, name, keys, STRENGTH.value, turns)
     for number, (clean, other) in enumerate(played):

@@ -4,7 +4,7 @@ What comes of it is for whoever writes a domain: goals that cannot be solved,
 perturbations that find nothing to change, and texts that have no room.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -22,6 +22,11 @@ from openagent_jax.worlds import Worlds
 NUM_TASKS = 256  # of each scenario
 NUM_DRAWN = 2048  # of which as many of each goal are taken as there are
 SCENARIOS = (evaluate.CLEAN, *perturb.CATALOGUE)
+TRAINED = tuple(
+    name
+    for name in SCENARIOS
+    if name == evaluate.CLEAN or perturb.CATALOGUE[name].family == "train"
+)
 
 
 class Rehearsed(NamedTuple):
@@ -38,10 +43,15 @@ class Rehearsed(NamedTuple):
 
 
 def rehearse(
-    worlds: Worlds, max_turns: int, seed: int, split: str = "test"
+    worlds: Worlds,
+    max_turns: int,
+    seed: int,
+    scenarios: Sequence[str] = SCENARIOS,
+    split: str = "test",
 ) -> dict[str, Rehearsed]:
-    """The same tasks under each scenario, at full strength, as many of each goal."""
-    draw = evaluate.make_draw(worlds, SCENARIOS[1:], split)
+    """The same tasks under each scenario, at full strength, as many of each goal; the
+    first scenario is the clean one."""
+    draw = evaluate.make_draw(worlds, scenarios[1:], split)
 
     @jax.jit
     def goals(keys):
@@ -59,7 +69,7 @@ def rehearse(
     keys = keys[_evenly(np.asarray(goals(keys)))]
     return {
         name: jax.device_get(play(jnp.int32(i), keys))
-        for i, name in enumerate(SCENARIOS)
+        for i, name in enumerate(scenarios)
     }
 
 
@@ -127,30 +137,31 @@ def troubles(
 
 
 def rooms(
-    seen: dict[str, Rehearsed], sizes: Sizes, num_tokens: int
+    seen: dict[str, Rehearsed],
+    trained: dict[str, Rehearsed],
+    sizes: Sizes,
+    num_tokens: int,
 ) -> Iterator[tuple[str, int, int, str]]:
     """`(key, its value, tokens, scenario)` of each room that is too small.
 
     Args:
-      seen: what was rehearsed.
+      seen: what was rehearsed for the test.
+      trained: the same for training.
       sizes: of an episode.
       num_tokens: of a row that a demonstration is trained in.
     """
-    trained = {evaluate.CLEAN: seen[evaluate.CLEAN]}
-    for name, entry in perturb.CATALOGUE.items():
-        if entry.family == "train" and name in seen:
-            trained[name] = seen[name]
+    both = [*seen.items(), *trained.items()]
     for among, field, key, room in (
-        (seen, "prompt", "sandbox.prompt_tokens", sizes.prompt_tokens),
-        (seen, "action", "sandbox.action_tokens", sizes.action_tokens),
-        (seen, "result", "sandbox.result_tokens", sizes.result_tokens),
-        (seen, "episode", "sandbox.context_tokens", sizes.context_tokens),
-        (trained, "episode", "algorithm.num_tokens", num_tokens),
+        (both, "prompt", "sandbox.prompt_tokens", sizes.prompt_tokens),
+        (both, "action", "sandbox.action_tokens", sizes.action_tokens),
+        (both, "result", "sandbox.result_tokens", sizes.result_tokens),
+        (both, "episode", "sandbox.context_tokens", sizes.context_tokens),
+        (trained.items(), "episode", "algorithm.num_tokens", num_tokens),
     ):
-        longest = {name: int(getattr(one, field).max()) for name, one in among.items()}
-        name = max(longest, key=lambda x: longest[x])
-        if longest[name] > room:
-            yield key, room, longest[name], name
+        lengths = [(int(getattr(one, field).max()), name) for name, one in among]
+        longest, name = max(lengths, key=lambda x: x[0])
+        if longest > room:
+            yield key, room, longest, name
 
 
 def _entities(spec: DomainSpec) -> list[str]:

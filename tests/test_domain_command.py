@@ -1,10 +1,13 @@
 """`launch.domain`, as users meet it: one line for each fault, and what is shown."""
 
 import json
+import re
 
 import pytest
 
 from openagent_jax.sandbox import domain_file
+from tests.sandbox.test_log_mapping import GOOD, says, user
+from tests.sandbox.test_log_mapping import TOOLS as LOGGED
 
 TEXT = {"type": "string"}
 TOOLS = [
@@ -43,14 +46,20 @@ def test_draft(drafted):
     assert {path.name for path in file.parent.iterdir()} == {"bare.json", "books.json"}
 
 
-def test_check_of_a_good_file(commands, drafted):
-    file, _ = drafted
+def test_check_of_a_good_file(commands, drafted, tmp_path):
+    document = json.loads(drafted[0].read_text())
+    phrases = document["goals"][0]["phrases"]
+    phrases["train"] = [f"{'xq ' * 60}{text}" for text in phrases["train"]]
+    file = tmp_path / "books.json"
+    file.write_text(json.dumps(document))
     done = commands("domain", "check", str(file), "--config.sandbox.prompt_tokens=50")
     assert done.code == 0, done.err
     assert done.out.startswith(f"{file}: no faults. 3 tools, 4 types, 5 goals; the ")
     assert "distractor_tools changes nothing here: all 3 tools are shown" in done.out
     assert "identity_erasure" not in done.out and "the oracle" not in done.out
-    assert "sandbox.prompt_tokens=50 is too short" in done.out
+    (needs,) = re.findall(r"prompt_tokens=50 is too short: .* has (\d+)", done.out)
+    (longest,) = re.findall(r"the longest prompt has .*, perturbed (\d+)", done.out)
+    assert int(needs) > 100 + int(longest)  # for what is trained
     assert "Give it room: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
 
@@ -92,6 +101,21 @@ def test_show(commands, drafted):
     assert "tool_withheld: it changes nothing here" in same.out
 
 
+def test_show_of_a_log(commands, tmp_path):
+    file = tmp_path / "my.jsonl"
+    rows = [
+        {"messages": [user(f"Rome, on day {day}"), *GOOD, says("sunny")]}
+        for day in range(2)
+    ]
+    file.write_text("".join(json.dumps({**x, "tools": LOGGED}) + "\n" for x in rows))
+    args = ["domain", "show", str(file), "--num=1", "--perturbation=identity_erasure"]
+    done = commands(*args)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{file}: mapped 2 of 2 conversations\n")
+    assert "agent  get_weather(city='Rome') " in done.out
+    assert "agent  get_weather(city='Rome')\n" not in done.out  # on the right
+
+
 @pytest.mark.parametrize(
     ("args", "content", "words"),
     [
@@ -115,6 +139,9 @@ def test_show(commands, drafted):
             ["BARE: skip: no tool is called x; known: find_book, book_price, buy_book"],
         ),
         (["check", "pio"], "", ["pio: 1 fault"]),
+        (["check", "my.jsonl"], "", ["my.jsonl is a log; python -m launch.logs ch"]),
+        (["show", "my.jsonl"], "", ["my.jsonl: No such file"]),
+        (["show", "poi", "--config.sandbox.max_turns=0"], "", ["sandbox.max_turns=0"]),
         (["check", "BARE"], "{", ["BARE: 1 fault"]),
         (["show", "pio"], "", ["pio: name: unknown builtin domain", "'poi'?"]),
         (

@@ -131,6 +131,11 @@ def test_troubles(rehearsed):
     ]
 
 
+def test_what_is_trained():
+    assert "runtime_error" in rehearsal.TRAINED and rehearsal.TRAINED[0] == "clean"
+    assert not {"rule_shift", "tool_order"} & {*rehearsal.TRAINED}
+
+
 def test_goals_in_turn():
     goals = np.array([0, 0, 0, 1, 2, 1])
     assert rehearsal._evenly(goals).tolist() == [0, 3, 4, 1, 5, 2]
@@ -142,12 +147,15 @@ def test_rooms():
         sizes = (np.array([1, x]) for x in (prompt, action, result, episode))
         return rehearsal.Rehearsed(np.arange(2), no, yes, yes, *sizes)
 
-    seen = {"clean": lengths(224, 60, 36, 288)}
-    assert list(rehearsal.rooms(seen, SIZES, 288)) == []
-    seen["runtime_error"] = lengths(225, 1, 37, 289)
-    seen["rule_shift"] = lengths(300, 1, 1, 513)  # held out: it is not trained on
-    assert list(rehearsal.rooms(seen, SIZES, 288)) == [
+    seen = {"clean": lengths(224, 60, 36, 300)}
+    trained = {"clean": lengths(224, 60, 36, 288)}
+    assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == []
+    trained["runtime_error"] = lengths(225, 61, 37, 289)
+    seen["runtime_error"] = lengths(226, 1, 1, 511)
+    seen["rule_shift"] = lengths(300, 1, 1, 513)
+    assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == [
         ("sandbox.prompt_tokens", 224, 300, "rule_shift"),
+        ("sandbox.action_tokens", 60, 61, "runtime_error"),
         ("sandbox.result_tokens", 36, 37, "runtime_error"),
         ("sandbox.context_tokens", 512, 513, "rule_shift"),
         ("algorithm.num_tokens", 288, 289, "runtime_error"),
