@@ -499,6 +499,12 @@ def fails(messages, tools):
     raise KeyError("a fault of mine")
 
 
+def tells(messages, tools):
+    if tools:
+        raise KeyError("s3cret")
+    return "s3cret"
+
+
 def number(messages, tools):
     return 7
 
@@ -545,6 +551,13 @@ def test_functions():
             agents.function(f"{__name__}:{name}")
     with pytest.raises(agents.Rejected, match="No module named 'no_such_module'"):
         agents.function("no_such_module:f")
+
+
+def test_a_function_does_not_tell_the_key():
+    agent = agents.function(f"{__name__}:tells", "s3cret")
+    assert asyncio.run(agent([], [])).message == {"content": "[key]"}
+    with pytest.raises(agents.Unanswered, match=r"KeyError: '\[key\]'"):
+        asyncio.run(agent([], [{}]))
 
 
 def test_functions_run_as_many_at_once_as_are_asked():
