@@ -53,13 +53,13 @@ def endpoint(
     return Speaker(model, about, partial(agents.endpoint, where))
 
 
-def function(name: str) -> Speaker:
+def function(name: str, key_variable: str) -> Speaker:
     """The agent `python:module:function`."""
     kind, _, name = name.partition(":")
     if kind != "python":
         raise BadUse(f"--agent={kind} is neither openai nor python:module:function")
     with settings.blamed_on("--agent"):
-        found = agents.function(name)
+        found = agents.function(name, os.environ.get(key_variable, "").strip())
     about = {"agent": "python", "model": name}
     return Speaker(name, about, lambda: contextlib.nullcontext(found))
 

@@ -116,10 +116,13 @@ def _agent() -> None:
             request=agents.request(REQUEST.value, c.eval.temperature),
         )
     else:
-        speaker = agents.function(str(AGENT.value))
+        speaker = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
     programs.keep(c.compile_cache)
     workdir = Path(WORKDIR.value or Path("runs") / speaker.name.replace("/", "_"))
-    log = scoring.file(workdir, 0).with_name(agents.LOG)
+    report = scoring.file(workdir, 0)
+    log = report.with_name(agents.LOG)
+    if (workdir / "config.json").exists() or report.exists() and not log.exists():
+        raise cli.BadUse(f"{workdir} is that of a policy; give another --workdir")
     budget = Budget(MAX_CALLS.value, MAX_TOKENS.value)
     scores = agents.score(c, log, speaker, CONCURRENCY.value, budget)
     scoring.write(workdir, scores)

@@ -166,6 +166,18 @@ def test_a_key_that_is_none(commands, tmp_path):
     assert "cret" not in done.err and not (tmp_path / "run").exists()
 
 
+def test_the_reports_of_a_policy_stay(commands, tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other" / "eval" / "0" / "report.json"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    other.parent.mkdir(parents=True)
+    other.write_text("{}")
+    for workdir in (run, tmp_path / "other"):
+        done = commands("evaluate", *OPENAI, f"--workdir={workdir}")
+        assert done.code == 2 and f"{workdir} is that of a policy" in done.err
+    assert other.read_text() == "{}" and not (run / "eval").exists()
+
+
 OPENAI = ("--agent=openai", "--base_url=http://127.0.0.1:1/v1", "--model=x")
 BAD_USE = [
     (["--agent=openai"], "--agent=openai needs --base_url and --model"),

@@ -146,12 +146,13 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         yield agent
 
 
-def function(name: str) -> Agent:
+def function(name: str, key: str = "") -> Agent:
     """The agent that a function is.
 
     Args:
       name: `module:function`. It takes messages and tools, and returns a message, or
         its content; it may be a coroutine. Others run in threads.
+      key: that it may use; what it says, and how it fails, is told without.
 
     Raises:
       Rejected: there is no such function.
@@ -177,18 +178,19 @@ def function(name: str) -> Agent:
                 if inspect.isawaitable(said):
                     said = await said
         except Exception as error:
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
+            said = _without(key, f"{type(error).__name__}: {error}")
+            raise Unanswered(said) from None
         if dump := getattr(said, "model_dump", None):  # of the official client
             said = dump()
         if isinstance(said, str):
             said = {"content": said}
         if not isinstance(said, dict):
             raise Rejected(f"{name} returns {type(said).__name__}, no message or text")
-        said = {key: said[key] for key in MESSAGE & said.keys()}
+        said = {field: said[field] for field in MESSAGE & said.keys()}
         if said.pop("refusal", None) and not said.get("tool_calls"):
             said = REFUSAL
         try:
-            return Reply(json.loads(json.dumps(said)))
+            return Reply(_without(key, json.loads(json.dumps(said))))
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"{name} returns what is no JSON: {error}") from None
 

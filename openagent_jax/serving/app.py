@@ -287,7 +287,8 @@ async def _gone(request: Request) -> None:
 
 
 def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    """In ASCII: there are clients to whom U+2028 and the like are ends of lines."""
+    return f"data: {json.dumps(data)}\n\n"
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -341,6 +341,35 @@ def test_a_budget_ends_it_and_a_larger_one_goes_on(clean, tmp_path):
     assert episodes == clean[1] and set(count.values()) == {1}
 
 
+def test_who_waits_when_the_budget_ends_is_heard():
+    numbers, over = itertools.count(), set()
+
+    async def agent(messages, tools):
+        await asyncio.sleep(0.1 * (next(numbers) == 0))  # the first one is slow
+        return agents.Reply({"content": "Hm"})
+
+    async def go():
+        episodes = [play.Episode("clean", i, None, Bare, {}) for i in range(4)]
+        async for outcome in play.play(episodes, agent, 2, play.Budget(max_calls=2)):
+            over.add(outcome["index"])
+
+    with pytest.raises(play.Spent):
+        asyncio.run(go())
+    assert over == {0, 1}
+
+
+def test_what_was_answered_stays_answered(clean, tmp_path):
+    log = play.Log(tmp_path / "log", ABOUT)
+    _, first, *_ = clean[1].values()
+    for answered in (False, True, False):
+        log.add(first | {"answered": answered})
+    log.close()
+    log = play.Log(tmp_path / "log", ABOUT)
+    log.close()
+    (kept,) = log.done.values()
+    assert kept["answered"] and kept["success"] == first["success"]
+
+
 def test_a_line_that_was_being_written_is_played_again(clean, tmp_path):
     file = tmp_path / "log"
     with scripted.server(expert) as server:
@@ -499,6 +528,12 @@ def fails(messages, tools):
     raise KeyError("a fault of mine")
 
 
+def tells(messages, tools):
+    if tools:
+        raise KeyError("s3cret")
+    return "s3cret"
+
+
 def number(messages, tools):
     return 7
 
@@ -545,6 +580,13 @@ def test_functions():
             agents.function(f"{__name__}:{name}")
     with pytest.raises(agents.Rejected, match="No module named 'no_such_module'"):
         agents.function("no_such_module:f")
+
+
+def test_a_function_does_not_tell_the_key():
+    agent = agents.function(f"{__name__}:tells", "s3cret")
+    assert asyncio.run(agent([], [])).message == {"content": "[key]"}
+    with pytest.raises(agents.Unanswered, match=r"KeyError: '\[key\]'"):
+        asyncio.run(agent([], [{}]))
 
 
 def test_functions_run_as_many_at_once_as_are_asked():

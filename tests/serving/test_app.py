@@ -129,6 +129,17 @@ def test_text_in_a_stream(talker, monkeypatch):
     assert num > 1
 
 
+def test_an_event_is_one_line():
+    """Whatever a client takes for the end of a line."""
+    text = "a\u2028b\x85c"
+    with client(text, max_tokens=32) as found:
+        assert ask(found).choices[0].message.content == text
+        assert streamed(found)[0] == text
+        body = {"model": host.NAME, "messages": ASKED, "stream": True}
+        raw = found._client.post(f"{found.base_url}chat/completions", json=body)
+    assert {line[:6] for line in raw.text.splitlines()} == {"data: ", ""}
+
+
 def test_what_is_streamed_is_remembered_too(talker):
     content, *_, usage, _ = streamed(talker)
     said = [*ASKED, {"role": "assistant", "content": content}, *ASKED]
