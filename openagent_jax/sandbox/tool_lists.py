@@ -55,6 +55,9 @@ def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
         must(first == place, place, f"{name!r} is also {first}; keep one of the two")
         if name in skip:
             continue
+        at_name = f"{place}.function.name" if function is not item else f"{place}.name"
+        letters = "use letters, digits, _ and -, 64 at most"
+        must(NAME.fullmatch(name), at_name, f"{name!r} is no name; {letters}")
         try:
             tools.append(_tool(place, name, function, item))
         except _Unsupported as error:
@@ -103,8 +106,6 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
     must(kind == "function", place, f"a tool of type {kind!r}; list functions alone")
     name = item.get("name")
     must(isinstance(name, str), place, "it has no name; add one")
-    letters = "use letters, digits, _ and -, 64 at most"
-    must(NAME.fullmatch(str(name)), f"{place}.name", f"{name!r} is no name; {letters}")
     return str(name), item
 
 
@@ -116,8 +117,10 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         raise _Unsupported("its properties are not an object")
     # Who writes no list of what is required means all of it.
     required = whole.get("required", list(properties))
-    if not isinstance(required, list) or not set(map(str, required)) <= set(properties):
-        raise _Unsupported("`required` names what is no property")
+    if not isinstance(required, list):
+        raise _Unsupported("`required` is not a list of names")
+    if unknown := [str(x) for x in required if str(x) not in properties]:
+        raise _Unsupported(f"`required` names {unknown[0]!r}, which is no property")
     arguments = {}
     for key, schema in properties.items():
         what = f"argument {key!r}"
