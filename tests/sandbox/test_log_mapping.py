@@ -416,7 +416,11 @@ class TestLines:
             (b'{"a": 1}\n{"b": \n{"c": 2}\n', "line 2, column 7: no JSON"),
             (b'{"a": 1}\n{"messages": [{"role": "us', "line 2, column 24: no JSON"),
             (b'{"a": 1}\n{"b": "\xff"}\n', "line 2: byte 7 is not UTF-8"),
-            (b"{\n", "line 1, column 2: no JSON, Expecting property name"),
+            (
+                b"{\n",
+                "line 1, column 2: no JSON, Expecting property name enclosed in double "
+                "quotes; each line holds one whole conversation",
+            ),
             (b"\x1f\x8b\x08\x00", "compressed by gzip; unpack it first"),
             (b"[" * 100_000, "line 1: "),
         ],
