@@ -560,6 +560,7 @@ def test_a_pattern_is_told_as_it_is():
     draft = drafting.draft(openai(tool), "it")
     assert f"each of the form {pattern}" in draft.holes[0]
     assert f"each of the form {pattern}" in draft.domain["types"]["sku"]["values"][0]
+    assert f"each of the form {pattern}'; write that" in _faults(draft.domain)[0]
 
 
 def test_a_number_behind_a_name_is_not_in_its_values():
