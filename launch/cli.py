@@ -46,6 +46,18 @@ def run(
         sys.exit(code)
 
 
+def check_out(out: str | None) -> Path:
+    """The file that --out names, before anything is computed for it."""
+    if not out:
+        raise BadUse("--out is missing: the file to write")
+    file = Path(out)
+    if file.is_dir():
+        raise BadUse(f"--out={out} is a folder; name a file in it")
+    if not file.parent.is_dir():
+        raise BadUse(f"--out={out}: there is no folder {file.parent}; make it first")
+    return file
+
+
 def git(*words: str) -> str | None:
     """What git says of this checkout; None if it is none."""
     try:

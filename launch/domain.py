@@ -41,9 +41,7 @@ def draft(file: str) -> None:
     from openagent_jax.sandbox import domain_file, drafting
     from openagent_jax.sandbox.domain_spec import DomainError
 
-    if not OUT.value:
-        raise cli.BadUse("--out is missing: the file to write")
-    out = Path(OUT.value)
+    out = cli.check_out(OUT.value)
     if out.suffix != ".json":
         raise cli.BadUse(f"--out={out} has to end with .json")
     if out.exists():

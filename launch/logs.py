@@ -76,8 +76,7 @@ def export() -> None:
     from openagent_jax.sandbox import domain
 
     c = CONFIG.value
-    if not OUT.value:
-        raise cli.BadUse("--out is missing: the file to write")
+    out = cli.check_out(OUT.value)
     settings.check(c)
     settings.check_apart(c)
     settings.known("--split", [SPLIT.value], domain.SPLITS)
@@ -92,21 +91,20 @@ def export() -> None:
             perturbed += row["perturbation"] != conversations.CLEAN
             yield row
 
-    _write(Path(OUT.value), counted())
-    print(f"{OUT.value}: {NUM.value:,} conversations, {perturbed:,} of them perturbed")
+    _write(out, counted())
+    print(f"{out}: {NUM.value:,} conversations, {perturbed:,} of them perturbed")
 
 
 def gold() -> None:
     from launch import settings
     from openagent_jax.interop import textcraft
 
-    if not OUT.value:
-        raise cli.BadUse("--out is missing: the file to write")
+    out = cli.check_out(OUT.value)
     settings.known("--split", [SPLIT.value], textcraft.FILES)
     with settings.blamed_on("textcraft"):
         source = Path(SOURCE.value) if SOURCE.value else textcraft.folder()
-    num = _write(Path(OUT.value), textcraft.conversations(source, SPLIT.value))
-    print(f"{OUT.value}: {num:,} conversations")
+    num = _write(out, textcraft.conversations(source, SPLIT.value))
+    print(f"{out}: {num:,} conversations")
 
 
 def _write(out: Path, rows: Iterable[dict]) -> int:

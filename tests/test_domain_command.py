@@ -125,6 +125,11 @@ def test_show_of_a_log(commands, tmp_path):
         (["draft", "BARE", "--out=OUT"], "[]", ["--out=", "has to end with .json"]),
         (["draft", "BARE", "--out=BARE"], "[]", ["--out: ", "is there already"]),
         (
+            ["draft", "BARE", "--out=OUT/x.json"],
+            json.dumps(TOOLS),
+            ["--out=OUT/x.json: there is no folder OUT; make it"],
+        ),
+        (
             ["draft", "none.json", "--out=OUT.json"],
             "",
             ["none.json: file: No such fil"],

@@ -92,7 +92,8 @@ def check(value: Any, schema: Any, place: str, limits: Limits, limit: str = "") 
         for index, item in enumerate(value):
             fine &= check(item, schema[0], f"{place}[{index}]", limits)
     elif kind is str and value.startswith(HOLE):
-        fine = must(False, place, f"still says {value!r}; write that in its place")
+        said = repr(value).replace(r"\\", "\\")  # a pattern as it is
+        fine = must(False, place, f"still says {said}; write that in its place")
     elif isinstance(schema, set):
         fine = known(value, schema, place, "unknown word")
     elif isinstance(schema, re.Pattern):

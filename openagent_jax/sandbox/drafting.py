@@ -104,6 +104,8 @@ def _effects(tools: list[Drafted]) -> Iterable[str]:
     if guessed:
         told = ", ".join(names) or "none"
         yield f"tools: what changes something (effect), by its words: {told}"
+    if (num := len(tools)) > Limits().num_tools:
+        yield f"tools: so many need --config.sandbox.num_tools={num}"
 
 
 def _notes(index: int, tool: Drafted) -> Iterable[str]:

@@ -21,6 +21,7 @@ from openagent_jax.sandbox import conversation, style
 from openagent_jax.sandbox.domain_spec import DomainError
 
 SUFFIX = ".jsonl"  # a domain of this name is a log
+_GZIP = b"\x1f\x8b"
 HEADER = "evaluation"  # the key of the first line of an evaluation's log
 # What our users say when they are told nothing.
 _NO_NEWS = (style.ERROR[0] + style.ERRORS[types.BAD_FORMAT] + style.ERROR[1],)
@@ -81,10 +82,12 @@ def lines(file: Path) -> Iterator[tuple[int, Any]]:
         problem = f"{error.strerror}; check the path"
     except UnicodeDecodeError as error:
         problem = f"line {number}: byte {error.start} is not UTF-8; save it as UTF-8"
+        if number == 1 and error.object.startswith(_GZIP):
+            problem = "compressed by gzip; unpack it first"
     except json.JSONDecodeError as error:
         problem = (
-            f"line {number}, column {error.colno}: no JSON, {error.msg}; if the line "
-            "is half written, complete or remove it"
+            f"line {number}, column {error.colno}: no JSON, {error.msg}; each line "
+            "holds one whole conversation: complete or remove it"
         )
     except (RecursionError, ValueError) as error:  # absurdly deep, or a huge number
         problem = f"line {number}: {error}; remove it"
@@ -96,8 +99,12 @@ def conversation_of(row: Any) -> Conversation:
     Raises:
       Unmapped: it is none, or one that cannot be followed.
     """
+    if isinstance(row, list):
+        raise Unmapped("a list; write each conversation on a line of its own")
     if not isinstance(row, dict) or not isinstance(row.get("messages"), list):
-        raise Unmapped("no `messages`")
+        sharegpt = isinstance(row, dict) and "conversations" in row
+        other = ", but ShareGPT's `conversations`; convert them" * sharegpt
+        raise Unmapped(f"no `messages`{other}")
     if row.get("success") is False:
         raise Unmapped("`success` is false")
     said: list[str] = []

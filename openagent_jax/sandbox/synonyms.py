@@ -42,7 +42,7 @@ VERBS = (
     Verb("reply respond answer comment", "reply respond", "answer react", True),
     Verb("save store write record log", "save store", "write keep", True),
     Verb("move transfer migrate", "move transfer", "shift relocate", True),
-    Verb("copy clone duplicate", "copy clone", "duplicate replicate", True),
+    Verb("copy clone duplicate fork", "copy clone", "duplicate replicate", True),
     Verb("rename", "rename retitle", "relabel call", True),
     Verb("assign allocate delegate", "assign allot", "allocate delegate", True),
     Verb("approve accept", "approve accept", "grant allow", True),
@@ -58,17 +58,24 @@ VERBS = (
     Verb("download export", "download export", "take_out save"),
     Verb("archive", "archive shelve", "store_away file", True),
     Verb("restore reset restart", "restore reset", "bring_back restart", True),
-    Verb("run execute trigger launch", "run execute", "trigger launch", True),
+    Verb("run execute trigger launch perform", "run execute", "trigger launch", True),
     Verb("merge join", "merge join", "combine unite", True),
     Verb("renew extend", "renew extend", "prolong continue", True),
     Verb("escalate", "escalate raise", "pass_up forward", True),
     Verb("place issue", "place issue", "put_in lodge", True),
+    Verb("turn switch", "turn switch", "flip toggle", True),
+    Verb("apply", "apply attach", "put bring", True),
+    Verb("navigate", "navigate go", "head move", True),
+    Verb("play", "play start", "run put_on", True),
+    Verb("capture", "capture take", "grab record"),
+    Verb("wait", "wait pause", "hold stay"),
 )
 # Nouns as well: at the head of a name they say nothing without a description.
 NOUNS_TOO = set(
     "order book place post email open record log comment answer charge bill hold test "
     "query list set plan schedule issue block lock copy end start view display count "
-    "return change drop purchase refund file match track".split()
+    "return change drop purchase refund file match track turn switch play capture "
+    "wait".split()
 )
 SYNONYMS = {
     "order": ("purchase", "acquisition"),

@@ -56,6 +56,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[Listed]:
         must(first == place, place, f"{name!r} is also {first}; keep one of the two")
         if name in skip:
             continue
+        at_name = f"{place}.function.name" if function is not item else f"{place}.name"
+        must(NAME.fullmatch(name), at_name, f"{name!r} is no name; {LETTERS}")
         try:
             tools.append(_tool(place, name, function, item))
         except _Unsupported as error:
@@ -105,7 +107,6 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
     must(kind == "function", place, f"a tool of type {kind!r}; list functions alone")
     name = item.get("name")
     must(isinstance(name, str), place, "it has no name; add one")
-    must(NAME.fullmatch(str(name)), f"{place}.name", f"{name!r} is no name; {LETTERS}")
     return str(name), item
 
 
@@ -119,8 +120,10 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     required = whole.get(
         "required", [x for x in properties if not _has_default(properties[x])]
     )
-    if not isinstance(required, list) or not set(map(str, required)) <= set(properties):
-        raise _Unsupported("`required` names what is no property")
+    if not isinstance(required, list):
+        raise _Unsupported("`required` is not a list of names")
+    if unknown := [str(x) for x in required if str(x) not in properties]:
+        raise _Unsupported(f"`required` names {unknown[0]!r}, which is no property")
     arguments = {}
     for key, schema in properties.items():
         what = f"argument {key!r}"

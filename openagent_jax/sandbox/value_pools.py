@@ -165,7 +165,8 @@ def _texts(name: str, schema: dict, taken: set[str], what: str) -> tuple[dict, s
     pattern = str(schema.get("pattern", ""))
     made, how = _like(given, pattern, taken), "like its examples"
     if not made and pattern:
-        form = plain(pattern)
+        form = "".join(x if x.isprintable() else " " for x in pattern)
+        form = form.replace('"', "'")
         hole = f"{HOLE} three or more values of {what}, each of the form {form}"
         return {"kind": "entity", "values": [hole]}, ""
     if not made and len(given) >= 12:
@@ -230,6 +231,8 @@ def _match(pattern: str, values: list[str]) -> bool:
 
 def _made_up(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
     form, parts = str(schema.get("format", "")), wording.words(name)
+    while len(parts) > 1 and parts[-1].isdecimal():  # the second of that name
+        parts.pop()
     last, said = parts[-1], set(wording.words(str(schema.get("description", ""))))
     makers: list[tuple[str, Callable[[str, int], str]]] = [
         ("email mail", _email),

@@ -25,13 +25,22 @@ from openagent_jax.sandbox.synonyms import (
 SPLITS = ("train", "test")
 REWRITES = ("rewrite_train", "rewrite_test")
 _VERB = {word: verb for verb in reversed(VERBS) for word in verb.words.split()}
+# What stands behind a verb, known or not, and behind few other words.
+_OBJECT = re.compile(r"(a|an|the|all|any|your|this|these) ", re.IGNORECASE)
+_NO_VERB = SMALL | set(
+    "all any both given half if is are no not than that this what when where which "
+    "whether by as how who whose but until per via into over under about".split()
+)
+_NO_ADVERB = set(
+    "hourly daily weekly monthly quarterly yearly early family reply apply".split()
+)
 
 
 class Doing(NamedTuple):
     """What a tool does, in words."""
 
     verb: Verb | None
-    said: str  # the verb as it was found
+    said: str  # the verb as it was found; "" if there is none
     rest: tuple[str, ...]  # the other words of the name
     phrase: str  # "get the status of an order"
     effect: bool
@@ -87,6 +96,10 @@ def doing(name: str, description: str) -> Doing:
     """What a tool does, from its description, or else from its name."""
     parts = words(name)
     text = re.sub(f"^({LEAD}) ", "", sentence(description), flags=re.IGNORECASE)
+    text = re.sub(r"^[^\w'(]+ |^given [^,]*, ", "", text, flags=re.IGNORECASE)
+    text = re.sub("^looks? up ", "find ", text, flags=re.IGNORECASE)
+    if (how := re.match(r"(\w+ly) (?=(\w+) )", text)) and verb(how[2]):
+        text = text if how[1].lower() in _NO_ADVERB else text[how.end() :]
     first, _, behind = text.partition(" ")
     # Not an order or a book, if the description has no verb for it.
     named = [part for part in parts if verb(part) not in ("", *NOUNS_TOO)]
@@ -94,7 +107,11 @@ def doing(name: str, description: str) -> Doing:
         named = parts[:1]
     said = verb(first) if behind else ""
     if said:
-        phrase = f"{said} {behind}"
+        phrase = f"{said}{',' * first.endswith(',')} {behind}"
+    elif (unknown := singular(first.lower())).isalpha() and (
+        unknown not in _NO_VERB and _OBJECT.match(behind)
+    ):
+        said, phrase = unknown, f"{unknown} {behind}"
     else:
         said = verb(named[0]) if named else ""
         lowered = text if text[:2].isupper() else text[:1].lower() + text[1:]
@@ -102,12 +119,14 @@ def doing(name: str, description: str) -> Doing:
         phrase = f"get {lowered}" if text else " ".join([said or "get", *others])
     found = _VERB.get(said)
     same = [part for part in parts if found and verb(part) in found.words.split()]
-    same = same or [part for part in parts[:1] if verb(part)]
+    # What starts a return is no other word for what starts an order.
+    told = NOUNS_TOO if found and found.effect else ()
+    same = same or [part for part in parts[:1] if verb(part) not in ("", *told)]
     rest = list(parts)
     if same and (found or len(parts) > 1):
         rest.remove(same[0])
-    effect = any(_VERB[x].effect for x in (said, *map(verb, named[:1])) if x)
-    return Doing(found, said, tuple(rest), phrase, effect)
+    known = [_VERB[x] for x in (said, *map(verb, named[:1])) if x in _VERB]
+    return Doing(found, said, tuple(rest), phrase, any(x.effect for x in known))
 
 
 def joined(parts: Iterable[str], like: str, other: bool = False) -> str:
@@ -136,12 +155,15 @@ def names(tool: str, does: Doing) -> dict[str, list[str]]:
 
 def descriptions(does: Doing) -> dict[str, list[str]]:
     """Paraphrases of what a tool does."""
-    behind, found = does.phrase.partition(" ")[2], {}
+    head, _, behind = does.phrase.partition(" ")
+    if does.said == "search":  # what is searched for is found
+        behind = behind.removeprefix("for ")
+    comma, found = "," * head.endswith(","), {}
     for index, split in enumerate(SPLITS):
         text = " ".join(_swap(behind.split(), index)).replace("_", " ").strip()
         text = re.sub(r"\ban? (?=(\w))", _article, text)
         verbs = [v.replace("_", " ") for v in _others(does, split)]
-        said = [f"{v.capitalize()} {text}" for v in verbs if text]
+        said = [f"{v.capitalize()}{comma} {text}" for v in verbs if text]
         summaries = [form.format(does.phrase) for form in SUMMARY[split]]
         found[split] = [*said[:1], summaries[0], *said[1:], *summaries[1:]]
     return found
@@ -178,6 +200,8 @@ def unclaimed(texts: Iterable[str], taken: set[str], num: int) -> list[str]:
 
 
 def _others(does: Doing, split: str) -> list[str]:
+    if does.verb is None and does.said:
+        return []  # a verb that we do not know
     if does.verb is None:
         return {"train": ["get", "fetch"], "test": ["obtain", "look_up"]}[split]
     verbs = getattr(does.verb, split).split()

@@ -604,6 +604,51 @@ def test_skip_names_a_tool():
         drafting.draft(SHOP[:1], "shop", skip=["find_customer"])
 
 
+def test_skip_names_a_tool_whose_name_is_none_here():
+    draft = drafting.draft([*SHOP, *openai(function("a.b"))], "shop", skip=["a.b"])
+    assert list(tools_of(draft)) == list(tools_of(TestShop.draft))
+
+
+@pytest.mark.parametrize(
+    "required, words",
+    [
+        (["x", "y"], "`required` names 'y', which is no property"),
+        (True, "`required` is not a list of names"),
+    ],
+)
+def test_what_is_required_must_be_there(required, words):
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(openai(function("go", "", required, x=TEXT)), "go")
+    assert f"'go', {words}" in str(caught.value)
+
+
+def test_a_pattern_is_told_as_it_is():
+    pattern = r"^SKU-\d{5}\.[A-Z]$"
+    tool = function("find_it", "Find it", sku={"type": "string", "pattern": pattern})
+    draft = drafting.draft(openai(tool), "it")
+    assert f"each of the form {pattern}" in draft.holes[0]
+    assert f"each of the form {pattern}" in draft.domain["types"]["sku"]["values"][0]
+    assert f"each of the form {pattern}'; write that" in _faults(draft.domain)[0]
+
+
+def test_a_number_behind_a_name_is_not_in_its_values():
+    room = {"type": "string", "enum": ["attic", "cellar"]}
+    lamp = function("light_lamp", "Light a lamp", room=room)
+    door = function("open_door", "Open a door", room=TEXT)
+    types = drafting.draft(openai(lamp, door), "home").domain["types"]
+    assert types["room_2"]["train"]["compose"][1] == ["room"]
+
+
+def test_a_list_of_many_tools_says_what_room_they_need():
+    def told(num):
+        tools = (function(f"get_{word}") for word in WORDS[:num])
+        return [x for x in drafting.draft(openai(*tools), "many").review if "num_" in x]
+
+    most = types.Limits().num_tools
+    assert not told(most)
+    assert told(most + 1)[0].endswith(f"need --config.sandbox.num_tools={most + 1}")
+
+
 # Any list of tools.
 
 WORDS = sorted({x.split("_")[0] for v in synonyms.VERBS for x in v.words.split()})
@@ -696,11 +741,49 @@ def _faults(domain):
         ("book_title", "Title of a book", "get title of a book", False),
         ("weather", "", "get weather", False),
         ("get_NASA", "NASA pictures", "get NASA pictures", False),
+        # Verbs that we do not know, and what only looks like one.
+        ("press_key", "Presses a key", "press a key", False),
+        ("poke", "Poke this user.", "poke this user", False),
+        ("weather", "Weather of the day", "get weather of the day", False),
+        ("orders", "All the orders", "get all the orders", False),
+        ("heat", "°C of a city", "get °C of a city", False),
+        ("turn_on", "Turn on the light", "turn on the light", True),
+        ("find_user", "Look up a user", "find a user", False),
+        ("play_it", "🎵 Play music", "play music", True),
+        ("f", "Recursively search for files", "search for files", False),
+        ("f", "Daily schedule of a team", "get daily schedule of a team", False),
+        ("f", "Given a city, returns the weather", "return the weather", False),
+        ("tabs", "List, create or close a tab", "list, create or close a tab", False),
     ],
 )
 def test_what_a_tool_does(name, description, phrase, effect):
     does = wording.doing(name, description)
     assert (does.phrase, does.effect) == (phrase, effect)
+
+
+@pytest.mark.parametrize(
+    "name, description, words, never",
+    [
+        ("press_key", "Press a key", "Use it to press a key", "Get a key"),
+        ("search_x", "Search for files", "Find documents", "Find for documents"),
+        ("tabs", "List, create or close", "Gather, create or close", "Gather create"),
+    ],
+)
+def test_other_descriptions_are_english(name, description, words, never):
+    said = wording.descriptions(wording.doing(name, description))["train"]
+    assert words in said and never not in said
+
+
+def test_other_names_do_not_turn_the_meaning_round():
+    does = wording.doing("return_order", "Start a return of an order")
+    names = wording.names("return_order", does)
+    assert "open_return_order" in names["train"]
+    assert not {"open_order", "create_order"} & {*names["train"]}
+    does = wording.doing("press_key", "Press a key")
+    assert wording.names("press_key", does)["train"] == [
+        "press_key_tool",
+        "do_press_key",
+    ]
 
 
 @pytest.mark.parametrize(

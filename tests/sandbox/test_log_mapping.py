@@ -366,7 +366,12 @@ TWICE = *GOOD, GOOD[0], result({"sky": "dark", "wind": "3"})
 LONG = "x" * 65
 UNMAPPED = {
     "no messages": ({"tools": TOOLS}, "no `messages`"),
-    "no object": ([1, 2], "no `messages`"),
+    "no object": (1, "no `messages`"),
+    "a list": ([{}], "a list; write each conversation on a line of its own"),
+    "ShareGPT": (
+        {"conversations": []},
+        "no `messages`, but ShareGPT's `conversations`; convert them",
+    ),
     "it failed": ({"messages": chain(), "success": False}, "`success` is false"),
     "no object in it": ({"messages": ["hi"]}, "a message that is no object"),
     "no tools": ({"messages": chain()}, "a call of a tool that is not documented"),
@@ -438,6 +443,12 @@ class TestLines:
             (b'{"a": 1}\n{"b": \n{"c": 2}\n', "line 2, column 7: no JSON"),
             (b'{"a": 1}\n{"messages": [{"role": "us', "line 2, column 24: no JSON"),
             (b'{"a": 1}\n{"b": "\xff"}\n', "line 2: byte 7 is not UTF-8"),
+            (
+                b"{\n",
+                "line 1, column 2: no JSON, Expecting property name enclosed in double "
+                "quotes; each line holds one whole conversation",
+            ),
+            (b"\x1f\x8b\x08\x00", "compressed by gzip; unpack it first"),
             (b"[" * 100_000, "line 1: "),
         ],
     )
