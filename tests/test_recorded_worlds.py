@@ -298,6 +298,20 @@ def test_splits(world):
     assert not halves[0] & halves[1] and len(halves[0]) > 90
 
 
+def test_what_distracts_is_of_the_same_split(tmp_path):
+    """One conversation in each: there are no others to take tools from."""
+    file = tmp_path / "x.jsonl"
+    rows = [
+        {"messages": weather(*GOOD), "tools": TOOLS[1:2]},
+        {"messages": chain(), "tools": TOOLS[::2]},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = build(file).sample.args[0]
+    assert source.num == (1, 1)
+    shown = np.arange(LIMITS.num_tools) < np.asarray(source.num_visible)[:, None]
+    assert np.array_equal(np.asarray(source.document) > 0, shown)
+
+
 def log_of(tmp_path, *conversations, name="x.jsonl"):
     file = tmp_path / name
     rows = ({"messages": x, "tools": TOOLS} for x in conversations)

@@ -422,6 +422,27 @@ class TestChains:
         assert list(returns) == ["ticket_id", "note"]
         assert "find_note_then_drop_ticket" in goals_of(draft)
 
+    def test_what_was_told_feeds_nothing(self):
+        """A result that is also an argument is no news, and comes last."""
+        three = {"ticket_id": TEXT, "size": TEXT, "kind": TEXT}
+        tools = [
+            returning("touch_ticket", {"ticket_id": TEXT}, ticket_id=TEXT),
+            returning("get_ticket", three, ticket_id=TEXT),
+        ]
+        draft = drafting.draft(openai(*tools), "chains")
+        assert list(tools_of(draft)["get_ticket"]["returns"]) == ["size", "kind"]
+        assert list(goals_of(draft)) == ["touch_ticket", "get_ticket"]
+
+    def test_what_is_made_has_an_id_and_what_is_changed_a_receipt(self):
+        tools = [
+            function("create_ticket", "", message=TEXT),
+            function("delete_ticket", "", reason=TEXT),
+            function("show_ticket", "", ticket_id=TEXT),
+        ]
+        said = tools_of(drafting.draft(openai(*tools), "chains"))
+        assert said["create_ticket"]["returns"] == {"ticket_id": "ticket_id"}
+        assert said["delete_ticket"]["returns"] == {"receipt": "receipt_number"}
+
     def test_a_choice_feeds_nothing(self):
         level = {"enum": ["low", "high"]}
         tools = [
@@ -564,7 +585,10 @@ def test_what_is_always_the_same_is_left_out():
 
 def test_what_need_not_be_given_may_be_of_any_type():
     tool = function("go", "", [], x={"type": "array"}, y={"type": "object"})
-    assert tools_of(drafting.draft(openai(tool), "go"))["go"]["arguments"] == {}
+    null = function("go", "", x={"type": ["array", "null"]})
+    for one_of in (tool, null):
+        draft = drafting.draft(openai(one_of), "go")
+        assert tools_of(draft)["go"]["arguments"] == {}
 
 
 def test_without_a_list_of_what_is_required():

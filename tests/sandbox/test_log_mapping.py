@@ -177,6 +177,7 @@ GOOD = calls(("get_weather", {"city": "Rome"})), result({"sky": "sunny", "wind":
         ("Sunny.", (0, "sky")),
         ("It is sunny, with wind 3.", DONE),  # two of them
         ("Sunniest day: 3.5, 13 or 30", DONE),  # none of them
+        ("Sun at 0.3", DONE),
         ("Nice in Rome.", DONE),
         ("", DONE),
         (None, DONE),
@@ -316,6 +317,22 @@ def test_codes():
     assert sign_in.code_from == ""
     messages[3]["tool_calls"][0]["function"]["arguments"]["code"] = "other"
     assert "`code` that no result told" in reason(messages, tools)
+
+
+def test_what_is_documented_but_not_told():
+    """A tool that told no code reveals none: the description is only a text."""
+    tools = [tool("sign_in"), tool("hold", "Hold, needs the code from sign_in")]
+    messages = [user("Hold it"), calls(("sign_in", {})), result({"name": "Kim"})]
+    _, hold = mapped(messages, tools).documents
+    assert hold.description == ("Hold, needs the code from sign_in",)
+    assert hold.code_from == ""
+
+
+def test_a_value_is_from_the_latest_result():
+    messages = [user("Ship it to me"), GOOD[0], result({"sky": "p9"})]
+    messages += [calls(("find_order", {"order_id": "x", "year": 1})), result(FOUND)]
+    messages += [calls(("ship", {"parcel": "p9", "to": "me"})), result("x")]
+    assert mapped(messages).steps[2].sources == {"parcel": (1, "parcel"), "to": 0}
 
 
 def test_long_texts_are_cut_into_pieces():
