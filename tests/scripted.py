@@ -80,6 +80,17 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[: len(content) // 2])
         self.close_connection = True
 
+    def _drip(self, content):
+        """A byte now and then."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        for byte in json.dumps(content).encode():
+            self.wfile.write(bytes([byte]))
+            if self.server.stopped.wait(0.1):
+                break
+        self.close_connection = True
+
     def log_message(self, *_):
         pass
 

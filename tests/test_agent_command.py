@@ -142,6 +142,19 @@ def test_a_budget(commands, tmp_path):
         assert len(server.requests) == 12
 
 
+def test_what_was_never_answered_is_asked_again(commands, tmp_path):
+    def script(body, number):
+        return ("error", 500) if number < 2 else refuse(body, number)
+
+    with scripted.server(script) as server:
+        done = ask(commands, server, tmp_path, "--max_retries=0")
+        assert done.code == 0 and "2 episodes never answered" in done.out
+        assert len(server.requests) == 12
+        done = ask(commands, server, tmp_path)
+        assert done.code == 0 and "never answered" not in done.out
+        assert len(server.requests) == 14
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [

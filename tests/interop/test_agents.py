@@ -8,6 +8,7 @@ import functools
 import itertools
 import json
 import threading
+import time
 
 import jax
 import numpy as np
@@ -358,6 +359,32 @@ def test_who_waits_when_the_budget_ends_is_heard():
     assert over == {0, 1}
 
 
+def test_what_never_ends_is_waited_for_no_longer():
+    """An agent that will not do, while another reply is still awaited."""
+
+    async def agent(messages, tools):
+        if next(numbers):
+            raise agents.Rejected("no")
+        await asyncio.sleep(60)
+
+    async def go():
+        episodes = [play.Episode("clean", i, None, Bare, {}) for i in range(2)]
+        async for _ in play.play(episodes, agent, 2, play.Budget()):
+            pass
+
+    numbers, start = itertools.count(), time.monotonic()
+    with pytest.raises(agents.Rejected):
+        asyncio.run(go())
+    assert time.monotonic() - start < 30
+
+
+def test_a_server_that_drips_is_not_listened_to_for_ever(monkeypatch):
+    monkeypatch.setattr(agents, "LONGEST_WAIT", 0.2)
+    with scripted.server(lambda *_: ("drip", scripted.reply("Refuse"))) as server:
+        with pytest.raises(agents.Unanswered, match="no answer in 0.7 s"):
+            ask_once(where(server, timeout=0.5, max_retries=0))
+
+
 def test_what_was_answered_stays_answered(clean, tmp_path):
     log = play.Log(tmp_path / "log", ABOUT)
     _, first, *_ = clean[1].values()
@@ -502,6 +529,11 @@ def test_what_no_request_can_be_made_of(changes):
     with pytest.raises(ValueError) as error:
         agents.Endpoint(**({"base_url": "http://h/v1", "model": "x"} | changes))
     assert "cret" not in str(error.value)
+
+
+def test_a_place_tells_no_secrets():
+    place = agents.Endpoint("https://me:s3cret@h:8/v1?key=s3cret", "x").place
+    assert place == "https://h:8/v1"
 
 
 def test_a_reply_may_lack_what_is_not_needed(tmp_path):

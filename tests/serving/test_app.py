@@ -147,6 +147,14 @@ def test_what_is_streamed_is_remembered_too(talker):
     assert cached >= usage.prompt_tokens + usage.completion_tokens - 1
 
 
+def test_what_was_stopped_is_spelled_anew(talker):
+    """More was said than is told."""
+    content = ask(talker, stop="is is").choices[0].message.content
+    said = [*ASKED, {"role": "assistant", "content": content}, *ASKED]
+    anew = host.serve(host.says("")).conversations.tokens(said, [])
+    assert ask(talker, messages=said).usage.prompt_tokens == len(anew)
+
+
 def test_calls_only_of_tools_that_may_be_called(caller):
     for more in ({}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}):
         (choice,) = ask(caller, **more).choices
@@ -179,6 +187,8 @@ def test_limits_and_stops(talker, stream):
     whole = num_tokens("Well, this is Café 🦊 as it is.") + 1
     assert said(max_tokens=whole)[1:] == ("stop", whole)
     assert said(max_tokens=whole - 1)[1] == "length"
+    both = said(max_tokens=whole - 1, stop=".")
+    assert both[:2] == ("Well, this is Café 🦊 as it is", "stop")
 
 
 def test_parts_and_roles(talker):
