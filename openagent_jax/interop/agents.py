@@ -6,10 +6,12 @@ is: `Full` is the agent's; `Unanswered` is nobody's, and tells nothing of the ag
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import importlib
 import inspect
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from openagent_jax.sandbox.conversation import Message
 
 BACK_OFF = 0.5  # seconds before a garbled reply is asked for again; doubles each time
 LONGEST_WAIT = 60.0  # seconds that a Retry-After is obeyed for
+REFUSE = "Refuse"  # what a refusal in a field of its own says
 FULL = ("context_length", "context length", "maximum context", "context window")
 
 
@@ -39,6 +42,13 @@ class Reply(NamedTuple):
     cut: bool = False  # by a limit of tokens
     num_tokens: int = 0  # read and written, as the agent counts
 
+
+class _Garbled(Exception):
+    """A reply that is no chat completion."""
+
+
+# What the client raises of a body that it cannot read is not its own.
+GARBLED = (_Garbled, json.JSONDecodeError, UnicodeDecodeError, RecursionError)
 
 Agent = Callable[[list[Message], list[dict[str, Any]]], Awaitable[Reply]]
 
@@ -113,7 +123,7 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 await asyncio.sleep(BACK_OFF * 2 ** (attempt - 1))
             try:
                 return await once(messages, tools)
-            except (json.JSONDecodeError, _Garbled):
+            except GARBLED:
                 continue
         raise Unanswered("what came is no chat completion")
 
@@ -136,42 +146,103 @@ def function(name: str) -> Agent:
 
     Args:
       name: `module:function`. It takes messages and tools, and returns a message, or
-        its content; it may be a coroutine. Others run in threads.
+        its content; it may be a coroutine. Each call has a thread.
 
     Raises:
       Rejected: there is no such function.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Rejected(f"{name}: {error}; write module:function") from None
-    if not callable(found):
-        raise Rejected(f"{name} is no function")
+    found = _found(name)
 
     async def agent(messages: list[Message], tools: list[dict]) -> Reply:
         # What the function does to its arguments is its own affair.
         given = json.loads(json.dumps([messages, tools]))
         try:
-            if inspect.iscoroutinefunction(found):
-                said = await found(*given)
-            else:
-                said = await asyncio.to_thread(found, *given)
+            said = await _in_thread(found, *given)
+            if inspect.isawaitable(said):
+                said = await said
         except Exception as error:
             raise Unanswered(f"{type(error).__name__}: {error}") from error
-        if dump := getattr(said, "model_dump", None):  # of the official client
-            said = dump()
-        if isinstance(said, str):
-            said = {"content": said}
-        if not isinstance(said, dict):
-            raise Rejected(f"{name} returns {type(said).__name__}, no message or text")
-        return Reply(said)
+        try:
+            return Reply(_message(said))
+        except (TypeError, ValueError) as error:
+            raise Rejected(f"{name} returns {error}") from None
 
     return agent
 
 
-class _Garbled(Exception):
-    """A reply that is no chat completion."""
+def _found(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        home = importlib.import_module(module)
+    except Exception as error:  # also what the user's own code raises
+        lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+        if not module or (lacks and f"{module}.".startswith(f"{lacks}.")):
+            raise Rejected(f"{name}: {error}; write module:function") from None
+        said = f"{name}: {module} cannot be imported: {type(error).__name__}: {error}"
+        raise Rejected(said) from error
+    try:
+        found = getattr(home, attribute)
+    except AttributeError as error:
+        raise Rejected(f"{name}: {error}; write module:function") from None
+    if not callable(found):
+        raise Rejected(f"{name} is no function")
+    return found
+
+
+async def _in_thread(call: Callable[..., Any], *given: Any) -> Any:
+    """What it returns. Nobody waits for the thread, if all ends before."""
+    done: concurrent.futures.Future[tuple[Any, BaseException | None]]
+    done = concurrent.futures.Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            said = call(*given), None
+        except BaseException as error:  # a future does not take StopIteration
+            said = None, error
+        done.set_result(said)
+
+    threading.Thread(target=run, daemon=True).start()
+    said, error = await asyncio.wrap_future(done)
+    if error:
+        raise error
+    return said
+
+
+def _message(said: Any) -> Message:
+    """What a function has returned, as a message.
+
+    Raises:
+      TypeError, ValueError: it is none.
+    """
+    if isinstance(said, str):
+        said = {"content": said}
+    said = _dumped(said) if hasattr(said, "model_dump") else said
+    if not isinstance(said, dict):
+        raise TypeError(f"{type(said).__name__}, no message or text")
+    parts = {x: said[x] for x in ("content", "tool_calls", "refusal") if x in said}
+    if not parts:
+        raise TypeError("no message: neither content nor tool_calls is there")
+    try:
+        parts = json.loads(json.dumps(parts, default=_dumped))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"a message that is no JSON: {error}") from None
+    calls = parts.get("tool_calls") or []
+    sound = isinstance(calls, list) and all(isinstance(x, dict) for x in calls)
+    if not sound or any("function" not in call for call in calls):
+        raise TypeError("tool_calls that are no list of calls of a function")
+    if not isinstance(parts.get("content") or "", str | list):
+        raise TypeError("a content that is no text")
+    if parts.pop("refusal", None) and not calls:
+        parts["content"] = REFUSE
+    return parts
+
+
+def _dumped(said: Any) -> Any:
+    """An object of the official client."""
+    if not hasattr(said, "model_dump"):
+        raise TypeError(f"there is a {type(said).__name__} in it")
+    return said.model_dump()
 
 
 def _reply(said: Any) -> Reply:
@@ -184,7 +255,7 @@ def _reply(said: Any) -> Reply:
     except (AttributeError, IndexError, KeyError, TypeError):
         raise _Garbled from None
     if not calls and getattr(message, "refusal", None):
-        content = "Refuse"  # said in a field of its own
+        content = REFUSE
     used = getattr(getattr(said, "usage", None), "total_tokens", 0)
     return Reply(
         {"role": "assistant", "content": content, "tool_calls": calls},
@@ -209,7 +280,9 @@ def _meaning(where: Endpoint, status: int, text: str) -> Exception:
     if status in (401, 403):
         return Rejected(f"{where.place} does not take the key: {text}")
     if status == 404:
-        return Rejected(f'{where.place} knows no model "{where.model}": {text}')
+        text = f'{where.place} knows no model "{where.model}": {text}'
+        known = urlsplit(where.base_url).path.rstrip("/").endswith("/v1")
+        return Rejected(text if known else f"{text}; should the address end with /v1?")
     if status == 429 and "insufficient_quota" in text:
         return Rejected(f"{where.place}: {text}")
     long = any(word in text.lower() for word in FULL)

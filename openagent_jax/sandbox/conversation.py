@@ -142,7 +142,8 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
         except (ValueError, RecursionError):
             fine = False
         name = name[:MAX_NAME] if isinstance(name, str) else ""
-        found.append(Call(str(call.get("id") or chat.ID), name, arguments * fine))
+        id_ = _sound(str(call.get("id") or chat.ID))
+        found.append(Call(id_, name, arguments * fine))
     return found
 
 
@@ -168,13 +169,19 @@ def repeated(reply: Mapping[str, Any]) -> Message:
     """A reply as it stands in the conversation from then on.
 
     Servers do not take back all that they gave: arguments that are no JSON are left
-    out, and so is what is longer than anyone needs.
+    out, and so is what is longer than anyone needs. Half a surrogate pair, which JSON
+    can write, cannot be sent at all.
     """
-    said, shown = content(reply)[:MAX_CHARS], []
+    said, shown = _sound(content(reply)[:MAX_CHARS]), []
     for call in calls(reply):
         fits = 0 < len(call.arguments) <= MAX_CHARS
-        function = {"name": call.name, "arguments": call.arguments if fits else "{}"}
+        arguments = _sound(call.arguments) if fits else "{}"
+        function = {"name": _sound(call.name), "arguments": arguments}
         shown.append({"id": call.id, "type": "function", "function": function})
     if not shown:
         return {"role": "assistant", "content": said}
     return {"role": "assistant", "content": said or None, "tool_calls": shown}
+
+
+def _sound(text: str) -> str:
+    return text.encode(errors="replace").decode()

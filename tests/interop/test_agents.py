@@ -3,8 +3,11 @@
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import functools
 import json
+import threading
+import time
 
 import jax
 import numpy as np
@@ -147,6 +150,8 @@ def fault(kind):
         "no completion": ("reply", {"choices": []}),
         "no object": ("reply", [1, 2]),
         "no message": ("reply", {"choices": [{"message": None}]}),
+        "no text": ("reply", b'{"choices": "\xff"}'),
+        "depths": ("reply", b"[" * 100_000),
         "silence": ("hang",),
     }[kind]
 
@@ -154,7 +159,7 @@ def fault(kind):
 @pytest.mark.parametrize(
     "kind",
     ["rate limit", "server error", "garbage", "half of it", "no completion"]
-    + ["no object", "no message"],
+    + ["no object", "no message", "no text", "depths"],
 )
 def test_what_goes_away_changes_nothing(clean, tmp_path, kind):
     """Half of the requests fail once."""
@@ -254,6 +259,17 @@ def test_what_will_never_be_is_said_at_once(tmp_path, said, message):
     assert "s3cret" not in (tmp_path / "log").read_text()
 
 
+def test_an_address_that_lacks_its_end(tmp_path):
+    with scripted.server(lambda *_: ("error", 404, "Not Found")) as server:
+        for end, hint in (("", True), ("/v1", False), ("/v1/", False)):
+            place = where(server)
+            base_url = server.base_url.removesuffix("/v1") + end
+            place = dataclasses.replace(place, base_url=base_url)
+            with pytest.raises(agents.Rejected, match="knows no model") as error:
+                run(tmp_path / "log", place, num=1)
+            assert ("should the address end with /v1?" in str(error.value)) == hint
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -281,6 +297,10 @@ def test_odd_replies_are_errors_of_the_agent(tmp_path):
         scripted.reply({"tool_calls": [{"function": {"name": "x" * 2**20}}]}),
         scripted.reply("Refuse", "length"),
         scripted.reply({"content": None}),
+        scripted.reply("Refuse\ud800"),
+        scripted.reply(
+            {"tool_calls": [{"id": "\ud800", "function": {"name": "\ud800"}}]}
+        ),
     ]
     with scripted.server(
         lambda body, n: odd[min(len(body["messages"]) // 2 - 1, len(odd) - 1)]
@@ -396,6 +416,47 @@ def number(messages, tools):
     return 7
 
 
+class Thinks:
+    async def __call__(self, messages, tools):
+        return "Refuse"
+
+
+thinker = Thinks()
+
+
+def hands_on(messages, tools):
+    return thinks(messages, tools)
+
+
+def at_its_end(messages, tools):
+    return next(iter(()))
+
+
+def completion(messages, tools):
+    return scripted.reply("Refuse")
+
+
+def no_calls(messages, tools):
+    return {"content": None, "tool_calls": [7]}
+
+
+def no_json(messages, tools):
+    call = {"function": {"name": "f", "arguments": {"x": object()}}}
+    return {"content": None, "tool_calls": [call]}
+
+
+def no_text(messages, tools):
+    return {"content": b"Refuse"}
+
+
+NO_MESSAGES = (
+    ("completion", "no message: neither content nor tool_calls"),
+    ("no_calls", "no list of calls"),
+    ("no_json", "there is a object in it"),
+    ("no_text", "bytes"),
+)
+
+
 def ask(name, *given):
     return asyncio.run(agents.function(f"{__name__}:{name}")(*given))
 
@@ -409,6 +470,9 @@ def test_functions():
         ask("fails", *given)
     with pytest.raises(agents.Rejected, match="returns int, no message"):
         ask("number", *given)
+    for name, message in NO_MESSAGES:
+        with pytest.raises(agents.Rejected, match=f"{name} returns .*{message}"):
+            ask(name, *given)
     for name, message in (
         ("nothing", "no attribute 'nothing'; write module:function"),
         ("NUM_TASKS", "is no function"),
@@ -417,3 +481,66 @@ def test_functions():
             agents.function(f"{__name__}:{name}")
     with pytest.raises(agents.Rejected, match="No module named 'no_such_module'"):
         agents.function("no_such_module:f")
+
+
+def test_what_a_function_may_be():
+    """Whatever is called; what it returns is awaited where that is due."""
+    given = [{"role": "user", "content": "x"}], []
+    for name in ("thinker", "hands_on"):
+        assert ask(name, *given).message["content"].endswith("Refuse")
+    with pytest.raises(agents.Unanswered, match="StopIteration"):
+        ask("at_its_end", *given)
+
+
+def test_messages_of_the_official_client(monkeypatch):
+    from openai.types.chat import ChatCompletionMessage
+
+    function = {"name": "f", "arguments": "{}"}
+    call = {"id": "1", "type": "function", "function": function}
+    called = ChatCompletionMessage.model_validate(
+        {"role": "assistant", "tool_calls": [call]}
+    )
+    refused = ChatCompletionMessage(role="assistant", content=None, refusal="I can't")
+    for said, content, calls in (
+        (called, None, [call]),
+        ({"content": "x", "tool_calls": called.tool_calls}, "x", [call]),
+        (refused, "Refuse", None),
+        ({"content": None, "refusal": "no"}, "Refuse", None),
+    ):
+        monkeypatch.setitem(globals(), "told", lambda messages, tools, x=said: x)
+        message = ask("told", [], []).message
+        assert (message["content"], message.get("tool_calls")) == (content, calls)
+
+
+def test_functions_run_at_once_and_nobody_waits_for_them(monkeypatch):
+    """More of them than asyncio has threads, and its end waits for none."""
+    num = 40
+    together, never = threading.Barrier(num), threading.Event()
+    monkeypatch.setitem(globals(), "told", lambda *_: f"{together.wait(20)}")
+    agent = agents.function(f"{__name__}:told")
+
+    async def ask_all():
+        return await asyncio.gather(*(agent([], []) for _ in range(num)))
+
+    assert {reply.message["content"] for reply in asyncio.run(ask_all())} == {
+        str(i) for i in range(num)
+    }
+    monkeypatch.setitem(globals(), "told", lambda *_: never.wait(20))
+    agent = agents.function(f"{__name__}:told")
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(agent([], []), 0.1))
+    assert time.monotonic() - begin < 10
+    never.set()
+
+
+def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text, message in (
+        ("of_mine_1", "1 / 0", "cannot be imported: ZeroDivisionError: division"),
+        ("of_mine_2", "def (", "cannot be imported: SyntaxError: invalid syntax"),
+        ("of_mine_3", "import no_such_x", "No module named 'no_such_x'$"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+        with pytest.raises(agents.Rejected, match=message):
+            agents.function(f"{name}:f")
