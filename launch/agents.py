@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from ml_collections import ConfigDict
 from tqdm import tqdm
@@ -40,6 +41,12 @@ def endpoint(
         )
     if not base_url.startswith(("http://", "https://")):
         raise BadUse(f"--base_url={base_url} is no address; it begins with http://")
+    try:
+        sound = urlsplit(base_url).hostname and urlsplit(base_url).port != 0
+    except ValueError:  # of the port
+        sound = False
+    if not sound:
+        raise BadUse(f"--base_url={base_url} has no host, or no port from 1 to 65535")
     key = os.environ.get(key_variable, "")
     where = agents.Endpoint(base_url, model, key, **more)
     if not key and not where.is_local:
@@ -152,6 +159,9 @@ def score(
                     async for outcome in playing:
                         log.add(outcome)
                         bar.update(outcome["answered"])
+            reasons = [kept["reason"] for kept in log.done.values()]
+            if reasons and not any(kept["answered"] for kept in log.done.values()):
+                raise RuntimeError(f"no episode had an answer: {reasons[-1]}")
 
         with tqdm(total=total, initial=_wanted(tasks, over), unit="episode") as bar:
             try:
@@ -186,6 +196,8 @@ def request(text: str, temperature: float) -> dict[str, Any]:
         raise BadUse(f"--request is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise BadUse(f"--request is no JSON object: {text}")
+    if taken := sorted(said.keys() & {"messages", "model", "stream", "tools"}):
+        raise BadUse(f"--request cannot set {taken[0]}, which is the evaluation's")
     said = {"temperature": temperature} | said
     return {key: value for key, value in said.items() if value is not None}
 

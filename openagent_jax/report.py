@@ -378,7 +378,9 @@ def _label(r: Json) -> str:
 
 def _cells(x: Json) -> list[str]:
     """Success, delta and rates in percent, of a row or of means."""
-    success = "no task changed" if x.get("n") == 0 else _percent(x["success"])
+    success = _percent(x["success"])
+    if x.get("n") == 0:
+        success = "none answered" if x.get("unanswered") else "no task changed"
     return [success, _percent(x["delta"], "+"), *(_percent(x[k]) for k in _RATES[:3])]
 
 
