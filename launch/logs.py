@@ -99,7 +99,7 @@ def gold() -> None:
     settings.known("--split", [SPLIT.value], textcraft.FILES)
     with settings.blamed_on("textcraft"):
         source = Path(SOURCE.value) if SOURCE.value else textcraft.folder()
-    num = _write(Path(OUT.value), textcraft.conversations(source, SPLIT.value))
+        num = _write(Path(OUT.value), textcraft.conversations(source, SPLIT.value))
     print(f"{OUT.value}: {num:,} conversations")
 
 
