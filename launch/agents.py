@@ -158,6 +158,9 @@ def score(
                     async for outcome in playing:
                         log.add(outcome)
                         bar.update(outcome["answered"])
+            reasons = [kept["reason"] for kept in log.done.values()]
+            if reasons and not any(kept["answered"] for kept in log.done.values()):
+                raise RuntimeError(f"no episode had an answer: {reasons[-1]}")
 
         with tqdm(total=total, initial=_wanted(tasks, over), unit="episode") as bar:
             try:

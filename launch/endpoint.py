@@ -1,5 +1,6 @@
 """From a config and a policy to what is served."""
 
+import errno
 import socket
 
 import uvicorn
@@ -92,10 +93,9 @@ def listen(host: str, port: int) -> socket.socket:
     except socket.gaierror as error:
         raise BadUse(f"--host={host}: {error.strerror}") from None
     except OSError as error:
-        said = (
-            f"--host={host} --port={port}: {error.strerror}; --port=0 finds a free one"
-        )
-        raise OSError(said) from None
+        said = f"--host={host} --port={port}: {error.strerror}"
+        taken = error.errno == errno.EADDRINUSE
+        raise OSError(said + "; --port=0 finds a free one" * taken) from None
 
 
 def address(door: socket.socket) -> str:

@@ -54,6 +54,7 @@ REQUEST = flags.DEFINE_string(
 CONCURRENCY = flags.DEFINE_integer("concurrency", 8, "Episodes at once.", 1, 1024)
 TIMEOUT = flags.DEFINE_float("timeout", 120.0, "Seconds for one reply.", 0.001)
 RETRIES = flags.DEFINE_integer("max_retries", 4, "Of one reply, with back-off.", 0)
+OF_ENDPOINT = (BASE_URL, MODEL, KEY_VARIABLE, REQUEST, TIMEOUT, RETRIES)
 MAX_CALLS = flags.DEFINE_integer(
     "max_calls", 0, "Replies to ask for; 0: any number.", 0
 )
@@ -79,6 +80,7 @@ def main() -> None:
         return
     if SUITE.value:
         raise cli.BadUse("--suite is for --agent; of a policy it is config.eval.domain")
+    _unused(*OF_ENDPOINT, CONCURRENCY, MAX_CALLS, MAX_TOKENS, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.BadUse("give --workdir, --config, --agent or --compare")
     from launch import backbones, programs, scoring, settings
@@ -116,6 +118,7 @@ def _agent() -> None:
             request=agents.request(REQUEST.value, c.eval.temperature),
         )
     else:
+        _unused(*OF_ENDPOINT, other="--agent=openai")
         speaker = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
     programs.keep(c.compile_cache)
     workdir = Path(WORKDIR.value or Path("runs") / speaker.name.replace("/", "_"))
@@ -127,6 +130,13 @@ def _agent() -> None:
     scores = agents.score(c, log, speaker, CONCURRENCY.value, budget)
     scoring.write(workdir, scores)
     scoring.show(workdir, 0)
+
+
+def _unused(*given: flags.FlagHolder, other: str) -> None:
+    """What would do nothing is said to."""
+    for flag in given:
+        if flag.present:
+            raise cli.BadUse(f"--{flag.name} is for {other}")
 
 
 if __name__ == "__main__":

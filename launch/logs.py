@@ -103,7 +103,7 @@ def gold() -> None:
     settings.known("--split", [SPLIT.value], textcraft.FILES)
     with settings.blamed_on("textcraft"):
         source = Path(SOURCE.value) if SOURCE.value else textcraft.folder()
-    num = _write(out, textcraft.conversations(source, SPLIT.value))
+        num = _write(out, textcraft.conversations(source, SPLIT.value))
     print(f"{out}: {num:,} conversations")
 
 

@@ -380,7 +380,7 @@ def _cells(x: Json) -> list[str]:
     """Success, delta and rates in percent, of a row or of means."""
     success = _percent(x["success"])
     if x.get("n") == 0:
-        success = "never answered" if "unanswered" in x else "no task changed"
+        success = "none answered" if x.get("unanswered") else "no task changed"
     return [success, _percent(x["delta"], "+"), *(_percent(x[k]) for k in _RATES[:3])]
 
 

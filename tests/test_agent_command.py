@@ -191,6 +191,17 @@ def test_the_reports_of_a_policy_stay(commands, tmp_path):
     assert other.read_text() == "{}" and not (run / "eval").exists()
 
 
+def test_no_answer_at_all(commands, tmp_path):
+    """Fewer episodes than it takes to give up: no report of nothing."""
+    with scripted.server(lambda *_: ("error", 400, "no such knob")) as server:
+        done = ask(commands, server, tmp_path, "--max_retries=0")
+    assert done.code == 1
+    *_, last = done.err.splitlines()
+    assert "no episode had an answer: " in last and "no such knob" in last
+    assert "0 of 12 episodes are in" in last
+    assert not (tmp_path / "eval" / "0" / "report.json").exists()
+
+
 OPENAI = ("--agent=openai", "--base_url=http://127.0.0.1:1/v1", "--model=x")
 BAD_USE = [
     (["--agent=openai"], "--agent=openai needs --base_url and --model"),
@@ -210,6 +221,12 @@ BAD_USE = [
     ([*OPENAI, "--concurrency=0"], "concurrency"),
     ([*OPENAI, BASE, '--config.eval.scenarios=("nope",)'], 'there is no "nope"'),
     (["--suite=poi"], "--suite is for --agent"),
+    ([BASE, "--model=x"], "--model is for --agent"),
+    ([BASE, "--max_calls=3"], "--max_calls is for --agent"),
+    (["--agent=python:json:dumps", "--request={}"], "--request is for --agent=openai"),
+    ([*OPENAI, '--request={"model": "y"}'], "--request: model cannot be set there"),
+    ([*OPENAI, "--base_url=http://127.0.0.1:99999/v1"], "no port from 1 to 65535"),
+    ([*OPENAI, "--base_url=http:///v1"], "has no host"),
     (
         ["--agent=openai", "--base_url=https://u:p@example.org/v1", "--model=x"],
         "https://example.org/v1 needs a key; put it in OPENAI_API_KEY",

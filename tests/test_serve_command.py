@@ -84,10 +84,12 @@ def test_bad_use(commands):
             (["--workdir=nowhere"], 2, "nowhere is no workdir"),
             ([*SMALL, "--host=no.such.host.invalid"], 2, "--host=no.such.host.invalid"),
             ([*SMALL, f"--port={port}"], 1, f"--port={port}: Address already in use"),
+            ([*SMALL, "--host=192.0.2.1"], 1, "192.0.2.1 --port=8000: Cannot assign"),
             ([*SMALL, "--port=99999"], 2, "port"),
             ([*SMALL, "--max_batch=0"], 2, "max_batch"),
         ):
             done = commands("serve", *args)
             assert done.code == code, (args, done)
+            assert ("--port=0 finds" in done.err) == ("in use" in done.err)
             assert message in done.err and not done.out
             assert done.err.count("\n") == 1, done.err

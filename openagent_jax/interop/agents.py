@@ -6,12 +6,13 @@ is: `Full` is the agent's; `Unanswered` is nobody's, and tells nothing of the ag
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import importlib
 import inspect
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -21,9 +22,8 @@ from openagent_jax.sandbox.conversation import Message
 
 BACK_OFF = 0.5  # seconds before a garbled reply is asked for again; doubles each time
 LONGEST_WAIT = 60.0  # seconds that a Retry-After is obeyed for
-MAX_AT_ONCE = 1024  # calls of a function
 REFUSAL = {"content": style.REFUSE}  # however it was said
-MESSAGE = {"content", "tool_calls", "refusal"}  # what is read of a reply
+MESSAGE = ("content", "tool_calls", "refusal")  # what is read of a reply
 MIN_SECRET = 6  # letters; "x", "none" or "EMPTY" is told to those who want no key
 FULL = ("context_length", "context length", "maximum context", "context window")
 
@@ -44,6 +44,10 @@ class Reply(NamedTuple):
     message: Message
     cut: bool = False  # by a limit of tokens
     num_tokens: int = 0  # read and written, as the agent counts
+
+
+class _Garbled(Exception):
+    """A reply that is no chat completion."""
 
 
 Agent = Callable[[list[Message], list[dict[str, Any]]], Awaitable[Reply]]
@@ -151,54 +155,103 @@ def function(name: str, key: str = "") -> Agent:
 
     Args:
       name: `module:function`. It takes messages and tools, and returns a message, or
-        its content; it may be a coroutine. Others run in threads.
+        its content; it may be a coroutine. Each call has a thread.
       key: that it may use; what it says, and how it fails, is told without.
 
     Raises:
       Rejected: there is no such function.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Rejected(f"{name}: {error}; write module:function") from None
-    if not callable(found):
-        raise Rejected(f"{name} is no function")
-    threads = ThreadPoolExecutor(MAX_AT_ONCE)  # that of the event loop has few
+    found = _found(name)
 
     async def agent(messages: list[Message], tools: list[dict]) -> Reply:
         # What the function does to its arguments is its own affair.
         given = json.loads(json.dumps([messages, tools]))
         try:
-            if inspect.iscoroutinefunction(found):
-                said = await found(*given)
-            else:
-                loop = asyncio.get_running_loop()
-                said = await loop.run_in_executor(threads, found, *given)
-                if inspect.isawaitable(said):
-                    said = await said
+            said = await _in_thread(found, *given)
+            if inspect.isawaitable(said):
+                said = await said
         except Exception as error:
             said = _without(key, f"{type(error).__name__}: {error}")
             raise Unanswered(said) from None
-        if dump := getattr(said, "model_dump", None):  # of the official client
-            said = dump()
-        if isinstance(said, str):
-            said = {"content": said}
-        if not isinstance(said, dict):
-            raise Rejected(f"{name} returns {type(said).__name__}, no message or text")
-        said = {field: said[field] for field in MESSAGE & said.keys()}
-        if said.pop("refusal", None) and not said.get("tool_calls"):
-            said = REFUSAL
         try:
-            return Reply(_without(key, json.loads(json.dumps(said))))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Rejected(f"{name} returns what is no JSON: {error}") from None
+            return Reply(_without(key, _message(said)))
+        except (TypeError, ValueError) as error:
+            raise Rejected(f"{name} returns {error}") from None
 
     return agent
 
 
-class _Garbled(Exception):
-    """A reply that is no chat completion."""
+def _found(name: str) -> Callable[..., Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        home = importlib.import_module(module)
+    except Exception as error:  # also what the user's own code raises
+        lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+        if not module or (lacks and f"{module}.".startswith(f"{lacks}.")):
+            raise Rejected(f"{name}: {error}; write module:function") from None
+        said = f"{name}: {module} cannot be imported: {type(error).__name__}: {error}"
+        raise Rejected(said) from error
+    try:
+        found = getattr(home, attribute)
+    except AttributeError as error:
+        raise Rejected(f"{name}: {error}; write module:function") from None
+    if not callable(found):
+        raise Rejected(f"{name} is no function")
+    return found
+
+
+async def _in_thread(call: Callable[..., Any], *given: Any) -> Any:
+    """What it returns. Nobody waits for the thread, if all ends before."""
+    done: concurrent.futures.Future[tuple[Any, BaseException | None]]
+    done = concurrent.futures.Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            said = call(*given), None
+        except BaseException as error:  # a future does not take StopIteration
+            said = None, error
+        done.set_result(said)
+
+    threading.Thread(target=run, daemon=True).start()
+    said, error = await asyncio.wrap_future(done)
+    if error:
+        raise error
+    return said
+
+
+def _message(said: Any) -> Message:
+    """What a function has returned, as a message.
+
+    Raises:
+      TypeError, ValueError: it is none.
+    """
+    if isinstance(said, str):
+        said = {"content": said}
+    said = _dumped(said) if hasattr(said, "model_dump") else said
+    if not isinstance(said, dict):
+        raise TypeError(f"{type(said).__name__}, no message or text")
+    parts = {x: said[x] for x in MESSAGE if x in said}
+    if not parts:
+        raise TypeError("no message: neither content nor tool_calls is there")
+    try:
+        parts = json.loads(json.dumps(parts, default=_dumped))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"a message that is no JSON: {error}") from None
+    calls = parts.get("tool_calls") or []
+    sound = isinstance(calls, list) and all(isinstance(x, dict) for x in calls)
+    if not sound or any("function" not in call for call in calls):
+        raise TypeError("tool_calls that are no list of calls of a function")
+    if not isinstance(parts.get("content") or "", str | list):
+        raise TypeError("a content that is no text")
+    return REFUSAL if parts.pop("refusal", None) and not calls else parts
+
+
+def _dumped(said: Any) -> Any:
+    """An object of the official client."""
+    if not hasattr(said, "model_dump"):
+        raise TypeError(f"there is a {type(said).__name__} in it")
+    return said.model_dump()
 
 
 def _reply(said: Any) -> Reply:
@@ -247,7 +300,9 @@ def _meaning(where: Endpoint, status: int, text: str) -> Exception:
     if status in (401, 403):
         return Rejected(f"{where.place} does not take the key: {text}")
     if status == 404:
-        return Rejected(f'{where.place} knows no model "{where.model}": {text}')
+        text = f'{where.place} knows no model "{where.model}": {text}'
+        known = urlsplit(where.base_url).path.rstrip("/").endswith("/v1")
+        return Rejected(text if known else f"{text}; should the address end with /v1?")
     if status == 429 and "insufficient_quota" in text:
         return Rejected(f"{where.place}: {text}")
     long = any(word in text.lower() for word in FULL)

@@ -2,9 +2,9 @@
 
 TextCraft (Prasad et al., arXiv:2311.05772) is to craft items from what one has, by
 recipes of Minecraft. Its tasks and their solutions are data files of the package
-`platoon-textcraft` (MIT), which needs Python 3.12; the folder of the files will do.
-Nothing else of it is used. Amounts and ingredients, a tuple and an object there, are a
-number and a text here: arguments of the sandbox are plain.
+`platoon-textcraft` (MIT); nothing else of it is used, so that its folder of them will
+do, and pip may ignore that it asks for Python 3.12. Amounts and ingredients, a tuple
+and an object there, are a number and a text here: arguments of the sandbox are plain.
 """
 
 import json
@@ -30,7 +30,10 @@ def folder() -> Path:
     Raises:
       ValueError: the package is not there.
     """
-    remedy = " on Python 3.12, or name the folder of its data files by --source"
+    remedy = (
+        " (before Python 3.12 also --ignore-requires-python), or name the folder of "
+        "its data files by --source"
+    )
     return packages.data(MODULE, PACKAGE, remedy)
 
 
@@ -45,6 +48,10 @@ def conversations(source: Path, split: str) -> Iterator[dict[str, Any]]:
       ValueError: there is no such file, or a line of it is not as it was.
     """
     file = source / FILES[split]
+    if not file.is_file():
+        raise ValueError(
+            f"{source} has no {file.name}; the folder is {MODULE}/data of the package"
+        )
     for number, task in log_file.lines(file):
         try:
             yield _conversation(task)

@@ -151,6 +151,8 @@ def fault(kind):
         "no completion": ("reply", {"choices": []}),
         "no object": ("reply", [1, 2]),
         "no message": ("reply", {"choices": [{"message": None}]}),
+        "no text": ("reply", b'{"choices": "\xff"}'),
+        "depths": ("reply", b"[" * 100_000),
         "silence": ("hang",),
     }[kind]
 
@@ -158,7 +160,7 @@ def fault(kind):
 @pytest.mark.parametrize(
     "kind",
     ["rate limit", "server error", "garbage", "half of it", "no completion"]
-    + ["no object", "no message"],
+    + ["no object", "no message", "no text", "depths"],
 )
 def test_what_goes_away_changes_nothing(clean, tmp_path, kind):
     """Half of the requests fail once."""
@@ -282,6 +284,17 @@ def test_what_will_never_be_is_said_at_once(tmp_path, said, message):
     assert "s3cret" not in (tmp_path / "log").read_text()
 
 
+def test_an_address_that_lacks_its_end(tmp_path):
+    with scripted.server(lambda *_: ("error", 404, "Not Found")) as server:
+        for end, hint in (("", True), ("/v1", False), ("/v1/", False)):
+            place = where(server)
+            base_url = server.base_url.removesuffix("/v1") + end
+            place = dataclasses.replace(place, base_url=base_url)
+            with pytest.raises(agents.Rejected, match="knows no model") as error:
+                run(tmp_path / "log", place, num=1)
+            assert ("should the address end with /v1?" in str(error.value)) == hint
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -315,6 +328,10 @@ def test_odd_replies_are_errors_of_the_agent(tmp_path):
         scripted.reply({"tool_calls": [{"function": {"arguments": "\ud83d"}}]}),
         scripted.reply("Refuse", "length"),
         scripted.reply({"content": None}),
+        scripted.reply("Refuse\ud800"),
+        scripted.reply(
+            {"tool_calls": [{"id": "\ud800", "function": {"name": "\ud800"}}]}
+        ),
     ]
     with scripted.server(
         lambda body, n: odd[min(len(body["messages"]) // 2 - 1, len(odd) - 1)]
@@ -570,22 +587,45 @@ def number(messages, tools):
     return 7
 
 
-class Framework:
+class Thinks:
     async def __call__(self, messages, tools):
-        return {"content": None, "refusal": "I must not."}
+        return "Refuse"
 
 
-framework = Framework()
-meeting = threading.Barrier(40, timeout=20)
+thinker = Thinks()
 
 
-def meets(messages, tools):
-    meeting.wait()
-    return "Refuse"
+def hands_on(messages, tools):
+    return thinks(messages, tools)
 
 
-def odd(messages, tools):
-    return {"tool_calls": [{"function": {"arguments": {"n": np.int64(1)}}}]}
+def at_its_end(messages, tools):
+    return next(iter(()))
+
+
+def completion(messages, tools):
+    return scripted.reply("Refuse")
+
+
+def no_calls(messages, tools):
+    return {"content": None, "tool_calls": [7]}
+
+
+def no_json(messages, tools):
+    call = {"function": {"name": "f", "arguments": {"x": object()}}}
+    return {"content": None, "tool_calls": [call]}
+
+
+def no_text(messages, tools):
+    return {"content": b"Refuse"}
+
+
+NO_MESSAGES = (
+    ("completion", "no message: neither content nor tool_calls"),
+    ("no_calls", "no list of calls"),
+    ("no_json", "there is a object in it"),
+    ("no_text", "bytes"),
+)
 
 
 def ask(name, *given):
@@ -601,9 +641,9 @@ def test_functions():
         ask("fails", *given)
     with pytest.raises(agents.Rejected, match="returns int, no message"):
         ask("number", *given)
-    with pytest.raises(agents.Rejected, match="odd returns what is no JSON: .*int64"):
-        ask("odd", *given)
-    assert ask("framework", *given).message == {"content": "Refuse"}
+    for name, message in NO_MESSAGES:
+        with pytest.raises(agents.Rejected, match=f"{name} returns .*{message}"):
+            ask(name, *given)
     for name, message in (
         ("nothing", "no attribute 'nothing'; write module:function"),
         ("NUM_TASKS", "is no function"),
@@ -621,9 +661,64 @@ def test_a_function_does_not_tell_the_key():
         asyncio.run(agent([], [{}]))
 
 
-def test_functions_run_as_many_at_once_as_are_asked():
-    async def go():
-        agent = agents.function(f"{__name__}:meets")
-        return await asyncio.gather(*(agent([], []) for _ in range(meeting.parties)))
+def test_what_a_function_may_be():
+    """Whatever is called; what it returns is awaited where that is due."""
+    given = [{"role": "user", "content": "x"}], []
+    for name in ("thinker", "hands_on"):
+        assert ask(name, *given).message["content"].endswith("Refuse")
+    with pytest.raises(agents.Unanswered, match="StopIteration"):
+        ask("at_its_end", *given)
 
-    assert len(asyncio.run(go())) == meeting.parties
+
+def test_messages_of_the_official_client(monkeypatch):
+    from openai.types.chat import ChatCompletionMessage
+
+    function = {"name": "f", "arguments": "{}"}
+    call = {"id": "1", "type": "function", "function": function}
+    called = ChatCompletionMessage.model_validate(
+        {"role": "assistant", "tool_calls": [call]}
+    )
+    refused = ChatCompletionMessage(role="assistant", content=None, refusal="I can't")
+    for said, content, calls in (
+        (called, None, [call]),
+        ({"content": "x", "tool_calls": called.tool_calls}, "x", [call]),
+        (refused, "Refuse", None),
+        ({"content": None, "refusal": "no"}, "Refuse", None),
+    ):
+        monkeypatch.setitem(globals(), "told", lambda messages, tools, x=said: x)
+        message = ask("told", [], []).message
+        assert (message["content"], message.get("tool_calls")) == (content, calls)
+
+
+def test_functions_run_at_once_and_nobody_waits_for_them(monkeypatch):
+    """More of them than asyncio has threads, and its end waits for none."""
+    num = 40
+    together, never = threading.Barrier(num), threading.Event()
+    monkeypatch.setitem(globals(), "told", lambda *_: f"{together.wait(20)}")
+    agent = agents.function(f"{__name__}:told")
+
+    async def ask_all():
+        return await asyncio.gather(*(agent([], []) for _ in range(num)))
+
+    assert {reply.message["content"] for reply in asyncio.run(ask_all())} == {
+        str(i) for i in range(num)
+    }
+    monkeypatch.setitem(globals(), "told", lambda *_: never.wait(20))
+    agent = agents.function(f"{__name__}:told")
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(agent([], []), 0.1))
+    assert time.monotonic() - begin < 10
+    never.set()
+
+
+def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text, message in (
+        ("of_mine_1", "1 / 0", "cannot be imported: ZeroDivisionError: division"),
+        ("of_mine_2", "def (", "cannot be imported: SyntaxError: invalid syntax"),
+        ("of_mine_3", "import no_such_x", "No module named 'no_such_x'$"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+        with pytest.raises(agents.Rejected, match=message):
+            agents.function(f"{name}:f")
