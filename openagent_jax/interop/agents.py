@@ -67,8 +67,12 @@ class Endpoint:
     def __post_init__(self):
         """A `ValueError` that does not tell the key, if no request can be made."""
         parts = urlsplit(self.base_url)
-        if not parts.hostname or parts.port == 0:  # to read a port is to check it
-            raise ValueError("the address has no host, or no port")
+        try:
+            sound = parts.hostname and parts.port != 0  # to read a port is to check it
+        except ValueError:
+            sound = False
+        if not sound:
+            raise ValueError("the address has no host, or no port from 1 to 65535")
         key = self.key
         if key != key.strip() or not (key.isascii() and key.isprintable()):
             raise ValueError("the key has blanks around it, or letters of no header")

@@ -152,14 +152,14 @@ class Engine:
 
     def _admit(self) -> None:
         """Whoever has waited longest gets the row that knows most of what it says."""
+        for request in [x for x in self._waiting if x.cancelled]:
+            self._waiting.remove(request)
+            request.deliver([], CANCELLED)
         while self._waiting:
             free = [row for row in self._rows if not row.request]
             if not free:
                 return
             request = self._waiting.popleft()
-            if request.cancelled:
-                request.deliver([], CANCELLED)
-                continue
             # The last token is read in any case: what comes next is told by it.
             prompt = request.prompt[:-1]
             known = [_num_common(row.read, prompt) for row in free]

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import threading
 
 import jax
 import pytest
@@ -169,6 +170,30 @@ def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
     engine.close()
     pieces = decoder.calls[:5]
     assert pieces == (["read"] * 5 if read_s else ["read", 1, "read", 1, "read"])
+
+
+def test_who_has_left_does_not_wait():
+    """Though no row is free: others are told how many are before them."""
+    turns = threading.Semaphore(0)
+
+    class Slow(Told):
+        def decode(self, *args):
+            turns.acquire()
+            return super().decode(*args)
+
+    engine = engines.Engine(Slow())
+    busy = [Asked(engine, prompt(40, n), 250, temperature=9) for n in range(4)]
+    waiting = Asked(engine, prompt(30))
+    waiting.request.cancelled = True
+    engine.start()
+    turns.release()
+    assert waiting.next() == ([], engines.CANCELLED)
+    assert engine.num_waiting == 0
+    for one in busy:
+        one.request.cancelled = True
+    turns.release(9)
+    assert not any(one.said() and one.end == engines.LENGTH for one in busy)
+    engine.close()
 
 
 class Broken:
