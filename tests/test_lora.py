@@ -258,7 +258,8 @@ def test_reinforcement(name):
         init_from="nano",
         sandbox__max_turns=2,
         sandbox__action_tokens=40,
-        train__batch_size=4 if name == "grpo" else 16,
+        # Episodes enough that in each step some of a group are paid otherwise.
+        train__batch_size=8 if name == "grpo" else 16,
         grpo__size=4,
         reward__progress=1.0,
         surrogate__kl=0.1,
