@@ -157,6 +157,12 @@ def _checked(message: Any) -> Mapping[str, Any]:
         raise Unmapped("`tool_calls` of another form")
     if not isinstance(message.get("content"), str | list | dict | None):
         raise Unmapped("a content that is not text")
+    try:  # else it would be read with a question mark in its place
+        json.dumps(message, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Unmapped("half a character") from None
+    except RecursionError:
+        raise Unmapped("a message nested too deep") from None
     return message
 
 
