@@ -344,8 +344,8 @@ def read(
         (jnp.int32(0), jnp.zeros((len(rows), hidden.shape[-1]), hidden.dtype)),
     )
     # Once, for the last token of each: the head of a large vocabulary takes its time.
-    read = (length > 0) & (start > 0)
-    logits = jnp.where(read[:, None], policy.head(params, last), logits)
+    is_new = (length > 0) & (start > 0)
+    logits = jnp.where(is_new[:, None], policy.head(params, last), logits)
     return cache, logits
 
 
