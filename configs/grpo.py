@@ -1,6 +1,12 @@
 """GRPO: reinforcement learning from the rewards of whole episodes (arXiv 2402.03300).
 
-python -m launch.train --config=configs/grpo.py --config.init_from=runs/sft
+    python -m launch.train --config=configs/grpo.py --config.init_from=runs/sft
+
+Differs from `base.py` by the algorithm, a lower and constant learning rate, and fewer
+but longer steps. Start from a run that still has something to learn: the backbone as it
+is earns next to nothing.
+Time: 254 seconds on 2 CPU cores after 120 steps of SFT; 100 steps, 1.9 M tokens.
+Result: from there, success on clean tasks of `poi` grows from 49 to 62 % (README.md).
 """
 
 from configs import base

@@ -1,6 +1,11 @@
-"""PAFT: the same as SFT, with a share of perturbed tasks (arXiv 2607.01084).
+"""PAFT: SFT with a share of perturbed tasks (Lv et al., arXiv 2607.01084).
 
-python -m launch.train --config=configs/paft.py
+    python -m launch.train --config=configs/paft.py
+
+Differs from `sft.py` by `paft.alpha`: 30 % of the tasks are perturbed.
+Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.8 M tokens.
+Result: 94 % success on clean tasks of `poi`, 45 % in the mean of 14 perturbations, 94 %
+of the unsolvable tasks refused (medians of three seeds, docs/results.md).
 """
 
 from configs import base

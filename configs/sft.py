@@ -1,6 +1,11 @@
-"""Static fine-tuning on the oracle's demonstrations of clean tasks.
+"""Supervised fine-tuning on the oracle's demonstrations of clean tasks.
 
-python -m launch.train --config=configs/sft.py
+    python -m launch.train --config=configs/sft.py
+
+Differs from `base.py` by its name only.
+Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.9 M tokens.
+Result: 98 % success on clean tasks of `poi`, 26 % in the mean of 14 perturbations, no
+refusals (medians of three seeds, docs/results.md).
 """
 
 from configs import base

@@ -1,12 +1,12 @@
-"""Make a dataset of demonstrations, or look at one.
+"""Build a dataset of demonstrations, or show one.
 
     python -m launch.data build --config=configs/sft.py --out=data/poi
     python -m launch.data build --config=configs/paft.py --out=data/poi_paft
     python -m launch.data show data/poi [--split=train --num=3]
 
-How many: --config.data.num_train, --config.data.num_test. A config with paft.alpha
-perturbs that share. What fine-tuning reads (pip install -e ".[data]" brings what it
-needs):
+--config.data.num_train and --config.data.num_test say how many tasks each split has. A
+config with paft.alpha perturbs that share of them. It needs pip install -e ".[data]".
+Fine-tuning reads such a dataset:
 
     python -m launch.train --config=configs/sft.py --config.data.path=data/poi
 """
@@ -16,20 +16,20 @@ import time
 from absl import flags
 from ml_collections import config_flags
 
-from launch import cli
+from launch.common import cli
 
 CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Build: what is demonstrated, to which model.", lock_config=True
+    "config", None, "Build: the tasks, and the model that learns.", lock_config=True
 )
-OUT = flags.DEFINE_string("out", None, "Build: the folder to make.")
-SPLIT = flags.DEFINE_string("split", "train", "Show: the split to take episodes from.")
-NUM = flags.DEFINE_integer("num", 3, "Show: how many episodes.", lower_bound=0)
+OUT = flags.DEFINE_string("out", None, "Build: folder to write.")
+SPLIT = flags.DEFINE_string("split", "train", "Show: split of the episodes.")
+NUM = flags.DEFINE_integer("num", 3, "Show: number of episodes.", lower_bound=0)
 
 
 def main(command: str, folder: str = "") -> None:
-    from launch import settings
+    from launch.common import errors
 
-    with settings.needs_extra(command, "data"):
+    with errors.needs_extra(command, "data"):
         from openagent_jax.data import store
     if command == "build":
         make(store)
@@ -37,26 +37,27 @@ def main(command: str, folder: str = "") -> None:
     try:
         stored = store.read(folder)
     except FileNotFoundError as error:
-        raise cli.BadUse(str(error)) from None
+        raise cli.UsageError(str(error)) from None
     show(stored)
 
 
 def make(store) -> None:
-    from launch import backbones, build, programs, settings
+    """Build a dataset and print its sizes."""
+    from launch.common import backbones, build, checks, compile_cache, config
 
-    c = CONFIG.value
     for name in ("config", "out"):
         if not flags.FLAGS[name].value:
-            raise cli.BadUse(f"--{name} is missing")
-    settings.check(c)
-    settings.check_apart(c)
+            raise cli.UsageError(f"--{name} is missing")
+    c = config.resolve(CONFIG.value)
+    checks.check(c)
+    checks.check_unpaired(c)
     try:
         store.check_free(str(OUT.value))
     except FileExistsError as error:
-        raise cli.BadUse(f"--out: {error}") from None
+        raise cli.UsageError(f"--out: {error}") from None
     model = backbones.backbone(c)
-    programs.keep(c.compile_cache)
-    source = build.task_worlds(c, model, c.sandbox.domain)
+    compile_cache.use(c.compile_cache)
+    source = build.world(c, model, c.sandbox.domain)
     recipe = build.recipe(c, source, code_version=cli.git("rev-parse", "HEAD"))
     num, start = {"train": c.data.num_train, "test": c.data.num_test}, time.time()
     print(f"{OUT.value}: making {sum(num.values()):,} demonstrations", flush=True)
@@ -66,6 +67,7 @@ def make(store) -> None:
 
 
 def describe(stored) -> None:
+    """Print the number of demonstrations of each split, and the size on disk."""
     counts = stored.metadata["counts"]
     for split, records in stored.splits.items():
         rest = ", ".join(f"{value:,} {name}" for name, value in counts[split].items())
@@ -74,11 +76,11 @@ def describe(stored) -> None:
 
 
 def show(stored) -> None:
-    """Metadata, sizes, and some episodes; « » enclose what the policy must say."""
+    """Print metadata, sizes and some episodes; « » enclose the tokens of the policy."""
     from tokenizers import Tokenizer
 
     if SPLIT.value not in stored.splits:
-        raise cli.BadUse(
+        raise cli.UsageError(
             f'--split="{SPLIT.value}" is not one of {", ".join(stored.splits)}'
         )
     for name, value in stored.metadata.items():
@@ -98,14 +100,14 @@ def show(stored) -> None:
 
 
 def marked(tokenizer, tokens, mask) -> str:
-    """The text of tokens, with marks around those of the mask."""
+    """Return the text of tokens, with « » around those of the loss mask."""
     import numpy as np
 
     text = ""
     ends = np.flatnonzero(np.diff(mask)) + 1
-    for part, said in zip(np.split(tokens, ends), np.split(mask, ends), strict=True):
+    for part, in_loss in zip(np.split(tokens, ends), np.split(mask, ends), strict=True):
         piece = tokenizer.decode(part.tolist(), skip_special_tokens=False)
-        text += f"«{piece}»" if said[0] else piece
+        text += f"«{piece}»" if in_loss[0] else piece
     return text
 
 

@@ -1,12 +1,12 @@
-"""The diagnosis: ways of training at the same cost, each on clean and perturbed tasks.
+"""Compare training methods at equal cost, on clean and on perturbed tasks.
 
-    python -m launch.diagnose                       what is missing is run; the page
+    python -m launch.diagnose                       run what is missing, write the page
     python -m launch.diagnose --only=sft,grpo --seeds=0
-    python -m launch.diagnose --show                the page, from what is there
+    python -m launch.diagnose --show                only write the page
 
-A method is one run of launch.train, or one that goes on from another. Of each the
-report and the manifest are kept in docs/results/NAME_SEED, and docs/results.md is made
-of them. A run that was killed goes on.
+A method is one run of launch.train, or one that starts from the run of another method.
+The report and the manifest of each run are kept in docs/results/NAME_SEED, and
+docs/results.md is made from them. A run that was killed is continued.
 """
 
 import json
@@ -19,19 +19,19 @@ from typing import Any
 
 from absl import flags
 
-from launch import cli
+from launch.common import cli
 
 ONLY = flags.DEFINE_list("only", None, "Names of methods; default: all.")
-SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Of each method.")
-SHOW = flags.DEFINE_bool("show", False, "Run nothing.")
-RUNS = flags.DEFINE_string("runs", "runs/diagnosis", "Where the runs are kept.")
-RESULTS = flags.DEFINE_string(
-    "results", "docs/results", "Where their reports are kept."
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of each method.")
+SHOW = flags.DEFINE_bool("show", False, "Only write the page, and run nothing.")
+RUNS = flags.DEFINE_string("runs", "runs/diagnosis", "Folder of the runs.")
+RESULTS = flags.DEFINE_string("results", "docs/results", "Folder of their reports.")
+PAGE = flags.DEFINE_string(
+    "page", "docs/results.md", "Page that is made from the reports."
 )
-PAGE = flags.DEFINE_string("page", "docs/results.md", "The page that is made of them.")
 
-TOKENS = 1_900_000  # sampled and trained on, by each method: that of configs/sft.py
-SFT_STEPS = 550  # half of it
+TOKENS = 1_900_000  # that each method samples and trains on: as configs/sft.py
+SFT_STEPS = 550  # half of the steps of configs/sft.py
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ METHODS = {
         "PAFT+perturbed GRPO", "configs/paft_grpo.py", HALF_RL, "paft_half"
     ),
 }
-BASE = "base"  # the backbone; evaluated only
+BASE = "base"  # the backbone, which is only evaluated
 
 
 def main() -> None:
@@ -68,15 +68,15 @@ def main() -> None:
     chosen = ONLY.value or list(titles)
     for name in chosen:
         if name not in titles:
-            raise cli.BadUse(f'--only: there is no "{name}"; {", ".join(titles)}')
+            raise cli.UsageError(f'--only: there is no "{name}"; {", ".join(titles)}')
     for seed in SEEDS.value:
         if not seed.isdecimal():
-            raise cli.BadUse(f'--seeds: "{seed}" is not a number')
+            raise cli.UsageError(f'--seeds: "{seed}" is not a number')
     if not SHOW.value:
         for seed in SEEDS.value:
             for name in chosen:
                 make(name, int(seed))
-    from launch import diagnosis_page  # loads slowly
+    from launch.common import diagnosis_page
 
     text = diagnosis_page.page(Path(RESULTS.value), titles)
     Path(PAGE.value).parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def make(name: str, seed: int) -> None:
-    """Run a method, unless its report is there."""
+    """Run a method, unless its report exists."""
     kept = Path(RESULTS.value) / (name if name == BASE else f"{name}_{seed}")
     if (kept / "report.json").exists():
         return
@@ -101,11 +101,16 @@ def make(name: str, seed: int) -> None:
         (kept / "manifest.json").write_text(text, "utf-8")
     reports = workdir.glob("eval/*/report.json")
     last = max(reports, key=lambda path: int(path.parent.name))
-    shutil.copy(last, kept / "report.json")  # last: what has it is whole
+    # Copied last, so that a folder with a report is complete.
+    shutil.copy(last, kept / "report.json")
 
 
 def train(name: str, seed: int) -> dict[str, Any]:
-    """Run a method and what it goes on from; returns its manifest, with theirs."""
+    """Run a method and those it starts from.
+
+    Returns:
+      Its manifest, with that of the method it starts from under "after".
+    """
     method, workdir = METHODS[name], Path(RUNS.value) / f"{name}_{seed}"
     changes, before = {"seed": seed, **method.changes}, None
     if method.after:
@@ -119,13 +124,19 @@ def train(name: str, seed: int) -> dict[str, Any]:
 
 
 def run(command: str, config: str, workdir: Path, changes: dict[str, Any]) -> None:
-    """One of our commands, in a process of its own."""
+    """Run a command of launch/ in a process of its own.
+
+    Raises:
+      RuntimeError: it failed.
+    """
     words = [f"--config={config}", f"--workdir={workdir}"]
     words += [f"--config.{key}={value}" for key, value in changes.items()]
     print(f"launch.{command} " + " ".join(words), flush=True)
     done = subprocess.run([sys.executable, "-m", f"launch.{command}", *words])
     if done.returncode:
-        raise RuntimeError(f"launch.{command} of {workdir} gave up; start again")
+        raise RuntimeError(
+            f"launch.{command} of {workdir} failed; start this command again"
+        )
 
 
 if __name__ == "__main__":

@@ -1,62 +1,80 @@
-"""Make a domain of your own tools: draft it, check it, look at its episodes.
+"""Make a domain from your own tools: draft it, check it, show its episodes.
 
     python -m launch.domain draft tools.json --out=my_tools.json
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
 
-`draft` reads OpenAI's array of tools, or what MCP's tools/list returned. `check` names
-all faults, and warns of what does not work; it counts tokens and turns as --config says
-(default: configs/base.py). `show` plays the oracle, clean and perturbed side by side;
-it takes a builtin domain (`poi`) or a log too. docs/own_tools.md goes through it all.
+`draft` reads OpenAI's array of tools, or the reply of MCP's tools/list. `check` lists
+all faults, and warns of what will not work under the sizes of --config (default:
+configs/base.py). `show` plays the oracle's solutions, clean and perturbed side by side;
+it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the tutorial.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
 
-from launch import cli
+from launch.common import cli
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
     str(Path(__file__).parents[1] / "configs/base.py"),
-    "Check: the model that counts the tokens, and the room that there is.",
+    "Check: the model whose tokens are counted, and the sizes of an episode.",
     lock_config=True,
 )
-OUT = flags.DEFINE_string("out", None, "Draft: the file to write.")
-SKIP = flags.DEFINE_list("skip", [], "Draft: tools to leave out.")
-PERTURBATION = flags.DEFINE_string("perturbation", None, "Show: one of the catalogue.")
-STRENGTH = flags.DEFINE_float("strength", 1.0, "Show: of the perturbation.", 0, 1)
-NUM = flags.DEFINE_integer("num", 2, "Show: how many episodes.", 1)
-SEED = flags.DEFINE_integer("seed", 0, "Show: other episodes.", 0)
-WIDTH = 120  # of what is piped
+OUT = flags.DEFINE_string("out", None, "Draft: file to write.")
+SKIP = flags.DEFINE_list("skip", [], "Draft: names of tools to leave out.")
+PERTURBATION = flags.DEFINE_string(
+    "perturbation", None, "Show: name of a perturbation."
+)
+STRENGTH = flags.DEFINE_float(
+    "strength", 1.0, "Show: strength of the perturbation.", 0, 1
+)
+NUM = flags.DEFINE_integer("num", 2, "Show: number of episodes.", 1)
+SEED = flags.DEFINE_integer("seed", 0, "Show: seed of the tasks.", 0)
+WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Show: a run whose kept episodes are printed, in place of FILE."
+)
+WIDTH = 120  # of the output where it is not a terminal
 
 
-def main(command: str, file: str) -> None:
-    {"draft": draft, "check": check, "show": show}[command](file)
+def main(command: str, file: str = "") -> None:
+    if WORKDIR.value is None:
+        {"draft": draft, "check": check, "show": show}[command](file)
+        return
+    if command != "show":
+        raise cli.UsageError("--workdir is for show")
+    kept(Path(WORKDIR.value))
 
 
 def draft(file: str) -> None:
-    from openagent_jax.sandbox import domain_file, drafting
-    from openagent_jax.sandbox.domain_spec import DomainError
+    """Write a domain file from a list of tools, and print what is left to do."""
+    from openagent_jax.environments.tools.drafting import drafting, json_format
+    from openagent_jax.environments.tools.worlds import domain_file
+    from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 
     out = cli.check_out(OUT.value)
     if out.suffix != ".json":
-        raise cli.BadUse(f"--out={out} has to end with .json")
+        raise cli.UsageError(f"--out={out} must end with .json")
     if out.exists():
-        raise cli.BadUse(f"--out: {out} is there already; name another file")
+        raise cli.UsageError(f"--out: {out} exists already; name another file")
     try:
         document = domain_file.read_json(Path(file))
         made = drafting.draft(document, out.stem, SKIP.value)
     except DomainError as error:
-        raise cli.BadUse(f"{file}: {error}") from None
-    _write(out, drafting.written(made.domain))
+        raise cli.UsageError(f"{file}: {error}") from None
+    _write(out, json_format.dumps(made.domain))
     tools, goals, types = (len(made.domain[key]) for key in ("tools", "goals", "types"))
     print(f"{out}: {tools} tools, {types} types, {goals} goals")
     for title, notes in (
-        ("Fill in (`check` finds them, as FILL IN)", made.holes),
-        ("Look at what was guessed (also under `review`, to be deleted)", made.review),
+        ("Fill in (marked as FILL IN in the file)", made.holes),
+        (
+            "Review what was guessed (listed under `review`; delete it then)",
+            made.review,
+        ),
     ):
         if notes:
             print(f"\n{title}:")
@@ -65,91 +83,128 @@ def draft(file: str) -> None:
 
 
 def check(file: str) -> None:
-    from launch import settings
-    from openagent_jax.sandbox import domain_file, logs
+    """Print all faults of a domain file, or else warnings from trying it out."""
+    from launch.common import config
+    from openagent_jax.environments.tools import make
+    from openagent_jax.environments.tools.logs import logs
+    from openagent_jax.environments.tools.worlds import domain_file
 
-    c = CONFIG.value
+    c = config.resolve(CONFIG.value)
     if logs.is_log(file):
-        raise cli.BadUse(f"{file} is a log; python -m launch.logs check tells of it")
-    limits = settings.limits(c)
+        raise cli.UsageError(
+            f"{file} is a log; check it by python -m launch.logs check"
+        )
+    limits = make.limits_of(c.sandbox)
     if faults := domain_file.faults(file, limits):
         print("\n".join(f"{file}: {fault}" for fault in faults))
-        many = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-        raise cli.BadUse(f"{file}: {many}; correct what is named above")
+        count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+        raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch import backbones, build
-    from openagent_jax import rehearsal
+    from launch.common import backbones, build, checks
+    from openagent_jax.suites import rehearsal
 
-    c.sandbox.domain = file
-    settings.check(c)
-    source = build.task_worlds(c, backbones.backbone(c), file)
-    sizes = settings.sizes(c)
-    seen, trained = (
-        rehearsal.rehearse(source, c.sandbox.max_turns, c.seed, scenarios, split)
+    c = c.replace({"sandbox.domain": file})
+    checks.check(c)
+    source = build.world(c, backbones.backbone(c), file)
+    sizes = c.sandbox.sizes
+    tested, trained = (
+        rehearsal.rehearse(source, c.seed, scenarios, split)
         for scenarios, split in (
             (rehearsal.SCENARIOS, "test"),
             (rehearsal.TRAINED, "train"),
         )
     )
     num_visible = c.sandbox.num_visible
-    troubles = list(rehearsal.troubles(spec, seen, sizes, limits, num_visible))
+    warnings = list(rehearsal.troubles(spec, tested, sizes, limits, num_visible))
     raised = []
     for key, room, tokens, name in rehearsal.rooms(
-        seen, trained, sizes, c.algorithm.num_tokens
+        tested, trained, sizes, c.algorithm.num_tokens
     ):
-        wanted = -(-tokens // 32) * 32
+        wanted = -(-tokens // 32) * 32  # rounded up
         raised.append(f"--config.{key}={wanted}")
-        troubles.append(f"{key}={room} is too short: {name} has {tokens} tokens")
-    longest = {name: int(one.prompt.max()) for name, one in seen.items()}
+        warnings.append(f"{key}={room} is too short: {name} has {tokens} tokens")
+    longest = {name: int(one.prompt.max()) for name, one in tested.items()}
     print(
         f"{file}: no faults. {len(spec.tools)} tools, {len(spec.types)} types, "
         f"{len(spec.goals)} goals; the longest prompt has {longest['clean']} tokens, "
         f"perturbed {max(longest.values())}"
     )
-    for title, notes in (("Warnings", troubles), ("To be reviewed", spec.review)):
+    for title, notes in (("Warnings", warnings), ("To be reviewed", spec.review)):
         if notes:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
     if raised:
-        print(f"\nGive it room: {' '.join(raised)}")
+        print(f"\nRaise these: {' '.join(raised)}")
 
 
 def show(file: str) -> None:
+    """Print episodes of the oracle, clean and perturbed side by side."""
     import jax
     from rich.console import Console
     from rich.text import Text
 
-    from launch import backbones, build, settings
-    from openagent_jax import evaluate, perturb, transcript
+    from launch.common import backbones, build, checks, config, errors
+    from openagent_jax import perturb
+    from openagent_jax.curriculum import draw
+    from openagent_jax.environments import registry
+    from openagent_jax.evaluation import transcript
 
-    c = CONFIG.value
-    # What is in the compact form can be written as messages.
-    c.init_from, c.model.chat_template = "nano", ""
-    name = PERTURBATION.value or evaluate.CLEAN
-    settings.known("--perturbation", [name], (evaluate.CLEAN, *perturb.CATALOGUE))
-    c.sandbox.domain, c.eval.domain = file, ""
-    settings.check(c)
-    source = build.task_worlds(c, backbones.backbone(c), file)
-    keys = evaluate.task_keys(jax.random.key(SEED.value), 0, NUM.value)
-    turns = c.sandbox.max_turns
+    c = config.resolve(CONFIG.value).replace(
+        {
+            "sandbox.domain": file,
+            "eval.domain": "",
+            # Episodes in nano's compact form can be printed as messages.
+            "init_from": "nano",
+            "model.chat_template": "",
+        }
+    )
+    name = PERTURBATION.value or draw.CLEAN
+    entries = perturb.catalogue(registry.spec(file))
+    errors.check_names("--perturbation", [name], (draw.CLEAN, *entries))
+    checks.check(c)
+    source = build.world(c, backbones.backbone(c), file)
+    keys = draw.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    if source.log:
-        console.print(f"{file}: {source.log.summary()}")
+    if source.summary:
+        console.print(f"{file}: {source.summary}")
     width = console.width if console.is_terminal else WIDTH
-    played = transcript.episodes(source, name, keys, STRENGTH.value, turns)
+    played = transcript.episodes(source, name, keys, STRENGTH.value)
     for number, (clean, other) in enumerate(played):
         console.print(f"\ntask {number} of --seed={SEED.value}", style="bold")
-        if name == evaluate.CLEAN:
+        if name == draw.CLEAN:
             console.print("\n".join(clean))
             continue
         note = "" if clean != other else ": it changes nothing here"
-        heads = f"{evaluate.CLEAN:{(width - 3) // 2}}   {name}{note}"
-        console.print(heads, style="bold")
+        header = f"{draw.CLEAN:{(width - 3) // 2}}   {name}{note}"
+        console.print(header, style="bold")
         for mark, row in transcript.side_by_side(clean, other, width):
             console.print(Text(row, "" if mark == transcript.SAME else "yellow"))
 
 
+def kept(workdir: Path) -> None:
+    """Print episodes that the newest evaluation of a run has kept."""
+    import itertools
+
+    from rich.console import Console
+
+    from openagent_jax.curriculum import draw
+    from openagent_jax.evaluation import episodes, transcript
+
+    name = PERTURBATION.value or draw.CLEAN
+    try:
+        folder = episodes.newest(workdir)
+        found = list(itertools.islice(episodes.read(folder, name), NUM.value))
+    except FileNotFoundError as error:
+        raise cli.UsageError(f"--workdir: {error}") from None
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for line in found:
+        where = f"task {line['index']} of {name}, in {folder.parent}"
+        console.print(f"\n{where}", style="bold")
+        console.print("\n".join(transcript.kept(line)))
+
+
 def _write(file: Path, text: str) -> None:
+    """Write a file all at once, so that nobody reads a part of it."""
     part = file.with_suffix(".json.part")
     try:
         part.write_text(text, encoding="utf-8")
@@ -159,4 +214,10 @@ def _write(file: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main, commands={name: ("FILE",) for name in ("draft", "check", "show")})
+    of_file = ("draft", "check", "show")
+    # `show` takes either a FILE or --workdir.
+    by_workdir = any(word.startswith("--workdir") for word in sys.argv)
+    cli.run(
+        main,
+        commands={x: ("FILE",) for x in of_file} | ({"show": ()} if by_workdir else {}),
+    )

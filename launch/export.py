@@ -1,4 +1,4 @@
-"""Write a run's policy, adapters merged, as a folder that `transformers` loads.
+"""Write the policy of a run, with adapters merged, as a folder for `transformers`.
 
 python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
 """
@@ -7,18 +7,18 @@ from pathlib import Path
 
 from absl import flags
 
-from launch import cli
+from launch.common import cli
 
-WORKDIR = flags.DEFINE_string("workdir", None, "The run.")
+WORKDIR = flags.DEFINE_string("workdir", None, "The workdir of the run.")
 OUT = flags.DEFINE_string("out", None, "The folder to write.")
 STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run.")
 
 
 def main() -> None:
-    from launch import backbones
+    from launch.common import runs
     from openagent_jax.models import hf, lora
 
-    model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
+    model, params, step = runs.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
     params = lora.merge(model.config.lora, params)
     hf.save(folder, model.config, params, model.folder)

@@ -1,15 +1,16 @@
-"""Your own logs: what of them becomes tasks; and demonstrations as logs for others.
+"""Turn your own logs into tasks, and write demonstrations as logs.
 
     python -m launch.logs check my_logs.jsonl [--config=configs/paft.py]
     python -m launch.logs export --config=configs/paft.py --out=demos.jsonl --num=1000
     python -m launch.logs textcraft --out=textcraft.jsonl
 
-A log is JSON Lines with `messages` and `tools` in each line. What is mapped of it is a
-domain, for all commands: --config.sandbox.domain=my_logs.jsonl
+A log is JSON Lines with `messages` and `tools` in each line. The conversations that can
+be mapped to tasks are a domain for all commands: --config.sandbox.domain=my_logs.jsonl
 
-`check` counts tokens and turns as --config says (default: configs/base.py). `textcraft`
-writes the gold trajectories of the package platoon-textcraft, or of the folder of its
-data files, --source. docs/own_logs.md tells the rules.
+`check` prints what is mapped, what is not, and why, under the sizes of --config
+(default: configs/base.py). `textcraft` writes the gold trajectories of the package
+platoon-textcraft, or of the folder of its data files, --source. docs/own_logs.md has
+the rules.
 """
 
 import json
@@ -20,19 +21,19 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from launch import cli
+from launch.common import cli
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
     str(Path(__file__).parents[1] / "configs/base.py"),
-    "Check: the model that counts the tokens, and the room that there is. Export: what "
-    "is demonstrated, and how much of it is perturbed.",
+    "Check: the model whose tokens are counted, and the sizes of an episode. Export: "
+    "the tasks that are demonstrated, and the share that is perturbed.",
     lock_config=True,
 )
-OUT = flags.DEFINE_string("out", None, "Export: the file to write.")
-NUM = flags.DEFINE_integer("num", 1000, "Export: how many.", 1)
-SPLIT = flags.DEFINE_string("split", "train", "Export, textcraft: of the tasks.")
-SOURCE = flags.DEFINE_string("source", None, "Textcraft: the folder of its data files.")
+OUT = flags.DEFINE_string("out", None, "Export, textcraft: file to write.")
+NUM = flags.DEFINE_integer("num", 1000, "Export: number of demonstrations.", 1)
+SPLIT = flags.DEFINE_string("split", "train", "Export, textcraft: split of the tasks.")
+SOURCE = flags.DEFINE_string("source", None, "Textcraft: folder of its data files.")
 
 
 def main(command: str, file: str = "") -> None:
@@ -40,48 +41,53 @@ def main(command: str, file: str = "") -> None:
 
 
 def check(file: str) -> None:
-    from launch import backbones, build, programs, settings
-    from openagent_jax.sandbox import domain, logs
+    """Print which conversations of a log become tasks, and why others do not."""
+    from launch.common import backbones, build, checks, compile_cache, config
+    from openagent_jax.environments.tools.logs import logs
+    from openagent_jax.environments.world import SPLITS
 
-    c = CONFIG.value
     if not logs.is_log(file):
-        raise cli.BadUse(f"{file} is no log: its name does not end with .jsonl")
-    c.sandbox.domain, c.eval.domain = file, ""
-    programs.keep(c.compile_cache)
+        raise cli.UsageError(f"{file} is no log: its name does not end with .jsonl")
+    c = config.resolve(CONFIG.value)
+    c = c.replace({"sandbox.domain": file, "eval.domain": ""})
+    compile_cache.use(c.compile_cache)
     try:
-        settings.check(c)
-        source = build.task_worlds(c, backbones.backbone(c), file)
-        tell(source.log)
-    except cli.BadUse as error:
+        checks.check(c)
+        source = build.world(c, backbones.backbone(c), file)
+        print_log(source.source, source.summary, source.notes)
+    except cli.UsageError as error:
         if not isinstance(error.__cause__, logs.NothingMapped):
             raise
-        tell(error.__cause__.log)
-        raise cli.BadUse(f"{file}: no conversation is mapped") from None
-    for split in domain.SPLITS:
+        log = error.__cause__.log
+        print_log(log.file, log.summary(), log.report())
+        raise cli.UsageError(f"{file}: no conversation is mapped") from None
+    for split in SPLITS:
         try:
             source.check(split)
         except ValueError as error:
             print(f"  {error}")
 
 
-def tell(log) -> None:
-    print(f"{log.file}: {log.summary()}")
-    for line in log.told():
+def print_log(file: str, summary: str, notes: Iterable[str]) -> None:
+    """Print how much of a log is mapped, and the reasons of what is not."""
+    print(f"{file}: {summary}")
+    for line in notes:
         print(f"  {line}")
 
 
 def export() -> None:
-    from launch import agents, build, programs, settings
+    """Write demonstrations as a log."""
+    from launch.common import agents, build, checks, compile_cache, config, errors
     from openagent_jax.data import conversations
-    from openagent_jax.sandbox import domain
+    from openagent_jax.environments.world import SPLITS
 
-    c = CONFIG.value
+    c = config.resolve(CONFIG.value)
     out = cli.check_out(OUT.value)
-    settings.check(c)
-    settings.check_apart(c)
-    settings.known("--split", [SPLIT.value], domain.SPLITS)
-    programs.keep(c.compile_cache)
-    source = agents.spoken(c, c.sandbox.domain)
+    checks.check(c)
+    checks.check_unpaired(c)
+    errors.check_names("--split", [SPLIT.value], SPLITS)
+    compile_cache.use(c.compile_cache)
+    source = agents.message_world(c.sandbox, c.sandbox.domain)
     rows = conversations.conversations(build.recipe(c, source), SPLIT.value, NUM.value)
     perturbed = 0
 
@@ -96,19 +102,20 @@ def export() -> None:
 
 
 def gold() -> None:
-    from launch import settings
+    """Write the gold trajectories of TextCraft as a log."""
+    from launch.common import errors
     from openagent_jax.interop import textcraft
 
     out = cli.check_out(OUT.value)
-    settings.known("--split", [SPLIT.value], textcraft.FILES)
-    with settings.blamed_on("textcraft"):
+    errors.check_names("--split", [SPLIT.value], textcraft.FILES)
+    with errors.blame("textcraft"):
         source = Path(SOURCE.value) if SOURCE.value else textcraft.folder()
         num = _write(out, textcraft.conversations(source, SPLIT.value))
     print(f"{out}: {num:,} conversations")
 
 
 def _write(out: Path, rows: Iterable[dict]) -> int:
-    """How many; the file is there when all of it is."""
+    """Write a log all at once, and return the number of its lines."""
     temporary, num = out.with_name(f"{out.name}.tmp"), 0
     try:
         with temporary.open("w", encoding="utf-8") as opened:

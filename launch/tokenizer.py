@@ -1,4 +1,4 @@
-"""Make the tokenizer of the backbone `nano` (once; its file is shipped).
+"""Train the tokenizer of the backbone `nano`. Its file is shipped with the package.
 
 python -m launch.tokenizer --out=openagent_jax/backbones/nano
 """
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from absl import flags
 
-from launch import cli
+from launch.common import cli
 
-OUT = flags.DEFINE_string("out", None, "Folder for tokenizer.json.")
-VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 6144, "Tokens in all.")
+OUT = flags.DEFINE_string("out", None, "Folder to write tokenizer.json to.")
+VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 6144, "Size of the vocabulary.")
 
 
 def main() -> None:
-    from openagent_jax.sandbox import style, tokenizer
+    from openagent_jax.text import style, tokenizer
 
     folder = Path(OUT.value or "")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The main job: train a policy in the sandbox, and print what survives.
+"""Train a policy, then evaluate it on clean and on perturbed tasks.
 
     python -m launch.train --config=configs/paft.py [--workdir=...] [--config.a.b=c]
 
-A workdir that holds a run of the same config is gone on with; if that run has ended,
+If the workdir holds a run of the same config, it is continued; if that run has ended,
 its report is printed again.
 """
 
@@ -18,31 +18,40 @@ import tqdm
 from absl import flags
 from ml_collections import config_flags
 
-from launch import cli
+from launch.common import cli
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, such as configs/paft.py.", lock_config=True
 )
 WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Where the run is kept; default: runs/<name of the config>."
+    "workdir", None, "Folder of the run; default: runs/<name of the config>."
 )
-DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the resolved config and leave.")
+DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the resolved config and exit.")
 DISTRIBUTED = flags.DEFINE_bool(
     "distributed",
     False,
-    "This is one of several processes of one run; start the same command in each, with "
+    "This is one of several processes of one run. Start the same command in each, with "
     "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
     "they find one another; elsewhere see jax.distributed.initialize.",
 )
-# What may change when a run goes on: it says how to compute, not what.
-FREE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
-DATA = "data"  # in the meta of a checkpoint: where the run is in what it reads
+# Keys that may change when a run is continued: they say how to compute, not what.
+MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
+DATA = "data"  # key in the meta of a checkpoint: the position in the stored data
 
 
 def main() -> None:
     import jax
 
-    from launch import backbones, build, programs, scoring, settings
+    from launch.common import (
+        backbones,
+        build,
+        checks,
+        compile_cache,
+        config,
+        placement,
+        runs,
+        scoring,
+    )
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
 
@@ -50,34 +59,34 @@ def main() -> None:
         try:
             jax.distributed.initialize()
         except ValueError as error:
-            raise cli.BadUse(f"--distributed: {error}") from None
-    c = CONFIG.value
+            raise cli.UsageError(f"--distributed: {error}") from None
+    c = config.resolve(CONFIG.value)
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
-    settings.check(c)
-    settings.mesh(c)
+    checks.check(c)
+    placement.mesh(c)  # finds what does not fit the devices before anything is written
     model = backbones.backbone(c)
-    backbones.reference(c, model)  # before anything is written
+    backbones.reference(c, model)  # so does this, for surrogate.reference
     _check_same_run(workdir, c)
     if DRY_RUN.value:
-        print(json.dumps(c.to_dict(), indent=2))
+        print(json.dumps(config.to_dict(c), indent=2))
         return
     if (ended := _ended(workdir)) is not None:
         print(f"{workdir}: this run has ended; another one needs another --workdir")
         scoring.show(workdir, ended)
         return
     started = time.time()
-    programs.keep(c.compile_cache)
-    source = build.task_worlds(c, model, c.sandbox.domain)
+    compile_cache.use(c.compile_cache)
+    source = build.world(c, model, c.sandbox.domain)
     fed = build.feed(c, source)
     scorer = scoring.Scorer(c, model)
-    first = jax.process_index() == 0  # the only one to write plain files, and to speak
+    first = jax.process_index() == 0  # the process that writes plain files and prints
     if first:
         workdir.mkdir(parents=True, exist_ok=True)
-        _write_json(workdir / "config.json", c.to_dict())
+        _write_json(workdir / "config.json", config.to_dict(c))
         manifest = _manifest(c)
         _write_json(workdir / "manifest.json", manifest)
-        backbones.save_model(workdir / "model", model)
-        _tell(workdir, source.log, scorer.log)
+        runs.save_model(workdir / "model", model)
+        _report_logs(workdir, source, scorer.world)
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(
@@ -86,10 +95,10 @@ def main() -> None:
         best_metric="eval/success" if c.eval.every else None,
     )
     resumed, num_tokens = checkpoints.latest_step(), 0
-    beside = backbones.digests(state.frozen)
+    digests = runs.digests(state.frozen)
     if resumed is not None:
         restored, resumed, meta = checkpoints.restore(train.without_frozen(state))
-        backbones.check_frozen(workdir, beside, meta)
+        runs.check_frozen(workdir, digests, meta)
         state = dataclasses.replace(restored, frozen=state.frozen)
         num_tokens = meta.get(train.NUM_TOKENS, 0)
         if fed:
@@ -100,7 +109,7 @@ def main() -> None:
             for part in (state.params, state.frozen)
         )
         what = f"{trained:,} parameters" + (f" beside {frozen:,}" if frozen else "")
-        size = f"{settings.num_rows(c)} rows" if fed else f"{c.train.batch_size} tasks"
+        size = f"{c.num_rows} rows" if fed else f"{c.train.batch_size} tasks"
         print(
             f"{c.name}: {what}, {c.train.num_steps} steps of {size} "
             f"on {jax.device_count()} {jax.default_backend()} device(s), "
@@ -108,14 +117,14 @@ def main() -> None:
             flush=True,
         )
 
-    def say(warning: str) -> None:
+    def warn(warning: str) -> None:
         if first:
             tqdm.tqdm.write(f"warning: {warning}")
 
     writer = metrics.Writer(workdir, resume_step=resumed or 0) if first else None
 
     def evaluate(state, at):
-        scores = scorer(train.whole(state), at)
+        scores = scorer(train.all_params(state), at, workdir if first else None)
         if writer:
             writer.write(at, scoring.scalars(scores))
             scoring.write(workdir, scores)
@@ -129,13 +138,13 @@ def main() -> None:
             writer=writer,
             checkpoints=checkpoints,
             checkpoint_every=c.checkpoint.every,
-            meta={"config_hash": settings.config_hash(c), backbones.FROZEN: beside},
+            meta={"config_hash": config.config_hash(c), runs.FROZEN: digests},
             evaluate=evaluate,
             evaluate_every=c.eval.every,
             log_every=c.train.log_every,
             max_tokens=c.train.max_tokens,
             num_tokens=num_tokens,
-            watch=build.watch(c, say),
+            watch=build.watch(c.monitor, warn),
             position=lambda: {DATA: fed.state()} if fed else {},
         )
         last = int(ended.state.step)
@@ -149,7 +158,7 @@ def main() -> None:
 
 
 def _ended(workdir: Path) -> int | None:
-    """The last step of a run that has come to its end."""
+    """Return the last step of a run that has ended; None for any other."""
     file = workdir / "manifest.json"
     try:
         return json.loads(file.read_text("utf-8"))["ended"]["step"]
@@ -158,32 +167,32 @@ def _ended(workdir: Path) -> int | None:
 
 
 def _check_same_run(workdir: Path, c) -> None:
-    """A workdir of another config is left alone."""
-    from launch import settings
+    """Refuse a workdir that holds a run of another config."""
+    from launch.common import config
 
-    stored = settings.stored(workdir)
+    stored = config.stored(workdir)
     if stored is None:
         return
-    old = settings.flat(stored)
-    new = settings.flat(json.loads(json.dumps(c.to_dict())))
+    old = config.flat(stored)
+    new = config.flat(json.loads(json.dumps(config.to_dict(c))))
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key) and not key.startswith(FREE):
-            raise cli.BadUse(
+        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE):
+            raise cli.UsageError(
                 f"{workdir} holds a run of another config ({key} is {old.get(key)} "
                 f"there, {new.get(key)} here); use another --workdir, or remove it"
             )
 
 
-def _tell(workdir: Path, *logs) -> None:
-    """How much of the logs is used, and what is not."""
-    found = {log.file: log for log in logs if log}
-    for log in found.values():
-        print(f"{log.file}: {log.summary()}")
+def _report_logs(workdir: Path, *worlds) -> None:
+    """Print how much of the logs is used, and list what is not in a file."""
+    found = {world.source: world for world in worlds if world.source}
+    for file, world in found.items():
+        print(f"{file}: {world.summary}")
     if found:
         rows = (
-            {"file": file, **dataclasses.asdict(missed)}
-            for file, log in found.items()
-            for missed in log.missed
+            {"file": file, **dataclasses.asdict(skipped)}
+            for file, world in found.items()
+            for skipped in world.skipped
         )
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
         _write(workdir / "unmapped.jsonl", text)
@@ -194,26 +203,28 @@ def _write_json(file: Path, value) -> None:
 
 
 def _write(file: Path, text: str) -> None:
+    """Write a file all at once, so that nobody reads a part of it."""
     temporary = file.with_suffix(".tmp")
     temporary.write_text(text)
     os.replace(temporary, file)
 
 
 def _manifest(c) -> dict:
+    """Return what is needed to make this run again."""
     from importlib import metadata
 
     import jax
 
-    from launch import settings
-    from openagent_jax import evaluate
+    from launch.common import config
+    from openagent_jax.evaluation import evaluate
 
     names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device, status = jax.devices()[0], cli.git("status", "--porcelain")
     return {
         "git_commit": cli.git("rev-parse", "HEAD"),
         "git_dirty": None if status is None else status != "",
-        "config": c.to_dict(),
-        "config_hash": settings.config_hash(c),
+        "config": config.to_dict(c),
+        "config_hash": config.config_hash(c),
         "seed": c.seed,
         "eval_seed": c.eval.seed,
         "device_kind": device.device_kind,

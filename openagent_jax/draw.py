@@ -1,27 +1,49 @@
-"""Small draws that the sandbox and the perturbations share.
+"""Small random draws that environments and perturbations share.
 
-They take uniform numbers in [0, 1), not keys: one call of the generator then serves a
-whole task, and it is the generator that takes long to compile.
+The functions take uniform numbers in [0, 1) instead of keys, so that one call of the
+random number generator serves a whole task. It is the generator, not the arithmetic
+here, that takes long to compile.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
-def below(lot: Float[Array, "*shape"], num: Int[Array, ""]) -> Int[Array, "*shape"]:
-    """An index below `num`."""
-    return jnp.minimum((lot * num).astype(jnp.int32), num - 1)
+def below(u: Float[Array, "..."], num: Int[Array, "..."]) -> Int[Array, "..."]:
+    """Turn uniform numbers into uniform indices in `[0, num)`.
+
+    Args:
+      u: uniform numbers in [0, 1).
+      num: how many indices there are, at least 1; it broadcasts with `u`.
+
+    >>> below(jnp.array([0.0, 0.5, 0.99]), jnp.int32(4)).tolist()
+    [0, 2, 3]
+    """
+    return jnp.minimum((u * num).astype(jnp.int32), num - 1)
 
 
-def spread(
-    lots: Float[Array, "2"], low: Int[Array, "R"], high: Int[Array, "R"]
+def distinct_symbols(
+    uniforms: Float[Array, "2"], low: Int[Array, "R"], high: Int[Array, "R"]
 ) -> Int[Array, "R"]:
-    """Symbols from each of R ranges, those from equal ranges all different.
+    """Draw one symbol from each of R ranges, without repeats among equal ranges.
 
-    They stand evenly spaced, from a random start: the stride stays below a range's
-    size / R, so none meets another. Where low == high: symbol 0.
+    The symbols are evenly spaced from a random start. The random stride is at most the
+    size of a range divided by R, so R steps never wrap around to a symbol that was
+    already taken, provided that the range holds at least R symbols.
+
+    Args:
+      uniforms: uniform numbers in [0, 1): one for the start, one for the stride.
+      low: the first symbol of each range.
+      high: one past the last symbol of each range.
+
+    Returns:
+      One symbol of each range; 0 where the range is empty (`low == high`).
+
+    >>> low, high = jnp.array([10, 10, 10, 0]), jnp.array([20, 20, 20, 0])
+    >>> distinct_symbols(jnp.array([0.85, 0.6]), low, high).tolist()
+    [18, 10, 12, 0]
     """
     num, size = low.shape[0], jnp.maximum(high - low, 1)
-    stride = 1 + below(lots[1], jnp.maximum(size // num, 1))
-    offset = below(lots[0], size) + jnp.arange(num) * stride
+    stride = 1 + below(uniforms[1], jnp.maximum(size // num, 1))
+    offset = below(uniforms[0], size) + jnp.arange(num) * stride
     return jnp.where(high > low, low + offset % size, 0)

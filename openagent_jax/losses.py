@@ -1,11 +1,13 @@
-"""Batches become numbers. Three masks stay apart:
+"""Losses: from a batch of tokens to a number.
 
-    segments    attention: real tokens, whoever wrote them, each to its own text
-    loss_mask   policy loss: tokens that the policy produces
-    credit      (RL) observations are transparent to it
+Three masks serve three purposes and are never mixed:
 
-Sums are divided by the number of loss tokens of the whole batch, never of a part of
-it, so that micro-batches and devices change nothing.
+    segments    attention: which tokens are real, and which text each belongs to
+    loss_mask   policy loss: the tokens that the policy produces
+    credit      (RL) credit passes over observations without being discounted
+
+A loss is a sum divided by a number that belongs to the whole batch, never to a part of
+it, so splitting the batch into micro-batches or over devices does not change the loss.
 """
 
 from functools import partial
@@ -17,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from openagent_jax.types import Batch, Metrics, Params, Policy
 
-BLOCK = 32  # columns of a row that the head sees at once
+BLOCK = 32  # columns of a row that the output head processes at once
 
 
 def token_log_probs(
@@ -27,32 +29,62 @@ def token_log_probs(
     temperature: float = 1.0,
     hidden: Float[Array, "B S D"] | None = None,
 ) -> tuple[Float[Array, "B S"], Float[Array, "B S"]]:
-    """Of every loss token: its log-probability given those before it, and whether it
-    was the most likely one. Other tokens, and the first of a segment, have 0.
+    """Compute the log-probability of every loss token, given the tokens before it.
 
-    Most tokens are not the policy's. Each row's loss tokens are brought to its front,
-    and the head sees blocks of `BLOCK` columns as long as some row has any.
+    Most tokens are not the policy's, and the output head of a large vocabulary is
+    expensive. So the loss tokens of each row are moved to its front, and the head
+    processes blocks of `BLOCK` columns for as long as any row has loss tokens left.
 
     Args:
-      policy: what speaks.
-      params: of the policy.
+      policy: the model.
+      params: its parameters.
       batch: B rows of S tokens.
-      temperature: at which tokens were sampled.
-      hidden: of the last layer, where the caller has it.
+      temperature: the temperature at which the tokens were sampled.
+      hidden: the hidden states of the last layer, where the caller already has them.
+
+    Returns:
+      Two arrays of shape [B, S]: the log-probability (in nats) of each loss token, and
+      1.0 where that token was the most likely one. Both are 0 for all other tokens and
+      for the first token of a segment, which nothing predicts.
+
+    >>> vocabulary_logits = jnp.log(jnp.array([0.25, 0.75]))
+    >>> uncalled = lambda *_: None
+    >>> policy = Policy(
+    ...     init=uncalled,
+    ...     hidden=lambda params, tokens, *_: jnp.zeros((*tokens.shape, 1)),
+    ...     init_cache=uncalled,
+    ...     extend=uncalled,
+    ...     head=lambda params, hidden: hidden + params,
+    ... )
+    >>> tokens = jnp.array([[0, 1, 0]])
+    >>> batch = Batch(
+    ...     tokens=tokens,
+    ...     positions=jnp.arange(3)[None],
+    ...     segments=jnp.ones_like(tokens),
+    ...     loss_mask=tokens == 1,
+    ...     divisor=jnp.ones(1),
+    ... )
+    >>> log_prob, is_best = token_log_probs(
+    ...     policy, vocabulary_logits[None, None], batch
+    ... )
+    >>> jnp.exp(log_prob).round(2).tolist()
+    [[1.0, 0.75, 1.0]]
+    >>> is_best.tolist()
+    [[0.0, 1.0, 0.0]]
     """
     if hidden is None:
         hidden = policy.hidden(params, batch.tokens, batch.positions, batch.segments)
-    # Nothing comes before the first token of a segment.
-    same = batch.segments[:, 1:] == batch.segments[:, :-1]
-    mask = batch.loss_mask[:, 1:] & same
+    # No token predicts the first token of a segment.
+    same_segment = batch.segments[:, 1:] == batch.segments[:, :-1]
+    mask = batch.loss_mask[:, 1:] & same_segment
     num_columns = -(-mask.shape[1] // BLOCK) * BLOCK
     pad = ((0, 0), (0, num_columns - mask.shape[1]))
     order = jnp.argsort(~jnp.pad(mask, pad), axis=1, stable=True)
-    place = jnp.argsort(order, axis=1)[:, : mask.shape[1]]
+    inverse = jnp.argsort(order, axis=1)[:, : mask.shape[1]]
     order = jnp.minimum(order, mask.shape[1])
-    most = jnp.max(jnp.sum(mask, axis=1))
+    max_loss_tokens = jnp.max(jnp.sum(mask, axis=1))
 
-    def blocks(x):
+    def in_blocks(x):
         x = jnp.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), 1)
         x = x.reshape(x.shape[0], -1, BLOCK, *x.shape[2:])
         return jnp.swapaxes(x, 0, 1)
@@ -60,37 +92,53 @@ def token_log_probs(
     def score(hidden, target):
         logits = policy.head(params, hidden) / temperature
         chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-        best = chosen >= jnp.max(logits, axis=-1)
-        return chosen - jax.nn.logsumexp(logits, axis=-1), best.astype(jnp.float32)
+        is_best = chosen >= jnp.max(logits, axis=-1)
+        return chosen - jax.nn.logsumexp(logits, axis=-1), is_best.astype(jnp.float32)
 
-    # It keeps no logits; with the condition within, no copy of the head for each block.
+    # The checkpoint keeps no logits for the backward pass. It encloses the condition:
+    # the other way round, each block would keep a copy of the head.
     @partial(jax.checkpoint, prevent_cse=False)
     def score_if_any(_, block):
         start, hidden, target = block
-        none = (jnp.zeros(target.shape),) * 2
-        return _, lax.cond(start < most, score, lambda *_: none, hidden, target)
+        zeros = (jnp.zeros(target.shape),) * 2
+        has_any = start < max_loss_tokens
+        return _, lax.cond(has_any, score, lambda *_: zeros, hidden, target)
 
     starts = jnp.arange(0, num_columns, BLOCK)
-    inputs = starts, blocks(hidden), blocks(jnp.roll(batch.tokens, -1, axis=1))
-    _, scored = lax.scan(score_if_any, None, inputs)
-    log_prob, best = (
-        jnp.take_along_axis(x.swapaxes(0, 1).reshape(order.shape), place, axis=1)
+    targets = jnp.roll(batch.tokens, -1, axis=1)
+    _, scored = lax.scan(
+        score_if_any, None, (starts, in_blocks(hidden), in_blocks(targets))
+    )
+    log_prob, is_best = (
+        jnp.take_along_axis(x.swapaxes(0, 1).reshape(order.shape), inverse, axis=1)
         for x in scored
     )
-    first = ((0, 0), (1, 0))
-    log_prob, best = (jnp.where(mask, x, 0) for x in (log_prob, best))
-    return jnp.pad(log_prob, first), jnp.pad(best, first)
+    first_column = ((0, 0), (1, 0))
+    log_prob, is_best = (jnp.where(mask, x, 0) for x in (log_prob, is_best))
+    return jnp.pad(log_prob, first_column), jnp.pad(is_best, first_column)
 
 
 def cross_entropy(
     policy: Policy, params: Params, batch: Batch, divisor: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Mean negative log-probability of the loss tokens (nats a token)."""
-    log_prob, best = token_log_probs(policy, params, batch)
-    return -jnp.sum(log_prob) / divisor, {"token_accuracy": jnp.sum(best)}
+    """Compute the mean negative log-probability of the loss tokens.
+
+    Args:
+      policy: the model.
+      params: its parameters.
+      batch: B rows of S tokens.
+      divisor: the number of loss tokens of the whole batch, of which `batch` may be a
+        part.
+
+    Returns:
+      The loss in nats per token, and the number of loss tokens that were the most
+      likely ones under the metric name `token_accuracy`.
+    """
+    log_prob, is_best = token_log_probs(policy, params, batch)
+    return -jnp.sum(log_prob) / divisor, {"token_accuracy": jnp.sum(is_best)}
 
 
-# What each loss divides its sum by, if nothing else is said.
+# The default normaliser of each policy-gradient loss; see `row_weights`.
 NORMALISERS = {
     "grpo": "sequence",
     "dr_grpo": "constant",
@@ -99,9 +147,7 @@ NORMALISERS = {
     "cispo": "token",
     "reinforce": "token",
 }
-
-
-DIVISORS = ("token", "sequence", "constant")  # see row_weights
+DIVISORS = ("token", "sequence", "constant")  # the normalisers; see `row_weights`
 
 
 def policy_gradient(
@@ -113,87 +159,126 @@ def policy_gradient(
     clip_low: float,
     clip_high: float,
 ) -> tuple[Float[Array, "B S"], Float[Array, "B S"]]:
-    """What each token loses, and whether its gradient was clipped away (1) or not.
+    """Compute the policy-gradient loss of each token.
 
-    With the ratio r of the probabilities now and when it was sampled:
+    With r the ratio of the token's probability now to its probability when it was
+    sampled, and A its advantage, the losses are:
 
-        grpo, dr_grpo, dapo   -min(r A, clip(r) A)  (PPO, arXiv 1707.06347; they differ
-                              in what the sum is divided by, see `row_weights`:
-                              arXiv 2402.03300, 2503.20783, 2503.14476)
-        gspo                  the same, r the geometric mean over the row (2507.18071)
-        cispo                 -clip(r) A log p, no gradient through r (2506.13585)
+        grpo, dr_grpo, dapo   -min(r A, clip(r) A), as in PPO (arXiv 1707.06347); they
+                              differ in the divisor of the sum, see `row_weights`
+                              (arXiv 2402.03300, 2503.20783, 2503.14476)
+        gspo                  the same, with r the geometric mean over the row
+                              (arXiv 2507.18071)
+        cispo                 -clip(r) A log p, no gradient through r
+                              (arXiv 2506.13585)
         reinforce             -A log p
 
     Args:
-      kind: one of `NORMALISERS`.
-      log_prob: of the sampled tokens, under the parameters that learn.
-      old_log_prob: as they were sampled.
-      advantage: of each token.
-      mask: sampled tokens; the others lose nothing.
-      clip_low: the ratio counts from `1 - clip_low` on.
-      clip_high: and to `1 + clip_high`.
+      kind: the name of the loss, one of `NORMALISERS`.
+      log_prob: log-probabilities of the sampled tokens under the current parameters.
+      old_log_prob: their log-probabilities when they were sampled.
+      advantage: the advantage of each token.
+      mask: the sampled tokens; all other tokens have a loss of 0.
+      clip_low: r is clipped from below at `1 - clip_low`.
+      clip_high: r is clipped from above at `1 + clip_high`.
+
+    Returns:
+      The loss of each token, and 1 where clipping took effect (0 elsewhere).
 
     Raises:
-      ValueError: there is no such loss.
+      ValueError: `kind` is not a known loss.
+
+    >>> now, before = jnp.log(jnp.array([[0.75]])), jnp.log(jnp.array([[0.5]]))
+    >>> advantage, mask = jnp.array([[2.0]]), jnp.array([[True]])
+    >>> loss, clipped = policy_gradient("grpo", now, before, advantage, mask, 0.2, 0.25)
+    >>> loss.tolist(), clipped.tolist()
+    ([[-2.5]], [[1.0]])
     """
     if kind not in NORMALISERS:
         raise ValueError(f'loss "{kind}" is not one of {", ".join(NORMALISERS)}')
-    # What is not sampled may hold anything: it must reach neither loss nor gradient.
+    # Entries outside the mask may hold anything, NaN included: they must reach neither
+    # the loss nor the gradient.
     log_prob, old_log_prob, advantage = (
         jnp.where(mask, x, 0) for x in (log_prob, old_log_prob, advantage)
     )
-    change = log_prob - old_log_prob
+    log_ratio = log_prob - old_log_prob
     if kind == "gspo":
         length = jnp.maximum(jnp.sum(mask, axis=1, keepdims=True), 1)
-        mean = jnp.sum(change, axis=1, keepdims=True) / length
-        # The value is that of the row, the gradient that of the token.
-        change = lax.stop_gradient(mean - change) + change
-    ratio = jnp.exp(change)
-    bounded = jnp.clip(ratio, 1 - clip_low, 1 + clip_high)
+        mean = jnp.sum(log_ratio, axis=1, keepdims=True) / length
+        # The value is the mean of the row; the gradient is that of the token.
+        log_ratio = lax.stop_gradient(mean - log_ratio) + log_ratio
+    ratio = jnp.exp(log_ratio)
+    clipped_ratio = jnp.clip(ratio, 1 - clip_low, 1 + clip_high)
     if kind == "reinforce":
         loss, clipped = -advantage * log_prob, jnp.zeros_like(ratio)
     elif kind == "cispo":
-        loss = -lax.stop_gradient(bounded) * advantage * log_prob
-        clipped = bounded != ratio
+        loss = -lax.stop_gradient(clipped_ratio) * advantage * log_prob
+        clipped = clipped_ratio != ratio
     else:
-        loss = -jnp.minimum(ratio * advantage, bounded * advantage)
-        clipped = bounded * advantage < ratio * advantage
+        loss = -jnp.minimum(ratio * advantage, clipped_ratio * advantage)
+        clipped = clipped_ratio * advantage < ratio * advantage
     return jnp.where(mask, loss, 0), jnp.where(mask, clipped, 0).astype(loss.dtype)
 
 
 def row_weights(
     normaliser: str, mask: Bool[Array, "B S"], constant: int
 ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
-    """How much a token of each row counts, and what the row adds to the divisor.
+    """Return the weight of the tokens of each row, and each row's part of the divisor.
 
-        token     every token counts the same (arXiv 2503.14476)
-        sequence  every row counts the same (arXiv 2402.03300)
-        constant  every token counts the same; a row adds `constant`, whatever its
-                  length (arXiv 2503.20783)
+    The loss of a batch is the weighted sum over its tokens, divided by the sum of the
+    second result over all rows:
 
-    Rows without a token add nothing.
+        token     every token has the same weight (arXiv 2503.14476)
+        sequence  every row has the same weight (arXiv 2402.03300)
+        constant  every token has the same weight, and a row adds `constant` to the
+                  divisor whatever its length (arXiv 2503.20783)
+
+    Rows without any token add nothing to the divisor.
+
+    Args:
+      normaliser: "token", "sequence" or "constant".
+      mask: the loss tokens.
+      constant: what a row adds to the divisor with the normaliser "constant".
 
     Raises:
-      ValueError: there is no such normaliser.
+      ValueError: `normaliser` is not one of the three.
+
+    >>> mask = jnp.array([[True, True], [True, False], [False, False]])
+    >>> weight, divisor = row_weights("sequence", mask, constant=0)
+    >>> weight.tolist(), divisor.tolist()
+    ([0.5, 1.0, 1.0], [1.0, 1.0, 0.0])
     """
     length = jnp.sum(mask, axis=1).astype(jnp.float32)
     one = jnp.ones_like(length)
-    some = (length > 0).astype(jnp.float32)
+    has_any = (length > 0).astype(jnp.float32)
     if normaliser == "token":
         return one, length
     if normaliser == "sequence":
-        return one / jnp.maximum(length, 1), some
+        return one / jnp.maximum(length, 1), has_any
     if normaliser == "constant":
-        return one, some * constant
+        return one, has_any * constant
     raise ValueError(f'normaliser "{normaliser}" is not one of {", ".join(DIVISORS)}')
 
 
-def kl_to(
+def kl_estimate(
     log_prob: Float[Array, "B S"],
-    reference: Float[Array, "B S"],
+    reference_log_prob: Float[Array, "B S"],
     mask: Bool[Array, "B S"],
 ) -> Float[Array, "B S"]:
-    """An estimate of the divergence from a reference at each sampled token, never
-    below 0: k3 of J. Schulman, "Approximating KL divergence" (2020)."""
-    change = jnp.where(mask, reference, 0) - jnp.where(mask, log_prob, 0)
-    return jnp.exp(change) - change - 1
+    """Estimate the KL divergence of the policy from a reference at each sampled token.
+
+    This is the estimator k3 of J. Schulman, "Approximating KL divergence" (2020). It is
+    unbiased and never below 0.
+
+    Args:
+      log_prob: log-probabilities of the sampled tokens under the policy.
+      reference_log_prob: log-probabilities of the same tokens under the reference.
+      mask: the sampled tokens; the estimate is 0 elsewhere.
+
+    >>> log_prob, reference = jnp.log(jnp.array([[0.5]])), jnp.log(jnp.array([[0.25]]))
+    >>> estimate = kl_estimate(log_prob, reference, jnp.array([[True]]))
+    >>> round(float(estimate[0, 0]), 3)  # 1 / 2 - log(1 / 2) - 1
+    0.193
+    """
+    log_ratio = jnp.where(mask, reference_log_prob, 0) - jnp.where(mask, log_prob, 0)
+    return jnp.exp(log_ratio) - log_ratio - 1

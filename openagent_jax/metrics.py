@@ -1,4 +1,4 @@
-"""What a run says while it runs: metrics.jsonl, TensorBoard, and a line of progress."""
+"""What a run reports while it runs: metrics.jsonl, TensorBoard and its progress."""
 
 import json
 import logging
@@ -18,28 +18,51 @@ _log = logging.getLogger(__name__)
 class Writer:
     """Appends scalars to `workdir/metrics.jsonl` and to `workdir/tensorboard/`.
 
-    A run that goes on from the checkpoint of step s passes `resume_step=s`: what was
-    written of later steps is dropped, so that each step is there once. Without it lines
-    are only added. One process of a run writes, and nobody else meanwhile.
+    Only one process may write to a folder at a time.
+
+    Args:
+      workdir: the folder of the run; it is created if it does not exist.
+      resume_step: the step of the checkpoint from which a run resumes. Lines of later
+        steps are dropped, so that each step appears once. None keeps all lines.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with Writer(folder.name) as writer:
+    ...     writer.write(1, {"train/loss": 0.5})
+    >>> pathlib.Path(folder.name, "metrics.jsonl").read_text()
+    '{"step": 1, "train/loss": 0.5}\\n'
+    >>> folder.cleanup()
     """
 
     def __init__(self, workdir: str | os.PathLike, resume_step: int | None = None):
-        from tensorboardX import SummaryWriter  # loads slowly
+        from tensorboardX import SummaryWriter  # slow to import
 
         folder = pathlib.Path(workdir)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "metrics.jsonl"
-        _mend(path, resume_step)
+        _repair(path, resume_step)
         self._file = path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(
+        self._tensorboard = SummaryWriter(
             str(folder / "tensorboard"),
             purge_step=None if resume_step is None else resume_step + 1,
-            # File names tell seconds only, and a file of the same name is emptied.
+            # The default file name has a resolution of one second, and an existing file
+            # of the same name would be emptied.
             filename_suffix=f".{time.time_ns()}",
         )
 
     def write(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """One flat line; JSON has no NaN, so "nan", "inf" and "-inf" are strings."""
+        """Append one step.
+
+        JSON has no NaN or infinity; they are written as the strings "nan", "inf" and
+        "-inf".
+
+        Args:
+          step: the step.
+          scalars: numbers by the name of the metric.
+
+        Raises:
+          ValueError: a metric is called "step".
+        """
         if "step" in scalars:
             raise ValueError('"step" cannot be the name of a metric')
         step, values = int(step), {name: float(x) for name, x in scalars.items()}
@@ -48,11 +71,12 @@ class Writer:
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
         for name, value in values.items():
-            self._board.add_scalar(name, value, step)
+            self._tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
+        """Close both outputs."""
         self._file.close()
-        self._board.close()
+        self._tensorboard.close()
 
     def __enter__(self):
         return self
@@ -62,15 +86,21 @@ class Writer:
 
 
 class Progress:
-    """How far the run is: a bar, or where stdout is no terminal, a line now and then.
+    """Shows how far a run is: a bar on a terminal, otherwise a line now and then.
 
-    Speed is counted from the first update on, so compilation does not spoil the guess
-    of the time left.
+    The remaining time is estimated from the speed since the first update, so that
+    compilation does not distort it.
+
+    Args:
+      total_steps: number of steps of the run.
+      start: number of steps that were done before.
+      every_s: seconds between two lines where stdout is not a terminal.
     """
 
     def __init__(self, total_steps: int, start: int = 0, every_s: float = 30.0):
-        self._total, self._every = total_steps, every_s
-        self._first = self._printed = None  # (time, step), time
+        self._total_steps, self._every_s = total_steps, every_s
+        self._first: tuple[float, int] | None = None  # time and step of first update
+        self._last_print: float | None = None  # time
         self._bar = None
         if sys.stdout.isatty():
             self._bar = tqdm.tqdm(
@@ -78,9 +108,10 @@ class Progress:
             )
 
     def update(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """`step` steps are done; shows what is earned, the loss and the speed, if any.
+        """Show that `step` steps are done, with the most telling of the metrics.
 
-        What reinforcement learning calls its loss says nothing.
+        These are the reward or else the loss, and the tokens per second. The loss is
+        left out where there is a reward: in reinforcement learning it tells nothing.
         """
         shown = {}
         if "reward" in scalars:
@@ -95,20 +126,24 @@ class Progress:
             return
         now = time.monotonic()
         self._first = self._first or (now, step)
-        recent = self._printed is not None and now - self._printed < self._every
-        if recent and step < self._total:
+        last = self._last_print
+        is_recent = last is not None and now - last < self._every_s
+        if is_recent and step < self._total_steps:
             return
-        self._printed = now
-        words = [f"step {step}/{self._total}", *(f"{k} {v}" for k, v in shown.items())]
-        print(", ".join([*words, f"{self._time_left(now, step)} left"]), flush=True)
+        self._last_print = now
+        parts = [f"step {step}/{self._total_steps}"]
+        parts += [f"{name} {value}" for name, value in shown.items()]
+        parts.append(f"{self._time_left(now, step)} left")
+        print(", ".join(parts), flush=True)
 
-    def expect(self, total_steps: int) -> None:
-        """The run will have another number of steps than was thought."""
-        self._total = total_steps
+    def set_total_steps(self, total_steps: int) -> None:
+        """Change the number of steps that the run is expected to have."""
+        self._total_steps = total_steps
         if self._bar is not None:
             self._bar.total = total_steps
 
     def close(self) -> None:
+        """End the bar."""
         if self._bar is not None:
             self._bar.close()
 
@@ -119,18 +154,20 @@ class Progress:
         self.close()
 
     def _time_left(self, now: float, step: int) -> str:
+        """Estimate the remaining time, as text."""
         assert self._first is not None
-        then, first = self._first
-        if step >= self._total:
+        first_time, first_step = self._first
+        if step >= self._total_steps:
             return "00:00"
-        if step <= first:
+        if step <= first_step:
             return "?"
-        seconds = (self._total - step) * (now - then) / (step - first)
+        steps_left = self._total_steps - step
+        seconds = steps_left * (now - first_time) / (step - first_step)
         return tqdm.tqdm.format_interval(seconds)
 
 
-def _mend(path: pathlib.Path, last_step: int | None) -> None:
-    """Drops lines past `last_step`, and lines that a killed run left half-written."""
+def _repair(path: pathlib.Path, last_step: int | None) -> None:
+    """Drop lines past `last_step`, and lines that a killed run left half-written."""
     if not path.exists():
         return
     old = path.read_bytes()
@@ -148,7 +185,7 @@ def _mend(path: pathlib.Path, last_step: int | None) -> None:
 
 
 def _step(line: bytes) -> int | None:
-    """The step of a whole line, else None."""
+    """Return the step of a line, or None if the line is damaged."""
     try:
         step = json.loads(line)["step"] if line.endswith(b"\n") else None
     except (ValueError, TypeError, KeyError):

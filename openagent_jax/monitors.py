@@ -1,6 +1,7 @@
-"""Signs that reinforcement learning goes wrong, read from its metrics.
+"""Monitors: signs in the metrics that reinforcement learning is going wrong.
 
-Each is a warning with the likely cause or, where the config says so, ends the run.
+A monitor that fires gives a warning with the likely cause and a remedy. Where the
+config says so, it stops the run.
 """
 
 import fnmatch
@@ -11,67 +12,86 @@ from openagent_jax.types import Metrics
 
 
 class Unhealthy(RuntimeError):
-    """A monitor that was to stop the run has seen enough."""
+    """A monitor that is configured to stop the run has fired."""
 
 
 class Monitor(NamedTuple):
-    """A metric that should not leave its bounds."""
+    """A bound on a metric, whose value is set in the config.
 
-    metric: str  # `*` stands for anything
-    cause: str  # likely, and the remedy
-    above: bool = True  # what is too much; else what is too little
-    drift: bool = False  # of the change since the run began, or last went on
+    Attributes:
+      metric: name of the metric; `*` matches any part of a name.
+      cause: the likely cause and the remedy, for the warning.
+      above: whether values above the bound are bad; if False, values below it are.
+      drift: whether the bound is on the change of the metric since the run was started
+        or resumed, not on the metric itself.
+    """
+
+    metric: str
+    cause: str
+    above: bool = True
+    drift: bool = False
 
 
 MONITORS = {
     "min_entropy": Monitor(
         "entropy",
-        "the policy is certain and tries nothing new; raise surrogate.clip_high or "
-        "algorithm.temperature, or lower optim.learning_rate",
+        "the policy has become nearly deterministic and no longer explores; raise "
+        "surrogate.clip_high or algorithm.temperature, or lower optim.learning_rate",
         above=False,
     ),
     "max_entropy": Monitor(
         "entropy",
-        "the policy falls apart; lower optim.learning_rate, or hold it near its start "
-        "with surrogate.kl",
+        "the policy is collapsing towards random output; lower optim.learning_rate, or "
+        "keep it near its starting point with surrogate.kl",
     ),
     "min_calls": Monitor(
         "tools/call_frequency",
-        "the policy gives up calling tools; look at what reward.* pays for",
+        "the policy is no longer calling tools; check what reward.* rewards",
         above=False,
     ),
     "max_refusal_drift": Monitor(
         "refusal/false_refusal",
-        "the policy learns to refuse what can be done; lower reward.abstain or "
+        "the policy is learning to refuse solvable tasks; lower reward.abstain or "
         "reward.refusal, or raise reward.outcome",
         drift=True,
     ),
     "max_zero_variance": Monitor(
         "frac_reward_zero_std",
-        "all episodes of a group earn the same, so nothing is learned: the tasks are "
-        "too easy or too hard, or the reward is blind; start from one that succeeds "
-        "now and then, raise grpo.size, or weigh more of reward.*",
+        "all episodes of a group get the same reward, so nothing is learned: the tasks "
+        "are too easy or too hard, or the reward does not tell episodes apart; start "
+        "from a policy that succeeds now and then, raise grpo.size, or give weight to "
+        "more components of reward.*",
     ),
     "max_log_prob_gap": Monitor(
         "sampler_trainer/logp_abs_diff_max",
-        "what was sampled is not what is trained on; in bfloat16 raise the bound, "
-        "otherwise this is a bug",
+        "sampling and training compute different log-probabilities for the same "
+        "tokens; in bfloat16 raise the bound, otherwise this is a bug",
     ),
     "max_reward_share": Monitor(
         "rewards/*/share",
-        "one component outweighs all others; balance reward.*",
+        "one component of the reward outweighs all others; rebalance reward.*",
     ),
 }
 
 
-class Watch:
-    """Sees the metrics of every step.
+class Watchdog:
+    """Checks the metrics of every step against the bounds of the monitors.
+
+    A monitor fires once when its metric has been out of bounds for `patience` steps in
+    a row, and again only after the metric has recovered.
 
     Args:
-      bounds: of `MONITORS`, by name.
-      patience: steps in a row outside its bound until a monitor speaks.
-      stop: names of those that end the run.
-      say: takes a warning, one line.
+      bounds: the bound of each active monitor, by its name in `MONITORS`.
+      patience: number of consecutive steps out of bounds before a monitor fires.
+      stop: names of the monitors that stop the run.
+      warn: called with the text of a warning, which is one line.
+
+    >>> warnings = []
+    >>> watchdog = Watchdog({"min_entropy": 0.1}, 2, stop=(), warn=warnings.append)
+    >>> watchdog.check(1, {"entropy": 0.05})
+    >>> watchdog.check(2, {"entropy": 0.05})
+    >>> warnings[0].partition(": the")[0]
+    'step 2: entropy is 0.05, for 2 steps below monitor.min_entropy=0.1'
     """
 
     def __init__(
@@ -79,38 +99,44 @@ class Watch:
         bounds: Mapping[str, float],
         patience: int,
         stop: Collection[str],
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ):
         self._bounds, self._patience, self._stop = dict(bounds), patience, set(stop)
-        self._say = say
-        self._outside: dict[tuple[str, str], int] = {}
-        self._start: dict[str, float] = {}
+        self._warn = warn
+        # By monitor and metric: consecutive steps out of bounds.
+        self._num_outside: dict[tuple[str, str], int] = {}
+        self._first_value: dict[str, float] = {}
 
-    def see(self, step: int, metrics: Metrics) -> None:
-        """
+    def check(self, step: int, metrics: Metrics) -> None:
+        """Check the metrics of one step.
+
+        Args:
+          step: the step, for the text of a warning.
+          metrics: scalars by name; monitors of absent metrics are skipped.
+
         Raises:
-          Unhealthy: one of `stop` has spoken.
+          Unhealthy: a monitor named in `stop` has fired.
         """
         for name, bound in self._bounds.items():
-            monitor = MONITORS[name]
-            for metric in fnmatch.filter(metrics, monitor.metric):
-                self._judge(step, name, bound, metric, float(metrics[metric]))
+            for metric in fnmatch.filter(metrics, MONITORS[name].metric):
+                self._check_one(step, name, bound, metric, float(metrics[metric]))
 
-    def _judge(self, step: int, name: str, bound: float, metric: str, value: float):
-        monitor, which = MONITORS[name], (name, metric)
-        change = value - self._start.setdefault(metric, value)
+    def _check_one(self, step: int, name: str, bound: float, metric: str, value: float):
+        """Check one metric against one monitor."""
+        monitor, pair = MONITORS[name], (name, metric)
+        change = value - self._first_value.setdefault(metric, value)
         measured = change if monitor.drift else value
         outside = measured > bound if monitor.above else measured < bound
-        count = self._outside.get(which, 0) + 1 if outside else 0
-        self._outside[which] = count
+        count = self._num_outside.get(pair, 0) + 1 if outside else 0
+        self._num_outside[pair] = count
         if count != self._patience:
             return
         side = "above" if monitor.above else "below"
-        how = "has changed by" if monitor.drift else "is"
+        verb = "has changed by" if monitor.drift else "is"
         text = (
-            f"step {step}: {metric} {how} {measured:.3g}, for {count} steps {side} "
+            f"step {step}: {metric} {verb} {measured:.3g}, for {count} steps {side} "
             f"monitor.{name}={bound:g}: {monitor.cause}"
         )
         if name in self._stop:
             raise Unhealthy(text)
-        self._say(text)
+        self._warn(text)

@@ -1,19 +1,24 @@
-"""Optimizers: a schedule, gradient clipping, and AdamW or Muon.
+"""Optimizers: a learning-rate schedule, gradient clipping, and AdamW or Muon.
 
-Muon (https://arxiv.org/abs/2502.16982) orthogonalises the update of each weight
-matrix. Here it takes every matrix of every layer on its own: query, key, value,
-gate and up projections are separate parameters, and the stacked layer axis is a
-batch axis. Embeddings, the head and the norms go to its AdamW part.
+AdamW is arXiv 1711.05101. Muon (arXiv 2502.16982) orthogonalises the update of each
+weight matrix. Here every matrix of every layer is orthogonalised on its own: the query,
+key, value, gate and up projections are separate parameters, and the axis on which
+layers are stacked is a batch axis. Embeddings, the output head and the norms are
+updated by AdamW in both cases.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import optax
 
 OPTIMIZERS = ("adamw", "muon")
-_FROZEN = ("reference",)  # parameters that a policy is held near to
+# Branches of the parameters that are never trained: the reference policy that a KL
+# penalty compares with.
+_FROZEN = ("reference",)
 SCHEDULES = ("constant", "cosine", "linear", "wsd")
+# For signatures outside this module.
+Optimizer: TypeAlias = optax.GradientTransformation
 
 
 def make_optimizer(
@@ -32,39 +37,62 @@ def make_optimizer(
     muon_momentum: float = 0.95,
     train_embedding: bool = True,
 ) -> optax.GradientTransformation:
-    """The whole optimizer of a run.
+    """Build the optimizer of a run.
 
     Args:
+      name: one of `OPTIMIZERS`.
       learning_rate: peak of the schedule.
+      num_steps: number of updates, at which the schedule ends.
+      schedule: one of `SCHEDULES`; see `make_schedule`.
+      warmup_steps: number of updates of linear warm-up.
       end_factor: the schedule ends at this fraction of the peak.
-      weight_decay: of matrices, never of vectors. Under Muon, of the matrices of
-        the layers alone.
-      clip_norm: largest global norm of the gradient; 0 does not clip.
-      muon_learning_rate: peak for the matrices of the layers. Updates are scaled
-        to the size of AdamW's, so None (the same as `learning_rate`) is sane.
-      train_embedding: False leaves the embedding as it is. The vectors of rare tokens
-        then stay like those of common ones, and what is learned of some (to copy
-        them, say) holds for all.
+      weight_decay: decoupled weight decay of matrices, never of vectors. With Muon, it
+        applies to the matrices of the layers only.
+      clip_norm: largest global norm of the gradient; 0 turns clipping off.
+      b1: decay of the first moment of AdamW.
+      b2: decay of the second moment of AdamW.
+      muon_learning_rate: peak of the schedule for the matrices of the layers. Updates
+        of Muon are scaled to the size of AdamW's, so None (the same as
+        `learning_rate`) is a sensible value.
+      muon_momentum: decay of Muon's momentum.
+      train_embedding: False freezes the embedding. The vectors of rare tokens then stay
+        like those of common ones, so that what the model learns about some tokens
+        (copying them, for example) holds for all.
+
+    Raises:
+      ValueError: a setting is out of range; the message names its config key.
+
+    >>> import jax.numpy as jnp
+    >>> params = {"layers": {"up": jnp.ones((2, 3, 3))}, "norm": jnp.ones(3)}
+    >>> optimizer = make_optimizer(
+    ...     learning_rate=0.1, num_steps=9, schedule="constant", weight_decay=0.5
+    ... )
+    >>> gradients = jax.tree.map(jnp.zeros_like, params)
+    >>> updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    >>> bool(jnp.any(updates["layers"]["up"])), bool(jnp.any(updates["norm"]))
+    (True, False)
     """
     if name not in OPTIMIZERS:
         raise ValueError(f'optim.name="{name}" is not one of {", ".join(OPTIMIZERS)}')
-    shape = make_schedule(schedule, num_steps, warmup_steps, end_factor)
+    fraction = make_schedule(schedule, num_steps, warmup_steps, end_factor)
 
-    def peak(value):
-        return lambda step: value * shape(step)
+    def scheduled(peak):
+        return lambda step: peak * fraction(step)
 
     if name == "adamw":
         update = optax.adamw(
-            peak(learning_rate), b1, b2, weight_decay=weight_decay, mask=_is_matrix
+            scheduled(learning_rate), b1, b2, weight_decay=weight_decay, mask=_is_matrix
         )
     else:
+        if muon_learning_rate is None:
+            muon_learning_rate = learning_rate
         update = optax.contrib.muon(
-            peak(learning_rate if muon_learning_rate is None else muon_learning_rate),
+            scheduled(muon_learning_rate),
             beta=muon_momentum,
             weight_decay=weight_decay,
             adam_b1=b1,
             adam_b2=b2,
-            adam_learning_rate=peak(learning_rate),
+            adam_learning_rate=scheduled(learning_rate),
             muon_weight_dimension_numbers=_muon_axes,
             consistent_rms=0.2,
         )
@@ -84,10 +112,23 @@ def make_optimizer(
 def make_schedule(
     name: str, num_steps: int, warmup_steps: int, end_factor: float = 0.1
 ) -> optax.Schedule:
-    """Step -> fraction of the peak learning rate.
+    """Return a function from the step to the fraction of the peak learning rate.
 
-    All warm up linearly; "constant" stays, "cosine" and "linear" fall until
-    `num_steps`, "wsd" (warm up, stay, decay) falls in the last fifth.
+    Args:
+      name: "constant" stays at the peak after warm-up, "cosine" and "linear" decay
+        until `num_steps`, and "wsd" (warm-up, stable, decay; arXiv 2404.06395) decays
+        linearly over the last fifth of the steps after warm-up.
+      num_steps: the step at which the decay ends.
+      warmup_steps: number of steps of linear warm-up. The first of them already has a
+        learning rate above 0.
+      end_factor: the fraction at which the decay ends.
+
+    Raises:
+      ValueError: `name` is unknown, or `warmup_steps` is not between 0 and `num_steps`.
+
+    >>> schedule = make_schedule("linear", num_steps=6, warmup_steps=2, end_factor=0.0)
+    >>> [float(schedule(step)) for step in range(7)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
     if name not in SCHEDULES:
         raise ValueError(
@@ -98,30 +139,35 @@ def make_schedule(
             f"optim.warmup_steps={warmup_steps} is not between 0 and "
             f"num_steps={num_steps}"
         )
-    rest = max(num_steps - warmup_steps, 1)
-    decay = max(rest // 5, 1)
-    after = {
+    steps_left = max(num_steps - warmup_steps, 1)
+    decay_steps = max(steps_left // 5, 1)
+    after_warmup = {
         "constant": optax.constant_schedule(1.0),
-        "cosine": optax.cosine_decay_schedule(1.0, rest, end_factor),
-        "linear": optax.linear_schedule(1.0, end_factor, rest),
-        "wsd": optax.linear_schedule(1.0, end_factor, decay, rest - decay),
+        "cosine": optax.cosine_decay_schedule(1.0, steps_left, end_factor),
+        "linear": optax.linear_schedule(1.0, end_factor, steps_left),
+        "wsd": optax.linear_schedule(
+            1.0, end_factor, decay_steps, steps_left - decay_steps
+        ),
     }[name]
     if not warmup_steps:
-        return after
-    # The first step already learns: (step + 1) / warmup_steps.
+        return after_warmup
+    # (step + 1) / warmup_steps, so that the first step already learns.
     warmup = optax.linear_schedule(1 / warmup_steps, 1.0, max(warmup_steps - 1, 1))
-    return optax.join_schedules([warmup, after], [warmup_steps])
+    return optax.join_schedules([warmup, after_warmup], [warmup_steps])
 
 
 def _is_matrix(params: Any) -> Any:
-    """True where weight decay applies: the norms of all layers are stacked too."""
+    """Mark the parameters that weight decay applies to.
+
+    The rank alone does not tell: the norm vectors of all layers are stacked too.
+    """
     return jax.tree.map_with_path(
         lambda path, x: x.ndim - _is_stacked(path) == 2, params
     )
 
 
 def _muon_axes(params: Any) -> Any:
-    """Which axes of a parameter form a matrix for Muon; None is for AdamW."""
+    """Tell which axes of each parameter form a matrix for Muon; None means AdamW."""
 
     def axes(path, x):
         if _is_stacked(path) and x.ndim == 3:
@@ -132,4 +178,5 @@ def _muon_axes(params: Any) -> Any:
 
 
 def _is_stacked(path) -> bool:
+    """Tell whether a parameter stacks all layers on its leading axis."""
     return any(getattr(entry, "key", None) == "layers" for entry in path)

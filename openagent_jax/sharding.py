@@ -1,9 +1,10 @@
-"""Where arrays live: the only file that knows the mesh.
+"""Sharding: which device holds which part of an array.
 
-The mesh has three axes. A batch is split over "data" and "fsdp"; parameters and
-their optimizer state over "fsdp" (gathered when used) and "tensor" (each device
-computes its part). Models name the axes of their parameters in their own words
-("embed", "mlp", ...); `Rules` says which mesh axis each of these words means.
+No other file knows the mesh. The mesh has three axes: a batch is split over "data" and
+"fsdp"; parameters and their optimizer state are split over "fsdp" (each is gathered
+when it is used) and "tensor" (each device computes with its part). Models name the axes
+of their parameters logically ("embed", "mlp", ...), and `Rules` maps each logical axis
+to a mesh axis.
 """
 
 import dataclasses
@@ -22,9 +23,13 @@ BATCH_AXES = ("data", "fsdp")
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """Logical axis -> mesh axis, or None: not split."""
+    """The mesh axis of each logical axis; None if it is not split.
 
-    layers: str | None = None  # scanned over, so never split
+    Raises:
+      ValueError: a value is not a mesh axis.
+    """
+
+    layers: str | None = None  # the axis of the scan over layers, so never split
     embed: str | None = "fsdp"
     heads: str | None = "tensor"
     kv_heads: str | None = "tensor"
@@ -38,7 +43,21 @@ class Rules:
 
 
 def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
-    """A mesh of all devices; one size may be -1: whatever is left."""
+    """Make a mesh of all devices.
+
+    Args:
+      data: size of the axis "data". One of the three sizes may be -1, which stands for
+        the number of devices that the other two leave.
+      fsdp: size of the axis "fsdp".
+      tensor: size of the axis "tensor".
+      devices: the devices; None is all of `jax.devices()`.
+
+    Raises:
+      ValueError: the sizes do not multiply to the number of devices.
+
+    >>> dict(make_mesh(devices=jax.devices()[:1]).shape)
+    {'data': 1, 'fsdp': 1, 'tensor': 1}
+    """
     devices = jax.devices() if devices is None else devices
     sizes = [data, fsdp, tensor]
     given = f"mesh.data={data}, mesh.fsdp={fsdp}, mesh.tensor={tensor}"
@@ -49,21 +68,32 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
         sizes[sizes.index(-1)] = max(len(devices) // known, 1)
     if math.prod(sizes) != len(devices):
         raise ValueError(f"{given} does not fit {len(devices)} devices")
-    # Auto: the compiler decides on the shardings of intermediate values.
+    # With Auto axes the compiler chooses the shardings of intermediate values.
     axis_types = (AxisType.Auto,) * len(MESH_AXES)
     return jax.make_mesh(tuple(sizes), MESH_AXES, axis_types, devices=devices)
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Of arrays whose leading axis is B."""
+    """Return the sharding of arrays with a leading batch axis B."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
+    """Return the sharding of arrays that every device holds in full."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> None:
+    """Check that a batch can be split evenly over the mesh.
+
+    Args:
+      mesh: the mesh.
+      batch_size: number of rows.
+      name: the config key of the batch size, for the message.
+
+    Raises:
+      ValueError: it cannot.
+    """
     parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
     if batch_size % parts:
         raise ValueError(
@@ -73,52 +103,83 @@ def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> N
 
 
 def check_processes(mesh: Mesh, num_processes: int) -> None:
-    """Each process can hold rows of a batch that no other holds."""
+    """Check that every process can hold rows of a batch that no other process holds.
+
+    Raises:
+      ValueError: they would have to share rows.
+    """
     parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
     if parts % num_processes:
         raise ValueError(
-            f"{num_processes} processes cannot share batches that are split over "
-            f"mesh.data * mesh.fsdp = {mesh.shape['data']} * {mesh.shape['fsdp']} "
-            "devices"
+            f"{num_processes} processes cannot divide among them batches that are "
+            f"split over mesh.data * mesh.fsdp = {mesh.shape['data']} * "
+            f"{mesh.shape['fsdp']} devices"
         )
 
 
 def state_shardings(
     mesh: Mesh, logical_axes: Params, abstract_state: Any, rules: Rules | None = None
 ) -> Any:
-    """A sharding for every array of a `TrainState`, or of any part of one.
+    """Return a sharding for every array of a `TrainState`, or of any part of one.
 
-    Whatever in the state has the path of a parameter and its rank is laid out as
-    the parameter is: so are the parameters and the moments that an optimizer keeps
-    of them. All else (steps, keys, counts) is replicated.
+    An array whose path ends in the path of a parameter and that has the rank of that
+    parameter is laid out like the parameter. This covers the parameters themselves and
+    the moments that an optimizer keeps of them. Everything else (steps, keys, counts)
+    is replicated.
+
+    Args:
+      mesh: the mesh.
+      logical_axes: the tree of the parameters, with a tuple of logical axis names in
+        place of each array.
+      abstract_state: the state, of arrays or `jax.ShapeDtypeStruct`s.
+      rules: which mesh axis each logical axis is split over; None is the default.
+
+    Raises:
+      ValueError: the rules map two axes of one parameter to the same mesh axis.
     """
     rules = rules or Rules()
-    axes_of = {
+    axes_by_path = {
         _names(path): axes
         for path, axes in jax.tree.leaves_with_path(
             logical_axes, is_leaf=lambda x: isinstance(x, tuple)
         )
     }
 
-    def place(path, x):
+    def sharding_of(path, x):
         names = _names(path)
         for start in range(len(names)):
-            axes = axes_of.get(names[start:])
+            axes = axes_by_path.get(names[start:])
             if axes is not None and len(axes) == x.ndim:
                 return NamedSharding(mesh, partition_spec(mesh, axes, x.shape, rules))
         return replicated(mesh)
 
-    return jax.tree.map_with_path(place, abstract_state)
+    return jax.tree.map_with_path(sharding_of, abstract_state)
 
 
 def partition_spec(
     mesh: Mesh, axes: tuple[str | None, ...], shape: tuple[int, ...], rules: Rules
 ) -> PartitionSpec:
-    """Mesh axes of one array. A size that does not divide is not split."""
+    """Return the partition spec of one array.
+
+    An axis whose size is not a multiple of the size of its mesh axis is not split.
+
+    Args:
+      mesh: the mesh.
+      axes: the logical name of each axis of the array; None for one that has no name.
+      shape: the shape of the array.
+      rules: which mesh axis each logical axis is split over.
+
+    Raises:
+      ValueError: the rules map two axes of the array to the same mesh axis.
+
+    >>> mesh = make_mesh(devices=jax.devices()[:1])
+    >>> tuple(partition_spec(mesh, ("layers", "embed", None), (2, 8, 8), Rules()))
+    (None, 'fsdp', None)
+    """
     spec = [None if name is None else getattr(rules, name) for name in axes]
     used = [axis for axis in spec if axis is not None]
     if len(used) != len(set(used)):
-        raise ValueError(f"rules put two axes of {axes} on one mesh axis: {spec}")
+        raise ValueError(f"rules map two axes of {axes} to one mesh axis: {spec}")
     return PartitionSpec(
         *(
             axis if axis is not None and size % mesh.shape[axis] == 0 else None
@@ -131,25 +192,31 @@ def init_sharded(
     mesh: Mesh,
     logical_axes: Params,
     init: Callable[[Any], Any],
-    start: Any,
+    arg: Any,
     rules: Rules | None = None,
     donate: bool = False,
 ) -> tuple[Any, Any]:
-    """`init(start)` made in place on the devices that will hold it.
+    """Compute `init(arg)` directly on the devices that will hold the result.
 
     Args:
-      donate: what of `start` stays as it is need not be held twice; it is eaten.
+      mesh: the mesh.
+      logical_axes: see `state_shardings`.
+      init: a function that returns a `TrainState`, or any part of one.
+      arg: its argument, a pytree.
+      rules: see `state_shardings`.
+      donate: whether to donate `arg`, so that arrays that `init` returns unchanged are
+        not held twice. `arg` cannot be used afterwards.
 
     Returns:
       The state and its shardings.
     """
-    abstract_state = jax.eval_shape(init, start)
+    abstract_state = jax.eval_shape(init, arg)
     shardings = state_shardings(mesh, logical_axes, abstract_state, rules)
-    eaten = (0,) if donate else ()
-    init = jax.jit(init, out_shardings=shardings, donate_argnums=eaten)
-    return init(start), shardings
+    donated = (0,) if donate else ()
+    init = jax.jit(init, out_shardings=shardings, donate_argnums=donated)
+    return init(arg), shardings
 
 
 def _names(path) -> tuple[str, ...]:
-    """Keys of dicts on a path: positions and fields of the optimizer fall away."""
+    """Return the dict keys on a path, without positions and fields of the optimizer."""
     return tuple(e.key for e in path if isinstance(e, jax.tree_util.DictKey))

@@ -1,8 +1,8 @@
-"""The one loop: make a batch, update, and now and then look up and save.
+"""The training loop: make a batch, update the parameters, evaluate and save at times.
 
 A step is one compiled program. Its data are a function of (seed, step), so the
-`TrainState` is the whole of the state, and a resumed run continues bit for bit. So does
-one that is fed: then the place in its data is in the checkpoint too.
+`TrainState` is all of the state, and a resumed run continues bit for bit. So does a run
+that reads stored data: then its position in the data is in the checkpoint too.
 """
 
 import dataclasses
@@ -20,18 +20,28 @@ from jax.experimental import multihost_utils
 
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Progress, Writer
-from openagent_jax.types import Algorithm, Batch, Metrics, Params, Task, TrainState
+from openagent_jax.types import (
+    Algorithm,
+    Batch,
+    Curriculum,
+    Metrics,
+    Params,
+    Tables,
+    TrainState,
+)
 
 View = Callable[[Params, jax.Array], Params]
-# Folded into the key of a batch, which the algorithm has too.
+# Folded into the key of a batch. The algorithm has the key itself, so that it does the
+# same on clean tasks; it may split it, but not that often.
 VIEW = 0x56494557
 ORDER = 0x4F524452
-NUM_SAMPLED = "num_sampled_tokens"  # a metric of the making of a batch
-NUM_TOKENS = "num_tokens"  # in the meta of a checkpoint: used until then
+PERTURB = 0x50414654
+NUM_SAMPLED = "num_sampled_tokens"  # a metric of making a batch
+NUM_TOKENS = "num_tokens"  # in the meta of a checkpoint: tokens used so far
 
 
 class Preempted(Exception):
-    """The run was asked to stop, and has saved."""
+    """The run was asked to stop, and has saved its state."""
 
 
 class Diverged(Exception):
@@ -39,7 +49,7 @@ class Diverged(Exception):
 
 
 class Ended(NamedTuple):
-    """What is left of a run."""
+    """The result of a run."""
 
     state: TrainState
     scores: Metrics
@@ -51,23 +61,33 @@ def init_state(
     optimizer: optax.GradientTransformation,
     key: jax.Array,
     frozen: Params | None = None,
+    curriculum: Any = (),
 ) -> TrainState:
+    """The state before the first step.
+
+    Args:
+      params: that are trained.
+      optimizer: of the parameters.
+      key: the root of all randomness of the run.
+      frozen: parameters that are used, but neither trained nor saved.
+      curriculum: the state that the curriculum starts with.
+    """
     opt_state = optimizer.init(params)
-    return TrainState(jnp.int32(0), params, opt_state, key, frozen or {})
+    return TrainState(jnp.int32(0), params, opt_state, key, frozen or {}, curriculum)
 
 
-def whole(state: TrainState) -> Params:
-    """All that the policy is made of, trained or not."""
+def all_params(state: TrainState) -> Params:
+    """The parameters of the policy, trained or not."""
     return {**state.frozen, **state.params}
 
 
 def without_frozen(state: TrainState) -> TrainState:
-    """What a checkpoint holds: the rest is read where it came from."""
+    """What a checkpoint holds: frozen parameters are loaded from where they came."""
     return dataclasses.replace(state, frozen={})
 
 
 def make_step(
-    sample: Callable[[jax.Array], Task],
+    curriculum: Curriculum,
     algorithm: Algorithm,
     optimizer: optax.GradientTransformation,
     batch_size: int,
@@ -78,46 +98,53 @@ def make_step(
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
     view: View = lambda params, key: params,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
-    """One batch and its updates, as a function of the state alone; or of the state and
-    a batch, where that comes from elsewhere: then nothing is sampled.
+    """`step(state, tables, batch=None) -> (state, metrics)`: one batch and its updates.
+
+    The batch is made of tasks of the curriculum, unless one is given: then nothing is
+    sampled.
 
     Args:
-      sample: one task from one key.
-      algorithm: makes the batch and its loss.
-      optimizer: what the gradient goes through.
+      curriculum: which tasks come next.
+      algorithm: makes the batch and computes its loss.
+      optimizer: transforms the gradient into an update.
       batch_size: tasks of a step.
-      num_micro_batches: parts over which the gradient is summed; they change
-        nothing but memory.
-      num_epochs: how often the batch is gone through.
-      num_minibatches: parts of the batch, in an order of each epoch's own, with an
-        update each.
-      few_columns: where no row is longer, the other columns are left out of an update:
-        it is compiled for both. 0 is never.
-      constrain: lays a batch out over the devices.
-      view: what the loss of this step is to see of the parameters, by a key.
+      num_micro_batches: parts over which the gradient is summed. They change memory,
+        and nothing else.
+      num_epochs: passes over the batch.
+      num_minibatches: parts of the batch with an update each, in another order in each
+        epoch.
+      few_columns: an update leaves out the columns behind this one if no row is longer;
+        both programs are compiled. 0 compiles the full one alone.
+      constrain: applies the sharding of a batch.
+      view: `(params, key) -> params`, what the loss of this step sees.
     """
 
     def step(
-        state: TrainState, batch: Batch | None = None
+        state: TrainState, tables: Tables, batch: Batch | None = None
     ) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(state.key, state.step)
         task_key, batch_key = jax.random.split(key)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         made: Metrics = {}
+        progress = state.curriculum
         if batch is None:
-            tasks = jax.vmap(sample)(fold(task_key, jnp.arange(batch_size)))
-            seen = dataclasses.replace(state, params=whole(state))
-            batch, made = algorithm.make_batch(seen, batch_key, tasks)
+            edit_key = jax.random.fold_in(batch_key, PERTURB)
+            tasks = curriculum.sample(
+                progress, tables, task_key, edit_key, state.step, batch_size
+            )
+            complete = dataclasses.replace(state, params=all_params(state))
+            batch, made = algorithm.make_batch(complete, tables, batch_key, tasks)
+            progress = curriculum.update(progress, tasks, made)
         batch = constrain(batch)
 
         def update(learned, part: Batch):
             params, opt_state = learned
             view_key = jax.random.fold_in(batch_key, VIEW)
 
-            def see(params: Params) -> Params:
+            def visible(params: Params) -> Params:
                 return view({**state.frozen, **params}, view_key)
 
-            grads, metrics = short_or_whole(params, part, see)
+            grads, metrics = short_or_full(params, part, visible)
             updates, opt_state = optimizer.update(grads, opt_state, params)
             metrics["grad_norm"] = optax.tree.norm(grads)
             return (optax.apply_updates(params, updates), opt_state), metrics
@@ -142,22 +169,22 @@ def make_step(
             "train/num_loss_tokens": jnp.sum(batch.loss_mask).astype(jnp.float32),
             "train/num_tokens": num_epochs * jnp.sum(batch.valid),
         }
-        new = TrainState(state.step + 1, *learned, state.key, state.frozen)
+        new = TrainState(state.step + 1, *learned, state.key, state.frozen, progress)
         return new, metrics | made
 
-    def short_or_whole(params: Params, batch: Batch, see):
-        """`gradient`, of as many columns as there are tokens in."""
+    def short_or_full(params: Params, batch: Batch, visible):
+        """`gradient` of the columns that hold tokens."""
         num_columns = batch.tokens.shape[1]
         if not 0 < few_columns < num_columns:
-            return gradient(params, batch, see)
+            return gradient(params, batch, visible)
         short = jax.tree.map(lambda x: x[:, :few_columns] if x.ndim > 1 else x, batch)
         return jax.lax.cond(
             jnp.any(batch.valid[:, few_columns:]),
-            lambda: gradient(params, batch, see),
-            lambda: gradient(params, constrain(short), see),
+            lambda: gradient(params, batch, visible),
+            lambda: gradient(params, constrain(short), visible),
         )
 
-    def gradient(params: Params, batch: Batch, see: Callable[[Params], Params]):
+    def gradient(params: Params, batch: Batch, visible: Callable[[Params], Params]):
         """Gradient and metrics of a batch, summed over its parts."""
         # An empty mask has no loss: 0 / 1, not 0 / 0.
         divisor = jnp.sum(batch.divisor)
@@ -166,7 +193,7 @@ def make_step(
 
         def of_part(part: Batch):
             def loss(params: Params):
-                return algorithm.loss_fn(see(params), part, divisor)
+                return algorithm.loss_fn(visible(params), part, divisor)
 
             (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
             means = {name: x / num_loss_tokens for name, x in metrics.items()}
@@ -209,43 +236,50 @@ def run(
     watch: Callable[[int, Metrics], None] = lambda step, metrics: None,
     position: Callable[[], dict[str, Any]] = dict,
 ) -> Ended:
-    """Train from `state.step` to `num_steps` or a budget of tokens, and save.
+    """Train from `state.step` to `num_steps` or to a budget of tokens, and save.
 
-    A killed run loses `checkpoint_every` steps, and those that were made while the
-    last save was being written, at most.
+    A run that is killed loses at most `checkpoint_every` steps and those that were made
+    while the last checkpoint was being written.
 
     Args:
-      step: one update; compiled, else the first tokens/s are of the compiler.
-      writer: None where another process speaks for this one.
-      meta: goes into each checkpoint.
-      evaluate: `(state, step)` -> scores, which go into the checkpoint of the step.
+      step: `state -> (state, metrics)`, one update. It should be compiled already, or
+        the first speed that is logged includes the compiler.
+      state: to start from.
+      num_steps: the last step.
+      writer: of metrics; None in processes that do not log.
+      checkpoints: where the state is saved.
+      checkpoint_every: steps.
+      meta: stored in each checkpoint.
+      evaluate: `(state, step) -> scores`, which are stored in the checkpoint of the
+        step.
       evaluate_every: steps; 0 is never.
       log_every: steps.
-      max_tokens: sampled and trained on, after which training ends; 0 is any number.
-      num_tokens: that the steps before `state.step` have used, as `meta` says it.
-      watch: sees the metrics of each step in their order, and may raise.
-      position: what of a run is not in its state, such as where it is in its data; goes
-        into each checkpoint besides `meta`.
+      max_tokens: training ends when so many tokens have been sampled and trained on;
+        0 is no limit.
+      num_tokens: that the steps before `state.step` have used.
+      watch: is given the metrics of each step in order, and may raise.
+      position: what of a run is not in its state, such as its position in stored data;
+        stored in each checkpoint beside `meta`.
 
     Returns:
       The state, its scores (empty if it was not evaluated), and the tokens used.
 
     Raises:
-      Preempted: SIGTERM came; the state is saved.
-      Diverged: a loss is not finite, so this step was not saved.
-      Unhealthy: `watch` has had enough; the same.
+      Preempted: SIGTERM was received; the state is saved.
+      Diverged: a loss or a gradient is not finite; this step was not saved.
+      Unhealthy: `watch` has ended the run; this step was not saved.
       OSError: something could not be written.
     """
     done = start = since_step = int(state.step)
     since, since_tokens = time.monotonic(), num_tokens
-    unread: list[tuple[int, Metrics]] = []
+    pending: list[tuple[int, Metrics]] = []  # metrics that are not yet fetched
 
-    def read(unread: list[tuple[int, Metrics]], leave: bool = False) -> int:
-        """Tokens of the steps that are read now: all but the last, if it is left."""
+    def fetch(pending: list[tuple[int, Metrics]], leave_last: bool = False) -> int:
+        """Check pending metrics, and return the tokens that their steps have used."""
         used = 0
-        while len(unread) > leave:
-            used += _check(*unread[0], checkpoints)
-            watch(*unread.pop(0))
+        while len(pending) > leave_last:
+            used += _check(*pending[0], checkpoints)
+            watch(*pending.pop(0))
         return used
 
     def spent() -> bool:
@@ -259,16 +293,16 @@ def run(
         while done < num_steps and not spent() and not stopping:
             state, metrics = step(state)
             done, scores = done + 1, {}
-            unread.append((done, metrics))
+            pending.append((done, metrics))
             stopping = stop.reached(done)
-            if max_tokens:  # whether this is the last step depends on it
-                num_tokens += read(unread)
+            if max_tokens:  # whether this is the last step depends on them
+                num_tokens += fetch(pending)
             last = done == num_steps or spent()
             must_log = last or done % log_every == 0
             must_save = last or done % checkpoint_every == 0 or stopping
             must_evaluate = evaluate_every > 0 and done % evaluate_every == 0
-            # One step stays unread, so that the device does not wait for us.
-            num_tokens += read(unread, not (must_log or must_save or must_evaluate))
+            # One step stays pending, so that the device does not wait for the host.
+            num_tokens += fetch(pending, not (must_log or must_save or must_evaluate))
             if must_log and writer and progress:
                 seconds = time.monotonic() - since
                 values = {name: float(value) for name, value in metrics.items()}
@@ -278,7 +312,7 @@ def run(
                 writer.write(done, values)
                 if max_tokens:
                     likely = max(done, done * max_tokens // max(num_tokens, 1))
-                    progress.expect(min(num_steps, likely))
+                    progress.set_total_steps(min(num_steps, likely))
                 progress.update(done, values)
                 since, since_step = time.monotonic(), done
                 since_tokens = num_tokens
@@ -312,7 +346,7 @@ def run(
 
 
 def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> int:
-    """Tokens of a step, once it is known to be sound."""
+    """The tokens of a step, whose loss and gradient must be finite."""
     for name in ("train/loss", "train/grad_norm"):
         value = float(metrics[name])
         if not math.isfinite(value):
@@ -329,26 +363,26 @@ def _last(checkpoints: Checkpoints) -> str:
 
 
 class _Stop(Exception):
-    """SIGTERM, where there is nothing to bring to an end."""
+    """SIGTERM arrived where nothing has to be brought to an end."""
 
 
 class _Sigterm:
     """Notes a SIGTERM; raises `_Stop` at once while `at_once` is set.
 
-    Several processes must stop at the same step: there JAX listens to the signal.
+    Several processes must stop at the same step; then JAX handles the signal.
     """
 
     def __init__(self):
         self.asked = self.at_once = False
         self._together = jax.process_count() > 1
-        # Only the main thread may listen; in another one nobody tells us.
+        # Only the main thread may handle signals.
         main = threading.current_thread() is threading.main_thread()
         self._old = None
         if main and not self._together:
             self._old = signal.signal(signal.SIGTERM, self._note)
 
     def reached(self, step: int) -> bool:
-        """Whether this step is to be the last."""
+        """Whether this step has to be the last one."""
         if self._together:
             return multihost_utils.reached_preemption_sync_point(step)
         return self.asked

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Imports once what loads slowly, then forks for each command: a process of its own,
-# with its own exit code and files, in a tenth of a second.
+# Imports once what loads slowly, then forks for each command. So each has a process of
+# its own, with its exit code and files, in a tenth of a second.
 SERVER = """
 import gc, json, os, runpy, signal, sys, warnings
 warnings.simplefilter("ignore")
 import jaxlib, tensorboardX
-from launch import backbones, scoring
+from launch.common import backbones, scoring
 from openagent_jax import metrics
 gc.freeze()
 for line in sys.stdin:

@@ -15,23 +15,21 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer
 
 import openagent_jax
-from openagent_jax import perturb, types, worlds
+from openagent_jax import expert, types
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
+from openagent_jax.environments.tools import environment, oracle
+from openagent_jax.environments.tools import make as tools
+from openagent_jax.environments.tools import types as tool_types
+from openagent_jax.environments.tools.worlds import domain, domain_file, domain_spec
+from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
-from openagent_jax.sandbox import (
-    chat,
-    domain,
-    domain_file,
-    domain_spec,
-    environment,
-    oracle,
-    render,
-)
-from openagent_jax.sandbox import demonstrate as demonstrations
-from openagent_jax.sandbox import style as forms
+from openagent_jax.text import chat
+from openagent_jax.text import style as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
-LIMITS = types.Limits()
+LIMITS = tool_types.Limits()
 OTHER = {"poi": "medical", "medical": "poi"}
 DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
@@ -39,6 +37,7 @@ NUM_TOKENS = 320  # few episodes are longer: they are cut
 CLEAN = "clean"
 COMPACT = "compact"
 TEMPLATES = Path(__file__).parent / "templates"
+GOLDEN = Path(__file__).parent / "golden"
 FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are of tests/templates
 CHAT_MARKS = (
     "<|im_start|>",
@@ -49,7 +48,8 @@ CHAT_MARKS = (
     "<|eot_id|>",
 )
 END = forms.END
-EDITS = (CLEAN, *perturb.CATALOGUE)
+CATALOGUE = {entry.name: entry for entry in tools.DOMAINS.perturbations}
+EDITS = (CLEAN, *CATALOGUE)
 # Together they hold every kind of action and of result that the expert meets.
 SHOWN = (
     CLEAN,
@@ -99,19 +99,26 @@ def template(form: str) -> chat.Template:
 
 
 @functools.cache
-def world(name: str, form: str = COMPACT) -> worlds.Worlds:
-    """Worlds of a builtin domain, or `random`; each transfers to the other one."""
-    other = OTHER.get(name, "poi")
-    if form == COMPACT:
-        return worlds.build(name, tokenizer(), LIMITS, NUM_VISIBLE, transfer=other)
-    return worlds.build(
-        name,
-        chat_tokenizer(),
-        LIMITS,
-        NUM_VISIBLE,
-        transfer=other,
-        form=chat.read(template(form), LIMITS.num_args),
+def world(name: str, form: str = COMPACT) -> World:
+    """A builtin domain, or `random`; each transfers to the other one."""
+    settings = Settings(
+        domain=name,
+        transfer=OTHER.get(name, "poi"),
+        num_visible=NUM_VISIBLE,
+        max_turns=MAX_TURNS,
     )
+    if form == COMPACT:
+        return registry.make(settings, Spelling(tokenizer()))
+    style = chat.read(template(form), LIMITS.num_args)
+    return registry.make(settings, Spelling(chat_tokenizer(), style))
+
+
+def lexicon(name: str, form: str = COMPACT):
+    return world(name, form).tables.lexicon
+
+
+# One environment serves all domains and styles: what differs are its tables.
+ENVIRONMENT = tools.functions(Settings(max_turns=MAX_TURNS).sizes, NUM_VISIBLE)
 
 
 @functools.cache
@@ -120,72 +127,68 @@ def spec(name: str) -> domain_spec.DomainSpec:
 
 
 def arrays(name: str) -> domain.Domain:
-    return world(name).sample.args[0]  # a partial
+    return world(name).tables.source.tasks
 
 
 def keys(seed: int = 0, start: int = 0, num: int = BATCH) -> jax.Array:
-    fold = jax.vmap(jax.random.fold_in, (None, 0))
-    return fold(jax.random.key(seed), jnp.arange(start, start + num))
+    return draw.task_keys(jax.random.key(seed), start, num)
 
 
-def tasks(name: str, split: str = "train", start: int = 0) -> types.Task:
+def tasks(name: str, split: str = "train", start: int = 0) -> tool_types.Task:
     """A batch of tasks; another `start` gives others."""
-    return sample(arrays(name), keys(0, start), jnp.int32(domain.SPLITS[split]))
+    return sample(world(name).tables, keys(0, start), split)
 
 
-def edited(name, split, entry, strength=1.0, start=0) -> types.Task:
+def edited(name, split, entry, strength=1.0, start=0) -> tool_types.Task:
     """The same batch under an entry of the catalogue (or `CLEAN`), as evaluated."""
-    pools = world(name).pools[split]
     return edit(
         jnp.int32(EDITS.index(entry)),
-        pools._replace(transfer=None),
-        pools.transfer.args[0],
-        jnp.int32(domain.SPLITS[split]),
+        world(name).tables,
         keys(1, start),
         tasks(name, split, start),
         jnp.float32(strength),
+        split,
     )
 
 
-def edit_one(index, pools, other, split, key, task, strength):
-    """One of `EDITS`, by a traced index and with traced pools."""
-    pools = pools._replace(
-        transfer=lambda key: domain.sample_task(other, key, split, NUM_VISIBLE)
-    )
-    edits = [perturb.identity, *(perturb.make(name, pools) for name in EDITS[1:])]
-    return jax.lax.switch(index, edits, key, task, strength)
-
-
-@jax.jit
-@traced
-def sample(source, keys, split):
-    draw = jax.vmap(domain.sample_task, (None, 0, None, None))
-    return draw(source, keys, split, NUM_VISIBLE)
-
-
-@jax.jit
-@traced
-def edit(index, pools, other, split, keys, tasks, strength):
-    in_axes = (None, None, None, None, 0, 0, None)
-    return jax.vmap(edit_one, in_axes)(
-        index, pools, other, split, keys, tasks, strength
-    )
-
-
-@jax.jit
-@traced
-def demonstrate(lexicon, tasks):
-    """`(trajectories, fewest calls)` of the expert."""
-    play = jax.vmap(demonstrations.demonstrate, (None, 0, None))
-    return play(lexicon, tasks, MAX_TURNS), jax.vmap(oracle.fewest_calls)(tasks)
+def edit_one(index, tables, split, key, task, strength):
+    """One of `EDITS`, by a traced index."""
+    edit = draw.make_edit(ENVIRONMENT, EDITS[1:], split)
+    return edit(tables, key, task, strength, index).task
 
 
 @functools.partial(jax.jit, static_argnums=2)
 @traced
-def write(lexicon, trajectories, num_tokens=NUM_TOKENS):
+def sample(tables, keys, split):
+    return jax.vmap(lambda key: ENVIRONMENT.sample(tables, key, split))(keys)
+
+
+@functools.partial(jax.jit, static_argnums=5)
+@traced
+def edit(index, tables, keys, tasks, strength, split):
+    def one(key, task):
+        return edit_one(index, tables, split, key, task, strength)
+
+    return jax.vmap(one)(keys, tasks)
+
+
+@jax.jit
+@traced
+def demonstrate(tables, tasks):
+    """`(trajectories, fewest calls)` of the expert."""
+    play = jax.vmap(functools.partial(expert.demonstrate, ENVIRONMENT), (None, 0))
+    return play(tables, tasks), jax.vmap(oracle.fewest_calls)(tasks)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+@traced
+def write(tables, trajectories, num_tokens=NUM_TOKENS):
     """`(tokens, valid, loss mask, length)` of trajectories."""
-    one = jax.vmap(render.trajectory, (None, 0, None))
-    return one(lexicon, trajectories, num_tokens)
+
+    def one(episode):
+        return expert.write(ENVIRONMENT, tables, episode, num_tokens)
+
+    return jax.vmap(one)(trajectories)
 
 
 @jax.jit
@@ -233,7 +236,7 @@ def ragged(table) -> list[np.ndarray]:
 @functools.cache
 def texts(name: str, form: str = COMPACT) -> list[str]:
     """The text of every symbol."""
-    return [bytes(t).decode() for t in ragged(world(name, form).lexicon.texts)]
+    return [bytes(t).decode() for t in ragged(lexicon(name, form).texts)]
 
 
 def spell(tokens) -> str:
@@ -241,7 +244,7 @@ def spell(tokens) -> str:
     return chat_tokenizer().decode([int(t) for t in tokens], skip_special_tokens=False)
 
 
-def family(name: str, goal: str) -> int:
+def goal_kind(name: str, goal: str) -> int:
     return [g.name for g in spec(name).goals].index(goal)
 
 
@@ -318,7 +321,7 @@ class Writer:
 
     def said(self, t):
         action = row(self.episode.action, t)
-        if action.kind == types.CALL:
+        if action.kind == tool_types.CALL:
             n, call = action.call.tool, action.call
             pairs = {
                 self.texts[name]: self.texts[value]
@@ -330,19 +333,21 @@ class Writer:
             purpose = self.description(n) if self.tools.visible[n] else ""
             said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
-        if action.kind == types.ANSWER:
+        if action.kind == tool_types.ANSWER:
             return f"Answer: {self.texts[action.value]}{END}"
-        return {types.REFUSE: "Refuse", types.ASK: "Ask"}[int(action.kind)] + END
+        return {tool_types.REFUSE: "Refuse", tool_types.ASK: "Ask"}[
+            int(action.kind)
+        ] + END
 
     def seen(self, t):
-        result = row(self.episode.result, t)
-        if result.status == types.NO_RESULT:
+        result = row(self.episode.timestep.observation, t)
+        if result.status == tool_types.NO_RESULT:
             return ""
-        if result.status == types.USER_REPLY:
+        if result.status == tool_types.USER_REPLY:
             told = zip(self.task.constants, self.task.shown, strict=True)
             told = ", ".join(self.texts[value] for value, shown in told if not shown)
             return f"<|user|>{told or 'I said all'}<|assistant|>"
-        if result.status == types.OK:
+        if result.status == tool_types.OK:
             names = self.tools.result_name[result.tool]
             pairs = {
                 self.texts[name]: self.texts[value]
@@ -357,11 +362,11 @@ class Writer:
             body = begin + comma.join(k + equals + v for k, v in pairs.items()) + end
         else:
             message = forms.ERRORS[int(result.status)]
-            if result.status == types.MOVED and result.target >= 0:
+            if result.status == tool_types.MOVED and result.target >= 0:
                 message = forms.MOVED_GUIDED
             message += self.name(result.target) if result.target >= 0 else ""
             body = json.dumps({"error": message}, separators=(",", ":"))
-        if result.status == types.BAD_FORMAT:  # no tool was called
+        if result.status == tool_types.BAD_FORMAT:  # no tool was called
             return f"<|user|>{body}<|assistant|>"
         return f"<|tool|>{body}<|assistant|>"
 

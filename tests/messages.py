@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from openagent_jax import types
-from openagent_jax.sandbox import chat
+from openagent_jax.environments.tools import types
+from openagent_jax.text.messages import SYSTEM
 from tests import helpers
 
 
@@ -77,7 +77,7 @@ class Conversation(helpers.Writer):
         """The messages before each turn of the agent, and all of them."""
         request = self.prompt().split("<|user|>")[1].removesuffix("<|assistant|>")
         said = [
-            {"role": "system", "content": chat.SYSTEM},
+            {"role": "system", "content": SYSTEM},
             {"role": "user", "content": request},
         ]
         for t in np.flatnonzero(self.episode.valid):

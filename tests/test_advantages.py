@@ -1,4 +1,4 @@
-"""Advantages, by hand and against another implementation."""
+"""Advantages, by hand and compared with another implementation."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ REWARD = jnp.array([[1.0, 0.0, 0.0, 1.0], [2.0, 2.0, 2.0, 2.0], [0.0, 0.0, 0.0, 
 
 
 class TestGroups:
-    def test_less_the_mean(self):
+    def test_the_mean_is_subtracted(self):
         got = advantages.group_relative(REWARD)
         expected = [[0.5, -0.5, -0.5, 0.5], [0, 0, 0, 0], [-1, -1, -1, 3]]
         np.testing.assert_allclose(got, expected, atol=1e-6)
@@ -56,15 +56,19 @@ class TestTurns:
     def test_truncation_is_not_termination(self, getkey):
         reward, value = jax.random.normal(getkey(), (2, 1, 4))
         valid = jnp.ones((1, 4), bool)
-        over, cut = (
+        terminated, truncated = (
             advantages.gae(reward, value, valid, jnp.array([last]), 0.9, 0.7)
             for last in (0.0, 2.0)
         )
-        np.testing.assert_allclose(cut[0, 3] - over[0, 3], 0.9 * 2, rtol=1e-5)
+        np.testing.assert_allclose(
+            truncated[0, 3] - terminated[0, 3], 0.9 * 2, rtol=1e-5
+        )
         factor = (0.9 * 0.7) ** np.arange(3, -1, -1)
-        np.testing.assert_allclose(cut[0] - over[0], 0.9 * 2 * factor, rtol=1e-4)
+        np.testing.assert_allclose(
+            truncated[0] - terminated[0], 0.9 * 2 * factor, rtol=1e-4
+        )
 
-    def test_as_rlax(self, getkey):
+    def test_gae_equals_rlax(self, getkey):
         rlax = pytest.importorskip("rlax")
         reward, value = jax.random.normal(getkey(), (2, 5, 7))
         last = jax.random.normal(getkey(), (5,))
@@ -79,10 +83,11 @@ class TestTurns:
             np.testing.assert_allclose(got[i, :n], expected, rtol=1e-4, atol=1e-5)
             assert np.all(got[i, n:] == 0)
 
-    def test_by_token(self):
-        """What the environment says in between has nothing."""
+    def test_broadcast_to_tokens(self):
+        """Tokens of the environment between two turns get 0."""
         sampled = jnp.array([[0, 1, 1, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0, 0]], bool)
-        turn = advantages.turn_of(sampled)
+        turn = advantages.turn_index(sampled)
         assert turn.tolist() == [[-1, 0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0, 0]]
-        got = advantages.by_token(jnp.array([[5.0, 7.0], [3.0, 0.0]]), sampled)
+        per_turn = jnp.array([[5.0, 7.0], [3.0, 0.0]])
+        got = advantages.broadcast_to_tokens(per_turn, sampled)
         assert got.tolist() == [[0, 5, 5, 0, 0, 7, 0], [3, 0, 0, 0, 0, 0, 0]]

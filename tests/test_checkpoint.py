@@ -1,4 +1,4 @@
-"""What is saved comes back bit for bit, or is reported; nothing in between."""
+"""A checkpoint is restored bit for bit, or else it is reported as corrupt."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from openagent_jax import checkpoint, types
 
-# TensorStore goes on reading, and complains, when Orbax has given up on a step.
+# TensorStore goes on reading, and warns, after Orbax has given up on a step.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )
@@ -32,7 +32,7 @@ STEPS = (1, 2, 3)
 
 
 def make_state(seed: int, size: int = 64) -> types.TrainState:
-    """Of many dtypes; `kernel` is too large for Orbax to keep it with its index."""
+    """Return a state of many dtypes. Orbax stores `kernel` apart from its index."""
     random = np.random.default_rng(seed)
     params = {
         "kernel": jnp.asarray(random.normal(size=(size, size)), jnp.float32),
@@ -78,7 +78,7 @@ def save_all(folder, steps=STEPS, **kwargs):
 
 
 def restore(folder, like=None):
-    """As another process would."""
+    """Restore the newest state as another process would."""
     checkpoints = checkpoint.Checkpoints(folder, read_only=True)
     like = abstract(make_state(0)) if like is None else like
     with contextlib.closing(checkpoints):
@@ -86,7 +86,7 @@ def restore(folder, like=None):
 
 
 def warnings_of(caplog) -> list[str]:
-    """Ours: Orbax has some of its own, of files that matter to nobody."""
+    """Return our own warnings; Orbax logs others, about files that do not matter."""
     ours = [r for r in caplog.records if r.name == checkpoint.__name__]
     return [r.getMessage() for r in ours if r.levelno >= logging.WARNING]
 
@@ -226,19 +226,19 @@ def damage_by(kind: str, path: pathlib.Path, where: float) -> None:
 
 
 def largest_file(folder: pathlib.Path) -> pathlib.Path:
-    """The one with the values of the large arrays."""
+    """Return the file with the values of the large arrays."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return max(files, key=lambda path: path.stat().st_size)
 
 
 @pytest.mark.parametrize("kind", ["deleted", "truncated", "altered"])
-def test_damage_to_any_file_is_seen(folder, caplog, kind):
+def test_damage_to_any_file_is_detected(folder, caplog, kind):
     save_all(folder)
     states = {step: make_state(step) for step in STEPS}
     files = [path for path in (folder / "3").rglob("*") if path.is_file()]
     names = [str(path.relative_to(folder / "3")) for path in files]
-    # Without these nothing can be read. Some others hold nothing that is read, but
-    # values must never be wrong.
+    # Without these files nothing can be restored. Damage to some others goes unnoticed
+    # because they are not read; but values must never be wrong.
     vital = ("record/metadata", "state/manifest.ocdbt", "state/d/")
     assert all(any(name.startswith(start) for name in names) for start in vital)
     vital += (str(largest_file(folder / "3").relative_to(folder / "3")),)
@@ -258,7 +258,7 @@ def test_damage_to_any_file_is_seen(folder, caplog, kind):
             assert all(str(folder / "3") in line for line in lines)
 
 
-def test_values_that_orbax_reads_wrongly_without_a_word_are_seen(folder, caplog):
+def test_corruption_that_orbax_does_not_notice_is_detected(folder, caplog):
     save_all(folder)
     state = make_state(3)
 
@@ -282,11 +282,11 @@ def test_values_that_orbax_reads_wrongly_without_a_word_are_seen(folder, caplog)
         assert step == 2 and same(restored, make_state(2))
         assert len(warnings_of(caplog)) == 1
         path.write_bytes(intact)
-    assert num_fooled  # else our digests protect from nothing
+    assert num_fooled  # otherwise our digests would be needless
 
 
 @pytest.mark.parametrize("old, new", [(b'"n": 3', b'"n": 8'), (b"0.25", b"0.75")])
-def test_altered_meta_or_metric_is_seen(folder, old, new):
+def test_altered_meta_or_metric_is_detected(folder, old, new):
     checkpoints = checkpoint.Checkpoints(folder, best_metric="score")
     for step in (2, 3):
         checkpoints.save(step, {"x": jnp.zeros(3)}, {"score": step / 12}, {"n": step})
@@ -306,7 +306,7 @@ def test_falls_back_step_by_step_then_gives_up(folder, caplog):
         if kept is not None:
             assert restore(folder)[1] == kept
         assert len(warnings_of(caplog)) == (4 - step if kept else 0)
-    with pytest.raises(checkpoint.Damaged) as error:
+    with pytest.raises(checkpoint.CorruptCheckpointError) as error:
         restore(folder, like)
     assert all(str(folder / str(step)) in str(error.value) for step in STEPS)
 
@@ -316,7 +316,9 @@ def test_training_goes_on_after_damage(folder):
     (folder / "3" / "state" / "manifest.ocdbt").unlink()
     checkpoints = checkpoint.Checkpoints(folder, keep_last=1)
     assert checkpoints.restore(abstract(make_state(0)))[1] == 2
-    checkpoints.save(3, make_state(33), {}, {"n": 33})  # its number is free
+    checkpoints.save(
+        3, make_state(33), {}, {"n": 33}
+    )  # step 3 was skipped as corrupt, so it can be saved again
     checkpoints.close()
     state, step, meta = restore(folder)
     assert same(state, make_state(33)) and (step, meta) == (3, {"n": 33})
@@ -332,8 +334,8 @@ def test_best_falls_back_to_the_next_best(folder, caplog):
     params, step, _ = checkpoints.restore_params(like, "best")
     assert step == 3 and same(params, make_state(3).params)
     assert len(warnings_of(caplog)) == 1
-    with pytest.raises(checkpoint.Damaged):
-        checkpoints.restore_params(like, 2)  # that one and no other
+    with pytest.raises(checkpoint.CorruptCheckpointError):
+        checkpoints.restore_params(like, 2)  # a given step has no substitute
     checkpoints.close()
 
 
@@ -347,8 +349,8 @@ def test_best_falls_back_to_the_next_best(folder, caplog):
     ],
     ids=["shape", "dtype", "extra", "missing"],
 )
-def test_another_state_is_an_error_and_no_damage(folder, caplog, change, name):
-    """Not even where an older step would fit."""
+def test_a_different_state_is_an_error_but_not_corruption(folder, caplog, change, name):
+    """No older step is tried, even if it would fit."""
     other = {"params": change(make_state(2).params)}
     checkpoints = checkpoint.Checkpoints(folder)
     checkpoints.save(1, other, {}, {})
@@ -362,8 +364,8 @@ def test_another_state_is_an_error_and_no_damage(folder, caplog, change, name):
     checkpoints.close()
 
 
-def test_branches_of_parameters_can_be_left(folder):
-    """The value that PPO has learned is no part of the policy."""
+def test_branches_of_parameters_can_be_left_out(folder):
+    """For example the value head of PPO, which is not part of the policy."""
     params = make_state(2).params
     more = {**params, "value": {"weight": jnp.ones(3)}}
     checkpoints = checkpoint.Checkpoints(folder)
@@ -383,7 +385,7 @@ def test_another_kind_of_key_is_an_error(folder):
     checkpoints.close()
 
 
-def test_only_a_writer_removes_what_is_unfinished(folder, caplog):
+def test_only_a_writer_removes_unfinished_saves(folder, caplog):
     save_all(folder, steps=(1,))
     unfinished = folder / "2.orbax-checkpoint-tmp"
     shutil.copytree(folder / "1", unfinished)
@@ -395,7 +397,7 @@ def test_only_a_writer_removes_what_is_unfinished(folder, caplog):
     assert restore(folder)[1] == 1
 
 
-def test_reading_where_nothing_is(folder):
+def test_restoring_from_an_empty_folder(folder):
     with pytest.raises(FileNotFoundError, match=str(folder)):
         restore(folder)
     assert not folder.exists()
@@ -410,7 +412,7 @@ def make_large(seed: int, size: int = 200_000):
 
 
 def save_forever(folder: str) -> None:
-    """Runs in a child process, which is killed."""
+    """Save step after step; runs in a child process, which is killed."""
     checkpoints = checkpoint.Checkpoints(folder)
     step = 0
     if checkpoints.latest_step() is not None:
@@ -427,7 +429,7 @@ def test_killed_at_any_moment(folder):
     paths = [str(pathlib.Path(__file__).parents[1]), *sys.path]
     env = {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}
     num_unfinished = resumed_from = 0
-    for delay in (0.0, 0.03, 0.1, 0.2):  # after something is being written
+    for delay in (0.0, 0.03, 0.1, 0.2):  # counted from when a save is in progress
         with subprocess.Popen(
             [sys.executable, __file__, str(folder)],
             env=os.environ | env,
@@ -447,7 +449,7 @@ def test_killed_at_any_moment(folder):
         # Each save waits for the one before, so only the last may be lost. (One more
         # may have begun and not been printed.)
         assert started[-1] - 1 <= resumed_from <= started[-1] + 1
-    assert num_unfinished  # else nothing was killed while it was saved
+    assert num_unfinished  # otherwise no save was killed
 
 
 @contextlib.contextmanager
@@ -476,8 +478,10 @@ def small_files(folder: pathlib.Path):
 
 @pytest.fixture
 def no_leftovers():
-    """Orbax leaves writes behind when one fails: drop them here, where they may warn,
-    and not in the midst of another module's test."""
+    """Collect what Orbax leaves behind when a write fails.
+
+    It may warn when it is collected, which should not happen during another test.
+    """
     yield
     gc.collect()
 

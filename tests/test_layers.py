@@ -10,24 +10,25 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# A unit is a module or a folder of the package, or a folder beside it. It imports
-# from rows below its own, and from its own group where that makes no circle.
+# A unit is a module or a folder of the package, a module or a folder of `environments`,
+# or a folder beside the package. It imports from rows below its own, and from its own
+# group where that makes no cycle.
 LAYERS = (
     ["launch"],
-    ["interop", "configs"],
-    ["train evaluate report rehearsal transcript", "serving"],
-    ["algorithms"],
-    ["rollout rewards"],
-    ["worlds"],
-    ["data"],
+    ["suites evaluation report agents serving interop", "configs"],
+    ["algorithms", "data", "train"],
+    ["rollout", "curriculum"],
+    ["environments.registry"],
+    ["environments.*"],  # the folder of each environment; none imports another
+    ["environments.world environments.transcript"],
+    ["expert"],
     [
-        "losses advantages optim sharding checkpoint metrics monitors",
-        "sandbox",
-        "perturb",
+        "losses advantages optim sharding checkpoint metrics monitors rewards",
         "models",
+        "text",
     ],
-    ["types", "draw", "sampling"],
-    ["__init__"],  # of the package: imports nothing, so that importing it is free
+    ["perturb types draw"],
+    ["__init__ environments"],  # import nothing, so that importing them is free
 )
 PLACE = {
     unit: (row, group)
@@ -35,6 +36,9 @@ PLACE = {
     for group in groups
     for unit in group.split()
 }
+ANY_ENVIRONMENT = "environments.*"
+# All others use the interface of environments, and no environment in particular.
+KNOW_ENVIRONMENTS = {"launch", "suites", "interop", "environments.registry"}
 HOMES = {
     "absl": {"launch"},
     "array_record": {"data"},
@@ -42,10 +46,14 @@ HOMES = {
     "gguf": {"interop"},  # users may not have it
     "grain": {"data"},
     "ml_collections": {"launch", "configs"},
-    "openai": {"interop", "launch"},  # users may not have it
+    "openai": {"agents", "launch"},  # users may not have it
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
+    "pydantic": {"environments.tools", "report", "serving"},
+    "safetensors": {"models"},
+    "scipy": {"report"},
     "starlette": {"serving"},  # users may not have it
+    "tensorboardX": {"metrics"},
     "tensorflow": set(),
     "tensorflow_datasets": {"data"},
     "torch": {"interop"},  # to be measured against
@@ -64,9 +72,30 @@ def test_repository():
         problems += [f"{path}: {problem}" for problem in breaches(path, source)]
         units = map(unit_of, imports(path, source))
         edges.setdefault(unit_of(module_of(path)), set()).update(filter(None, units))
-    assert {"launch", "types", "sandbox", "perturb"} <= edges.keys()  # saw something
+    seen = {"launch", "types", "environments.tools", "environments.registry", "rollout"}
+    assert seen <= edges.keys()
     assert not problems, "\n" + "\n".join(sorted(problems))
-    assert circle(edges) is None
+    assert cycle(edges) is None
+    assert not PLACE.keys() - edges.keys() - {ANY_ENVIRONMENT}, "these do not exist"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    "rollout rewards algorithms curriculum data train evaluation agents serving".split()
+    + "expert perturb report losses models text environments.world".split(),
+)
+@pytest.mark.parametrize("name", ["tools", "crafting"])
+def test_no_environment_in_particular(unit, name):
+    """Only suites, interop and launch import from the folder of an environment."""
+    path = unit.replace(".", "/") + ".py"
+    for source in (
+        f"from openagent_jax.environments.{name} import make",
+        f"from openagent_jax.environments.{name}.make import functions",
+        f"from openagent_jax.environments import {name}",
+        f"def f():\n    import openagent_jax.environments.{name}.perturb.edits",
+    ):
+        found = breaches(Path("openagent_jax", path), source)
+        assert f"{unit} imports environments.{name}" in found[0]
 
 
 @pytest.mark.parametrize(
@@ -74,21 +103,48 @@ def test_repository():
     [
         ("rollout.py", "from openagent_jax import losses, types", None),
         ("rollout.py", "from openagent_jax import train", "rollout imports train"),
+        ("rollout.py", "from openagent_jax import curriculum", "imports curriculum"),
         ("losses.py", "def f():\n import openagent_jax.rollout", "imports rollout"),
         ("losses.py", "from openagent_jax.advantages import gae", None),
-        ("losses.py", "from openagent_jax.sandbox import oracle", "imports sandbox"),
-        ("perturb/a.py", "from ..sandbox import oracle", "perturb imports sandbox"),
-        ("perturb/a.py", "from . import base", None),
-        ("perturb/__init__.py", "from . import base", None),
-        ("models/a.py", "from .. import perturb", "models imports perturb"),
-        ("sandbox/a.py", "from openagent_jax import models", "imports models"),
-        ("train.py", "from openagent_jax.interop import hf", "imports interop"),
+        ("losses.py", "from openagent_jax.models import lora", "imports models"),
+        ("perturb.py", "from openagent_jax.text import chat", "perturb imports text"),
+        ("perturb.py", "from openagent_jax import types", None),
+        ("models/a.py", "from . import layers", None),
+        ("models/a.py", "from ..text import chat", "models imports text"),
+        ("models/__init__.py", "from . import layers", None),
+        ("text/a.py", "from openagent_jax import models", "text imports models"),
+        ("expert.py", "from openagent_jax.text import lexicon", None),
+        ("expert.py", "from openagent_jax import rollout", "expert imports rollout"),
+        ("algorithms/a.py", "from openagent_jax import train", "imports train"),
+        ("algorithms/a.py", "from openagent_jax.curriculum import mix", None),
+        ("data/a.py", "from openagent_jax.environments.world import World", None),
+        ("data/a.py", "from openagent_jax.environments import registry", None),
+        ("evaluation/a.py", "from openagent_jax.environments import transcript", None),
+        ("suites/a.py", "from openagent_jax.environments.tools import make", None),
+        ("interop/a.py", "import openagent_jax.environments.crafting.make", None),
+        ("environments/tools/a.py", "from ...text import chat", None),
+        ("environments/tools/b/a.py", "from ..types import Task", None),
+        ("environments/tools/a.py", "from .. import world", None),
+        ("environments/tools/a.py", "from .. import registry", "environments.registry"),
+        (
+            "environments/tools/a.py",
+            "from ..crafting import a",
+            "environments.crafting",
+        ),
+        ("environments/tools/a.py", "from ... import rollout", "imports rollout"),
+        ("environments/new/a.py", "from ..world import Settings", None),
+        ("environments/new/a.py", "from ..tools import make", "environments.tools"),
+        ("environments/registry.py", "from .new import make", None),
+        ("environments/world.py", "from . import registry", "environments.registry"),
+        ("environments/__init__.py", "from . import world", "environments.world"),
+        ("train.py", "from openagent_jax.interop import gguf", "imports interop"),
         ("train.py", "from launch import build", "train imports launch"),
         ("types.py", "import configs.base", "types imports configs"),
         ("__init__.py", "from openagent_jax import types", "imports types"),
         ("types.py", "from openagent_jax import __version__", None),
         ("brand_new.py", "", "brand_new has no layer"),
-        ("sandbox/a.py", "import flax.linen as nn", "sandbox imports flax"),
+        ("brand_new/a.py", "", "brand_new has no layer"),
+        ("environments/tools/a.py", "import flax.linen as nn", "imports flax"),
         ("models/a.py", "import flax.linen as nn", None),
         ("train.py", "from ml_collections import config_dict", "ml_collections"),
         ("rollout.py", "def f():\n  print(1)", "rollout prints"),
@@ -100,9 +156,9 @@ def test_breaches(path, source, problem):
     assert problem in found[0] if problem else not found
 
 
-def test_circle():
-    assert circle({"a": {"a", "b"}, "b": {"c"}}) is None
-    assert set(circle({"a": {"b"}, "b": {"a"}})) == {"a", "b"}
+def test_cycle():
+    assert cycle({"a": {"a", "b"}, "b": {"c"}}) is None
+    assert set(cycle({"a": {"b"}, "b": {"a"}})) == {"a", "b"}
 
 
 MACHINE = re.compile(rb"(?<![\w.~])/(?:work|root|home/\w+|tmp/v)/")
@@ -129,7 +185,7 @@ def test_path_of_a_machine_is_seen():
 def breaches(path: Path, source: str) -> list[str]:
     """What a file does that its layer forbids."""
     unit = unit_of(module_of(path))
-    if unit not in PLACE:
+    if place(unit) is None:
         return [f"{unit} has no layer; give it one in {Path(__file__).name}"]
     problems = []
     for module in sorted(imports(path, source)):
@@ -143,15 +199,30 @@ def breaches(path: Path, source: str) -> list[str]:
     return problems
 
 
+def place(unit: str) -> tuple[int, str] | None:
+    """The row and the group of a unit; None if it has no layer."""
+    if is_environment(unit):  # each is a group of its own
+        return PLACE[ANY_ENVIRONMENT][0], unit
+    return PLACE.get(unit)
+
+
+def is_environment(unit: str) -> bool:
+    """Whether a unit is one environment, and not what they share."""
+    return unit.startswith("environments.") and unit not in PLACE
+
+
 def allowed(unit: str, other: str) -> bool:
-    if other not in PLACE:
+    """Whether a unit may import another one."""
+    own, theirs = place(unit), place(other)
+    if own is None or theirs is None:
         return False
-    (row, group), (other_row, other_group) = PLACE[unit], PLACE[other]
-    return row < other_row or group == other_group
+    if is_environment(other) and unit not in KNOW_ENVIRONMENTS | {other}:
+        return False
+    return own[0] < theirs[0] or own[1] == theirs[1]
 
 
-def circle(edges: dict[str, set[str]]) -> list[str] | None:
-    """Units that import one another in a ring."""
+def cycle(edges: dict[str, set[str]]) -> list[str] | None:
+    """Units that import one another in a cycle; None if there are none."""
     graph = {unit: others - {unit} for unit, others in edges.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()
@@ -167,7 +238,9 @@ def unit_of(module: str) -> str | None:
         return top
     if top != "openagent_jax":
         return None
-    return rest[0] if rest and not rest[0].startswith("__") else "__init__"
+    if not rest or rest[0].startswith("__"):
+        return "__init__"
+    return ".".join(rest[: 2 if rest[0] == "environments" else 1])
 
 
 def module_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Cross-entropy against values worked out by hand; what no loss token looks at."""
+"""Cross-entropy compared with values worked out by hand, and what cannot affect it."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from openagent_jax import losses
 from openagent_jax.models import transformer
 from openagent_jax.types import Batch, Policy
 
-# Its parameters are the logits themselves, so gradients show who was looked at.
+# Its parameters are the logits themselves, so gradients show which ones were used.
 TABLE = Policy(
     init=None,
     hidden=lambda params, tokens, positions, segments: params,
@@ -17,7 +17,7 @@ TABLE = Policy(
     extend=None,
     head=lambda params, hidden: hidden,
 )
-# Row b, place t gives the next token the probabilities 1/8, 2/8 and 5/8, rolled.
+# At every position the three tokens have the probabilities 1/8, 2/8 and 5/8, rolled.
 WEIGHTS = np.array([[[1, 2, 5], [5, 1, 2], [2, 5, 1], [1, 2, 5]]] * 2)
 LOGITS = jnp.log(jnp.asarray(WEIGHTS, jnp.float32)) + jnp.array([[[3.0]], [[-100.0]]])
 TOKENS = jnp.array([[0, 2, 1, 1], [2, 0, 0, 2]])
@@ -37,10 +37,10 @@ def cross_entropy(logits=LOGITS, batch=None, num_loss_tokens=3.0):
 
 
 def test_by_hand():
-    log_prob, best = losses.token_log_probs(TABLE, LOGITS, make_batch())
+    log_prob, is_best = losses.token_log_probs(TABLE, LOGITS, make_batch())
     expected = np.log([[1, 5 / 8, 1, 5 / 8], [1, 1, 5 / 8, 1]])
     np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
-    np.testing.assert_array_equal(best, MASK)
+    np.testing.assert_array_equal(is_best, MASK)
     loss, metrics = cross_entropy()
     np.testing.assert_allclose(loss, -np.log(5 / 8), rtol=1e-5)
     assert metrics["token_accuracy"] == 3  # a sum, which becomes a mean in the step
@@ -53,25 +53,25 @@ def test_by_hand():
 def test_only_loss_tokens_have_a_gradient():
     grads = jax.grad(lambda logits: cross_entropy(logits)[0])(LOGITS)
     # Token t is predicted at t - 1.
-    looked_at = np.roll(MASK, -1, axis=1)
-    np.testing.assert_array_equal(np.any(np.asarray(grads) != 0, axis=-1), looked_at)
-    # Of the one in row 0 at place 0, by hand: softmax less one-hot, by 3.
+    used = np.roll(MASK, -1, axis=1)
+    np.testing.assert_array_equal(np.any(np.asarray(grads) != 0, axis=-1), used)
+    # At row 0, column 0, by hand: softmax minus one-hot, divided by 3 loss tokens.
     expected = (np.array([1, 2, 5]) / 8 - np.array([0, 0, 1])) / 3
     np.testing.assert_allclose(grads[0, 0], expected, rtol=1e-4)
 
 
-def test_observations_may_be_predicted_in_any_way(getkey):
-    looked_at = jnp.roll(MASK, -1, axis=1)[..., None]
+def test_predictions_of_observations_do_not_matter(getkey):
+    used = jnp.roll(MASK, -1, axis=1)[..., None]
     noise = 100 * jax.random.normal(getkey(), LOGITS.shape)
     same, other = (
-        cross_entropy(jnp.where(there, LOGITS + noise, LOGITS))
-        for there in (~looked_at, looked_at)
+        cross_entropy(jnp.where(where, LOGITS + noise, LOGITS))
+        for where in (~used, used)
     )
     assert jax.tree.all(jax.tree.map(jnp.array_equal, same, cross_entropy()))
     assert other[0] != same[0]
 
 
-def test_parts_add_up():
+def test_losses_of_parts_add_up():
     whole, metrics = cross_entropy()
     parts = [
         cross_entropy(LOGITS[i : i + 1], make_batch(TOKENS[i : i + 1], MASK[i : i + 1]))
@@ -121,7 +121,7 @@ def test_padding_changes_nothing(getkey):
         return jnp.pad(x, ((0, 0), (0, 4)))
 
     longer = loss_and_grads(params, make_batch(pad(tokens), pad(mask), pad(valid)))
-    # Longer sums may be taken in another order: some ulps of gradients up to 1.
+    # Sums over longer rows may be taken in another order, which changes some ulps.
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
         clean,
@@ -130,21 +130,22 @@ def test_padding_changes_nothing(getkey):
 
 
 def test_rows_of_several_blocks(getkey):
-    """Against the plain form: blocks that are full, partly full, and left out."""
+    """Compared with a plain computation: full, partly full, and skipped blocks."""
     size, vocab_size = 3 * losses.BLOCK + 5, 7
     keys = jax.random.split(getkey(), 3)
     logits = jax.random.normal(keys[0], (3, size, vocab_size))
     tokens = jax.random.randint(keys[1], (3, size), 0, vocab_size)
-    share = jnp.array([[0.0], [0.2], [0.7]])  # of loss tokens: 0 to about 70 of 101
-    mask = jax.random.uniform(keys[2], (3, size)) < share
+    # The fraction of loss tokens: from none to about 70 of 101.
+    fraction = jnp.array([[0.0], [0.2], [0.7]])
+    mask = jax.random.uniform(keys[2], (3, size)) < fraction
     batch = make_batch(tokens, mask)
 
     def plain(logits):
         every = jax.nn.log_softmax(logits[:, :-1])
         chosen = jnp.take_along_axis(every, tokens[:, 1:, None], axis=-1)[..., 0]
-        best = jnp.argmax(every, axis=-1) == tokens[:, 1:]
+        is_best = jnp.argmax(every, axis=-1) == tokens[:, 1:]
         here = mask[:, 1:]
-        return [jnp.pad(here * x, ((0, 0), (1, 0))) for x in (chosen, best)]
+        return [jnp.pad(here * x, ((0, 0), (1, 0))) for x in (chosen, is_best)]
 
     got = losses.token_log_probs(TABLE, logits, batch)
     for x, y in zip(got, plain(logits), strict=True):

@@ -1,4 +1,4 @@
-"""Each step stands once in metrics.jsonl, whatever killed the run before."""
+"""Each step appears once in metrics.jsonl, whatever killed the run before."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from openagent_jax import metrics
 
 def read(folder):
     def refuse(name):
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     text = (folder / "metrics.jsonl").read_text()
     assert text == "" or text.endswith("\n")
@@ -32,21 +32,21 @@ def write(folder, steps, resume_step=None):
 
 
 def events(folder):
-    """All events of TensorBoard, in the order in which it reads them."""
-    found = []
+    """Return all events of TensorBoard, in the order in which it reads them."""
+    read_events = []
     for path in sorted((folder / "tensorboard").iterdir()):
         stream = io.BytesIO(path.read_bytes())
         while head := stream.read(12):  # length and its checksum
             data = stream.read(int.from_bytes(head[:8], "little"))
-            found.append(event_pb2.Event.FromString(data))
+            read_events.append(event_pb2.Event.FromString(data))
             stream.read(4)
-    return found
+    return read_events
 
 
-def test_one_flat_object_a_line(tmp_path):
+def test_one_flat_object_per_line(tmp_path):
     with metrics.Writer(tmp_path / "new" / "run") as writer:
         writer.write(np.int32(3), {"train/loss": np.float32(0.5), "reward": 1})
-        # A reader that looks on meanwhile sees the line.
+        # A reader sees the line while the file is still open.
         line = {"step": 3, "train/loss": 0.5, "reward": 1.0}
         assert read(tmp_path / "new" / "run") == [line]
 
@@ -58,7 +58,7 @@ def test_numbers_that_json_lacks(tmp_path):
 
 
 @pytest.mark.parametrize("scalars", [{"step": 1}, {"a": np.zeros(3)}, {"a": "text"}])
-def test_what_is_no_metric_leaves_no_line(tmp_path, scalars):
+def test_bad_scalars_leave_no_line(tmp_path, scalars):
     with metrics.Writer(tmp_path) as writer:
         with pytest.raises((ValueError, TypeError)):
             writer.write(0, scalars)
@@ -116,11 +116,11 @@ def test_a_killed_rewrite_loses_nothing(tmp_path, monkeypatch):
     assert steps(tmp_path) == [0, 1, 2]
 
 
-def test_tensorboard_has_the_same_and_forgets_what_was_dropped(tmp_path):
+def test_tensorboard_has_the_same_steps(tmp_path):
     write(tmp_path, range(4))
-    write(tmp_path, [2, 3], resume_step=1)  # within the second: another file
+    write(tmp_path, [2, 3], resume_step=1)  # within the same second, yet another file
     assert len(list((tmp_path / "tensorboard").iterdir())) == 2
-    # TensorBoard's rule: a start drops all events of its step and later.
+    # TensorBoard drops events at or after the step of a START event.
     kept = []
     for event in events(tmp_path):
         if event.session_log.status == event_pb2.SessionLog.START:
@@ -148,13 +148,13 @@ def test_lines_of_progress(monkeypatch, capsys):
     assert len(lines) == 8
 
 
-def test_progress_towards_a_budget(monkeypatch, capsys):
+def test_total_steps_can_change(monkeypatch, capsys):
     clock = [0.0]
     monkeypatch.setattr(metrics.time, "monotonic", lambda: clock[0])
     with metrics.Progress(1000, every_s=0) as progress:
         for step, total in ((1, 20), (2, 22)):
             clock[0] += 3
-            progress.expect(total)
+            progress.set_total_steps(total)
             progress.update(step, {"reward": 0.5})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "step 1/20, reward 0.500, ? left"
@@ -175,4 +175,4 @@ def test_bar_of_progress(monkeypatch):
     last = terminal.getvalue().split("\r")[-1]
     assert "20/20" in last
     assert "loss=0.25, tokens/s=99" in last
-    assert last.endswith("\n")  # what is printed next starts on a line of its own
+    assert last.endswith("\n")  # later output starts on a new line

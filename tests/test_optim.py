@@ -1,3 +1,5 @@
+"""Schedules, clipping, weight decay, and which parameters each optimizer updates."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,7 +101,7 @@ def test_muon_leaves_the_rest_to_adam(getkey):
     a, b = update["layers"].pop("up"), fast["layers"].pop("up")
     np.testing.assert_allclose(10 * a, b, rtol=1e-4)
     jax.tree.map(np.testing.assert_array_equal, update, fast)
-    # The first step of Adam goes by the sign.
+    # The first step of Adam depends only on the sign of the gradient.
     steps = update["embed"] / jnp.sign(grads["embed"])
     np.testing.assert_allclose(steps, jnp.full_like(steps, steps[0, 0]), rtol=1e-3)
 
@@ -137,9 +139,9 @@ def test_bad_settings(change, message):
 
 
 @pytest.mark.parametrize("name", optim.OPTIMIZERS)
-def test_embedding_can_be_left_alone(getkey, name):
+def test_embedding_can_be_frozen(getkey, name):
     grads = random_grads(getkey())
-    # No part of the norm either: the rest is clipped as if it were alone.
+    # Its gradient is no part of the global norm that is clipped either.
     large = {**grads, "embed": 1e6 * grads["embed"]}
     kwargs = dict(name=name, clip_norm=1.0, weight_decay=0.1, train_embedding=False)
     updates, _ = first_update(large, **kwargs)

@@ -1,4 +1,4 @@
-"""Losses of reinforcement learning, by hand and against another implementation."""
+"""Policy-gradient losses, by hand and compared with another implementation."""
 
 import jax
 import jax.numpy as jnp
@@ -15,71 +15,71 @@ ADVANTAGE = jnp.array([[2.0, 2.0, -1.0, -1.0, 100.0]])
 MASK = jnp.array([[True, True, True, True, False]])
 
 
-def of(kind, now=NOW, old=OLD, advantage=ADVANTAGE, mask=MASK):
+def compute(kind, now=NOW, old=OLD, advantage=ADVANTAGE, mask=MASK):
     return losses.policy_gradient(kind, now, old, advantage, mask, LOW, HIGH)
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "dapo"])
 def test_clipped_surrogate(kind):
-    loss, clipped = of(kind)
-    # min(r A, clip(r) A): the good action stops counting above 1.28, the bad below 0.8.
+    loss, clipped = compute(kind)
+    # min(r A, clip(r) A): a good action counts up to 1.28, a bad one down to 0.8.
     expected = [-(1.28 * 2), -(0.5 * 2), 1.5 * 1, 0.8 * 1, 0]
     np.testing.assert_allclose(loss[0], expected, rtol=1e-6)
     assert clipped[0].tolist() == [1, 0, 0, 1, 0]
 
 
 def test_cispo():
-    loss, clipped = of("cispo")
+    loss, clipped = compute("cispo")
     log_p = np.log([0.3, 0.2, 0.3, 0.2])
     weight = np.array([1.28, 0.8, 1.28, 0.8]) * [2, 2, -1, -1]
     np.testing.assert_allclose(loss[0, :4], -weight * log_p, rtol=1e-6)
     assert clipped[0].tolist() == [1, 1, 1, 1, 0]
     # A clipped token still has a gradient: that of log p, weighted.
-    grad = jax.grad(lambda now: jnp.sum(of("cispo", now)[0]))(NOW)
+    grad = jax.grad(lambda now: jnp.sum(compute("cispo", now)[0]))(NOW)
     np.testing.assert_allclose(grad[0], [*-weight, 0], rtol=1e-6)
 
 
 def test_reinforce():
-    loss, clipped = of("reinforce")
+    loss, clipped = compute("reinforce")
     expected = -np.array([2, 2, -1, -1]) * np.log([0.3, 0.2, 0.3, 0.2])
     np.testing.assert_allclose(loss[0], [*expected, 0], rtol=1e-6)
     assert not np.any(clipped)
 
 
-def test_gspo_has_one_ratio_a_row():
+def test_gspo_has_one_ratio_per_row():
     mask = MASK.at[0, 2:].set(False)  # 1.5 and 0.5: geometric mean 0.866
-    loss, clipped = of("gspo", mask=mask)
+    loss, clipped = compute("gspo", mask=mask)
     ratio = (1.5 * 0.5) ** 0.5
     np.testing.assert_allclose(loss[0], [-2 * ratio, -2 * ratio, 0, 0, 0], rtol=1e-6)
     assert not np.any(clipped)
-    # Each of its n tokens has the gradient of the whole row's ratio: r A / n, n times.
-    grad = jax.grad(lambda now: jnp.sum(of("gspo", now, mask=mask)[0]))(NOW)
+    # Each of the n tokens has the gradient of the ratio of its row: n times r A / n.
+    grad = jax.grad(lambda now: jnp.sum(compute("gspo", now, mask=mask)[0]))(NOW)
     np.testing.assert_allclose(grad[0], [-2 * ratio, -2 * ratio, 0, 0, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", losses.NORMALISERS)
 def test_gradient_on_policy(kind):
-    """Where nothing has changed yet, all are the policy gradient."""
-    grad = jax.grad(lambda now: jnp.sum(of(kind, now, old=NOW)[0]))(NOW)
+    """On policy, all losses have the gradient of the policy-gradient theorem."""
+    grad = jax.grad(lambda now: jnp.sum(compute(kind, now, old=NOW)[0]))(NOW)
     np.testing.assert_allclose(grad, -jnp.where(MASK, ADVANTAGE, 0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", losses.NORMALISERS)
-def test_what_is_not_sampled_cannot_matter(kind):
-    odd = jnp.where(MASK, NOW, jnp.nan), jnp.where(MASK, OLD, -jnp.inf)
+def test_tokens_outside_the_mask_do_not_matter(kind):
+    now, old = jnp.where(MASK, NOW, jnp.nan), jnp.where(MASK, OLD, -jnp.inf)
     advantage = jnp.where(MASK, ADVANTAGE, jnp.inf)
 
     def total(now, old, advantage):
-        return jnp.sum(of(kind, now, old, advantage)[0])
+        return jnp.sum(compute(kind, now, old, advantage)[0])
 
     clean = jax.value_and_grad(total)(NOW, OLD, ADVANTAGE)
-    dirty = jax.value_and_grad(total)(*odd, advantage)
+    dirty = jax.value_and_grad(total)(now, old, advantage)
     np.testing.assert_array_equal(dirty[0], clean[0])
     np.testing.assert_array_equal(dirty[1], clean[1])
     assert clean[1][0, 4] == 0
 
 
-def test_surrogates_as_rlax():
+def test_clipped_surrogate_equals_rlax():
     rlax = pytest.importorskip("rlax")
     mask = jnp.ones_like(MASK)
     ratio = jnp.exp(NOW - OLD)[0]
@@ -90,36 +90,36 @@ def test_surrogates_as_rlax():
 
 def test_unknown():
     with pytest.raises(ValueError, match='"ppo" is not one of grpo, dr_grpo, dapo'):
-        of("ppo")
+        compute("ppo")
     with pytest.raises(ValueError, match='"row" is not one of token, sequence'):
         losses.row_weights("row", MASK, 8)
 
 
 def test_normalisers():
-    """Rows of 4, 1 and 0 tokens: what the mean of ones weighs."""
+    """With rows of 4, 1 and 0 tokens that all have a loss of 1."""
     mask = jnp.array([[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]], bool)
-    for name, row_means, divisor in (
+    for name, row_sums, divisor in (
         ("token", [4, 1, 0], 5),
         ("sequence", [1, 1, 0], 2),
         ("constant", [4, 1, 0], 20),
     ):
-        weight, share = losses.row_weights(name, mask, 10)
-        np.testing.assert_allclose(weight * jnp.sum(mask, axis=1), row_means)
-        assert jnp.sum(share) == divisor
+        weight, row_divisor = losses.row_weights(name, mask, 10)
+        np.testing.assert_allclose(weight * jnp.sum(mask, axis=1), row_sums)
+        assert jnp.sum(row_divisor) == divisor
 
 
-def test_divergence():
+def test_kl_estimate():
     now, reference = jnp.log(jnp.array([[0.5, 0.2]])), jnp.log(jnp.array([[0.25, 0.9]]))
-    got = losses.kl_to(now, reference, jnp.array([[True, False]]))
+    got = losses.kl_estimate(now, reference, jnp.array([[True, False]]))
     np.testing.assert_allclose(got, [[0.5 - np.log(0.5) - 1, 0]], rtol=1e-6)
 
 
-def test_divergence_is_unbiased(getkey):
-    """Its mean over samples is the divergence itself."""
+def test_kl_estimate_is_unbiased(getkey):
+    """Its mean over samples is the KL divergence itself."""
     now, reference = jax.nn.log_softmax(jax.random.normal(getkey(), (2, 8)))
     exact = jnp.sum(jnp.exp(now) * (now - reference))
-    drawn = jax.random.categorical(getkey(), now, shape=(200_000,))
+    tokens = jax.random.categorical(getkey(), now, shape=(200_000,))
     every = jnp.ones((1, 200_000), bool)
-    got = losses.kl_to(now[drawn][None], reference[drawn][None], every)
+    got = losses.kl_estimate(now[tokens][None], reference[tokens][None], every)
     np.testing.assert_allclose(jnp.mean(got), exact, rtol=0.03)
     assert jnp.min(got) >= 0

@@ -1,35 +1,48 @@
 """What episodes earn, by component, against what was done in them."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax import rewards, types
+from openagent_jax import rewards
+from openagent_jax.environments.tools import types
 from tests import helpers
+
+ENVIRONMENT = helpers.ENVIRONMENT
+COMPONENTS = [name for name, _ in ENVIRONMENT.rewards]
 
 
 @pytest.fixture(scope="module")
 def earn():
-    """`episodes -> {component: [B, T]}`, one program for all."""
-    lexicon = helpers.world("poi").lexicon
+    """`episodes -> {component: [B, T]}` of their valid actions, played again; one
+    program for all."""
 
     @jax.jit
-    def run(episodes):
-        return jax.vmap(lambda one: rewards.by_turn(lexicon, one, helpers.MAX_TURNS))(
-            episodes
-        )
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    def run(tables, episode):
+        def act(state, action):
+            return ENVIRONMENT.step(tables, episode.task, state, action)
 
-    return lambda episodes: helpers.host(run(episodes))
+        start = ENVIRONMENT.reset(tables, episode.task)
+        _, timestep = jax.lax.scan(act, start, episode.action)
+        return timestep.reward
+
+    def earn(episodes):
+        paid = helpers.host(run(helpers.world("poi").tables, episodes))
+        return {name: np.where(episodes.valid, x, 0) for name, x in paid.items()}
+
+    return earn
 
 
+@functools.cache
 def expert(entry: str = helpers.CLEAN):
     """Episodes of the expert, and the fewest calls."""
-    lexicon = helpers.world("poi").lexicon
     tasks = helpers.edited("poi", "train", entry)
-    return helpers.host(helpers.demonstrate(lexicon, tasks))
+    return helpers.host(helpers.demonstrate(helpers.world("poi").tables, tasks))
 
 
 def change(episodes, turn: int, **fields):
@@ -53,7 +66,10 @@ def sums(earned):
 def test_the_expert_earns_the_outcome(earn):
     episodes, _ = expert()
     earned = earn(episodes)
-    assert set(earned) == set(rewards.COMPONENTS)
+    assert set(earned) == set(COMPONENTS)
+    for name, paid in earned.items():  # as it was paid while the expert played
+        seen = np.where(episodes.valid, episodes.timestep.reward[name], 0)
+        np.testing.assert_array_equal(paid, seen)
     num_turns = episodes.valid.sum(axis=1)
     got = sums(earned)
     assert np.all(got["outcome"] == 1)
@@ -133,7 +149,7 @@ def test_faults_are_no_detour(earn):
 
 
 def test_total():
-    earned = {name: jnp.full((2, 3), 1.0) for name in rewards.COMPONENTS}
+    earned = {name: jnp.full((2, 3), 1.0) for name in COMPONENTS}
     got = rewards.total(earned, {"outcome": 1.0, "step": -0.25})
     np.testing.assert_allclose(got, 0.75)
     for weights, message in (

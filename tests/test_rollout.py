@@ -7,22 +7,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
-from openagent_jax import evaluate, rollout, sampling, types
-from openagent_jax.sandbox import lexicon as lexicons
-from openagent_jax.sandbox import render
+from openagent_jax import expert, rollout
+from openagent_jax.environments.tools import make, types
+from openagent_jax.evaluation import evaluate
+from openagent_jax.models.decoding import Sampling
+from openagent_jax.types import Sizes
 from tests import helpers
 
 NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
 CONTEXT = 3 * (ACTION + RESULT) // 2  # besides the prompt: not always four turns
+WARM = Sampling(temperature=1.0)
 # Likely tokens: else a random policy would never end, refuse or ask.
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
 @pytest.fixture(scope="module")
-def lexicon():
-    return helpers.world("poi").lexicon
+def tables():
+    return helpers.world("poi").tables
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +33,15 @@ def tasks():
 
 
 @pytest.fixture(scope="module")
-def lengths(lexicon, tasks):
+def lengths(tables, tasks):
     """Tokens of each prompt."""
 
     @jax.jit
-    @jax.vmap
-    def length(task):
-        return lexicons.write(lexicon, render.prompt(lexicon.style, task), 1)[2]
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    def length(tables, task):
+        return expert.num_tokens(tables, helpers.ENVIRONMENT.prompt(tables, task))
 
-    return np.asarray(length(tasks))
+    return np.asarray(length(tables, tasks))
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +56,13 @@ def agent():
 
 
 @pytest.fixture(scope="module")
-def sizes(room):
-    return rollout.Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
+def environment(room):
+    sizes = Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
+    return make.functions(sizes, helpers.NUM_VISIBLE)
 
 
 @pytest.fixture(scope="module")
-def play(agent, lexicon, tasks, sizes):
+def play(agent, environment, tables, tasks):
     """`keys -> (sampled, greedy, log-probabilities, best tokens)`, one program.
 
     The last two are those of the trainer's forward pass on the sampled tokens, and
@@ -76,16 +79,17 @@ def play(agent, lexicon, tasks, sizes):
         return jax.nn.log_softmax(policy.head(params, hidden))
 
     @jax.jit
-    def run(keys):
-        runner = functools.partial(rollout.rollout, policy, lexicon, params, keys)
-        warm = runner(tasks, sizes, rollout.Sampling(temperature=1.0))
-        greedy = runner(tasks, sizes)
+    def run(tables, keys):
+        runner = functools.partial(
+            rollout.rollout, policy, environment, tables, params, keys, tasks
+        )
+        warm, greedy = runner(WARM), runner()
         following = warm.tokens[:, 1:, None]
         log_probs = jnp.take_along_axis(trained_on(warm)[:, :-1], following, axis=-1)
         best = jnp.argmax(trained_on(greedy)[:, :-1], axis=-1)
         return warm, greedy, log_probs[..., 0], best
 
-    return lambda seed: helpers.host(run(helpers.keys(seed, num=NUM)))
+    return lambda seed: helpers.host(run(tables, helpers.keys(seed, num=NUM)))
 
 
 @pytest.fixture(scope="module")
@@ -176,10 +180,13 @@ class TestEpisodes:
             turns = int(episode.valid.sum())
             assert episode.valid[:turns].all()
             assert episode.state.turn == turns
-            assert episode.state.finished
+            over = episode.timestep.terminated | episode.timestep.truncated
+            assert over[:turns].tolist() == [False] * (turns - 1) + [True]
             ends = np.isin(episode.action.kind, (types.REFUSE, types.ANSWER))
             assert not np.any(ends[: turns - 1])
             cut = played[0].cut[i]
+            assert episode.state.finished == (not cut)
+            assert episode.timestep.terminated[turns - 1] == ends[turns - 1]
             assert bool(turns == TURNS or ends[turns - 1]) is not bool(cut)
             if turns < TURNS and not cut:
                 early += 1
@@ -198,7 +205,7 @@ class TestEpisodes:
 
     def test_state_is_the_environments(self, played):
         """Played again by hand, with the recorded actions."""
-        lexicon = helpers.world("poi").lexicon
+        lexicon = helpers.lexicon("poi")
         for episode in helpers.rows(played[0].trajectory)[:4]:
             state = helpers.reset(lexicon, episode.task)
             for t in np.flatnonzero(episode.valid):
@@ -206,10 +213,11 @@ class TestEpisodes:
                 state, timestep = helpers.step(
                     lexicon, episode.task, state, action, TURNS
                 )
-                seen = helpers.row(episode.result, t)
-                jax.tree.map(np.testing.assert_array_equal, timestep.observation, seen)
-            assert episode.state.finished
-            state = dataclasses.replace(state, finished=episode.state.finished)
+                seen = helpers.row(episode.timestep, t)
+                # Without room for another turn an episode is truncated by the rollout.
+                truncated = timestep.truncated | (seen.truncated & ~state.finished)
+                timestep = dataclasses.replace(timestep, truncated=truncated)
+                jax.tree.map(np.testing.assert_array_equal, timestep, seen)
             jax.tree.map(np.testing.assert_array_equal, state, episode.state)
 
     def test_keys(self, play, played):
@@ -228,7 +236,38 @@ class TestEpisodes:
             assert rolled.decode_steps.tolist() == longest.tolist()
 
 
-def test_a_group_reads_its_prompt_once(agent, lexicon, tasks, sizes):
+def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
+    """Prompts, start and turns, each a program of its own, make the same episodes."""
+    policy, params = agent
+    keys = helpers.keys(0, num=NUM)
+    prefill = functools.partial(rollout.prefill_prompts, policy, environment)
+    turn = functools.partial(rollout.turn, policy, environment, sampling=WARM)
+    context, rows = jax.jit(prefill, static_argnums=3)(tables, params, tasks, NUM)
+    want, length = played[0], np.asarray(context.cache.length)
+    assert not np.any(context.sampled) and np.all(length > 0)
+    for tokens, other, num in zip(context.tokens, want.tokens, length, strict=True):
+        np.testing.assert_array_equal(tokens[:num], other[:num])
+    game = rollout.start(environment, tables, context, rows)
+    assert game.turn == 0 and not np.any(game.finished) and not np.any(game.valid)
+    turn, finished = jax.jit(turn), np.zeros(NUM, bool)
+    for t in range(TURNS):
+        game = turn(tables, params, keys, rows, game)
+        assert game.turn == t + 1
+        np.testing.assert_array_equal(game.valid[t], ~finished)
+        np.testing.assert_array_equal(game.valid[t], want.trajectory.valid[:, t])
+        finished = np.asarray(game.finished)
+    assert finished.all()
+    made = game.context.tokens, game.context.sampled, game.state, game.action
+    wanted = (
+        want.trajectory.state,
+        jax.tree.map(lambda x: np.swapaxes(x, 0, 1), want.trajectory.action),
+    )
+    jax.tree.map(
+        np.testing.assert_array_equal, made, (want.tokens, want.sampled, *wanted)
+    )
+
+
+def test_a_group_reads_its_prompt_once(agent, environment, tables, tasks):
     """Four episodes of each task are those of four rows with the same task and keys."""
     policy, params = agent
     few = jax.tree.map(lambda x: x[: NUM // 4], tasks)
@@ -240,13 +279,12 @@ def test_a_group_reads_its_prompt_once(agent, lexicon, tasks, sizes):
         return policy.extend(params, cache, tokens, length)
 
     @jax.jit
-    def run(keys, tasks):
+    def run(tables, keys, tasks):
         reader = policy._replace(extend=extend)
-        sampling = rollout.Sampling(temperature=1.0)
-        return rollout.rollout(reader, lexicon, params, keys, tasks, sizes, sampling)
+        return rollout.rollout(reader, environment, tables, params, keys, tasks, WARM)
 
     keys = helpers.keys(0, num=NUM)
-    grouped, single = helpers.host((run(keys, few), run(keys, each)))
+    grouped, single = helpers.host((run(tables, keys, few), run(tables, keys, each)))
     prompts = [shape[0] for shape in num_read if shape[1] == rollout.PROMPT_CHUNK]
     assert prompts == [NUM // 4, NUM]
     # One matrix product of fewer rows may round otherwise.
@@ -259,40 +297,12 @@ def test_a_group_reads_its_prompt_once(agent, lexicon, tasks, sizes):
     assert all(a != b for a, b in zip(said[::4], said[1::4]))  # keys of their own
 
 
-def test_tokens_are_drawn_by_their_probabilities(getkey):
-    """Of a vocabulary that the two stages do not divide, with holes."""
-    num, size = 40_000, 37
-    logits = 2 * jax.random.normal(getkey(), (size,))
-    logits = logits.at[jnp.array([0, 5, 36])].set(-jnp.inf)
-    lots = jax.random.uniform(getkey(), (num, 2))
-    rows = jnp.broadcast_to(logits, (num, size))
-    tokens, log_prob = jax.jit(sampling.categorical)(rows, lots)
-    want = jax.nn.log_softmax(logits)
-    np.testing.assert_allclose(log_prob, want[tokens], rtol=1e-5, atol=1e-5)
-    count, p = np.bincount(tokens, minlength=size), np.exp(np.float64(want))
-    assert count[p == 0].sum() == 0
-    some = p > 0
-    chance = stats.chisquare(count[some], num * p[some] / p[some].sum()).pvalue
-    assert chance > 1e-3
-
-
-@pytest.mark.parametrize("lot", [0.0, 1 - 2.0**-23])
-def test_the_least_and_the_largest_lot(lot):
-    """Neither a token without mass nor one that does not exist."""
-    one = jnp.full((1, 37), -jnp.inf).at[0, 20].set(3.0)
-    pair = one.at[0, 30].set(-40.0)
-    for logits in (one, pair):
-        token, log_prob = sampling.categorical(logits, jnp.full((1, 2), lot))
-        assert jnp.isfinite(logits[0, token[0]])
-        np.testing.assert_allclose(log_prob[0], logits[0, token[0]] - 3, atol=1e-5)
-
-
 def test_evaluation_samples_at_its_temperature(monkeypatch):
     def stop(*args):
         raise InterruptedError(args[-1])
 
     monkeypatch.setattr(evaluate, "rollout", stop)
-    sizes, world = rollout.Sizes(1, 1, 1, 1, 3), helpers.world("poi")
-    play = evaluate.make_player(None, world, (), sizes, 2, temperature=0.5)
+    world, zero = helpers.world("poi"), jnp.int32(0)
+    play = evaluate.make_player(None, world, (), 2, temperature=0.5)
     with pytest.raises(InterruptedError, match="temperature=0.5"):
-        play({}, jnp.int32(0), jax.random.key(0), jnp.int32(0), jnp.float32(1))
+        play(world.tables, {}, zero, jax.random.key(0), zero, jnp.float32(1))

@@ -1,3 +1,5 @@
+"""Every mesh computes the same, and arrays are laid out as the rules say."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,7 +46,7 @@ def loss_and_grads(params, tokens):
 
 @pytest.fixture(scope="module")
 def one_device():
-    """Parameters, tokens, loss and gradients on a single device."""
+    """Return parameters, tokens, and loss and gradients on a single device."""
     params = jax.jit(POLICY.init)(jax.random.key(1))
     params = jax.tree.map(lambda x: x * 3, params)
     tokens = jax.random.randint(jax.random.key(2), (8, 12), 0, CONFIG.vocab_size)
@@ -80,7 +82,7 @@ def test_sharded_init_equals_plain_init(sizes):
 
 
 @pytest.mark.parametrize("name", optim.OPTIMIZERS)
-def test_optimizer_state_lies_beside_its_parameters(name):
+def test_optimizer_state_is_sharded_like_its_parameters(name):
     mesh = sharding.make_mesh(2, 2, 2)
     abstract = jax.eval_shape(lambda key: make_state(key, name), jax.random.key(0))
     shardings = sharding.state_shardings(mesh, AXES, abstract)
@@ -95,7 +97,7 @@ def test_optimizer_state_lies_beside_its_parameters(name):
         for x, s in zip(*map(jax.tree.leaves, (abstract, shardings)), strict=True)
         if not s.is_fully_replicated
     ]
-    # 8 matrices: a parameter and two moments each, or one for the 7 of Muon.
+    # Of 8 matrices, the parameter and two moments each; Muon has one moment for 7.
     assert len(split) == {"adamw": 24, "muon": 17}[name]
 
 
@@ -105,7 +107,7 @@ def test_sizes_that_do_not_divide_are_not_split():
     assert spec == PartitionSpec("fsdp", None)
 
 
-def test_rules_collide():
+def test_colliding_rules():
     mesh = sharding.make_mesh(2, 2, 2)
     rules = sharding.Rules(mlp="fsdp")
     with pytest.raises(ValueError, match="two axes of"):
@@ -127,7 +129,7 @@ def test_mesh_sizes():
             sharding.make_mesh(*sizes)
 
 
-def test_batch_must_divide():
+def test_bad_batch_size():
     mesh = sharding.make_mesh(2, 2, 2)
     sharding.check_batch_size(mesh, 12)
     with pytest.raises(ValueError, match="train.batch_size=6.*mesh.data.*mesh.fsdp"):

@@ -1,6 +1,7 @@
 """The loop: exact resume, what is saved when, and what stops it."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 from openagent_jax import train
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Writer
-from openagent_jax.types import Algorithm, Batch
+from openagent_jax.types import Algorithm, Batch, Curriculum
 from tests import tiny
 
 SHAPE = (4, 3)  # of a toy task: places and features
@@ -24,7 +25,13 @@ def sample(key):
     return jax.random.normal(key, SHAPE)
 
 
-def make_batch(params, key, tasks):
+def all_new(state, tables, task_key, edit_key, step, num_tasks):
+    """A task for each index, and nothing else matters."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(task_key, jnp.arange(num_tasks))
+    return jax.vmap(sample)(keys)
+
+
+def make_batch(state, tables, key, tasks):
     """The task is the tokens; more of them count in some rows than in others."""
     mask = jax.random.bernoulli(key, 0.4, tasks.shape[:2])
     positions, num = jnp.zeros(mask.shape, jnp.int32), jnp.sum(mask, 1) * 1.0
@@ -37,15 +44,16 @@ def loss_fn(params, batch, divisor):
     return jnp.sum(error) / divisor, {"error": jnp.sum(jnp.sqrt(error))}
 
 
+CURRICULUM = Curriculum(lambda: (), all_new, lambda state, tasks, metrics: state)
 ALGORITHM = Algorithm(make_batch, loss_fn)
 OPTIMIZER = optax.adamw(0.05)
 
 
 def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1, **kwargs):
     made = train.make_step(
-        sample, algorithm, OPTIMIZER, batch_size, num_micro_batches, **kwargs
+        CURRICULUM, algorithm, OPTIMIZER, batch_size, num_micro_batches, **kwargs
     )
-    return jax.jit(made)
+    return jax.jit(functools.partial(made, tables=()))
 
 
 def toy_state(seed=0):
@@ -158,16 +166,16 @@ def test_the_loss_sees_a_view():
         seen.append(key)
         return params | {"w": params["w"][::-1]}
 
-    made = train.make_step(sample, ALGORITHM, OPTIMIZER, 8, view=view)
+    made = train.make_step(CURRICULUM, ALGORITHM, OPTIMIZER, 8, view=view)
     plain = toy_step()
     start = toy_state()
     turned = toy_state()
     turned.params["w"] = turned.params["w"][::-1]
-    state, metrics = made(start)
+    state, metrics = made(start, ())
     expected, metrics_of_turned = plain(turned)
     np.testing.assert_allclose(state.params["w"][::-1], expected.params["w"], 1e-6)
     np.testing.assert_allclose(metrics["train/loss"], metrics_of_turned["train/loss"])
-    made(state)
+    made(state, ())
     assert len({int(jax.random.bits(key)) for key in seen}) == 2
 
 
@@ -324,9 +332,9 @@ def test_progress(step, tmp_path, capsys):
         assert word in last
 
 
-def sampler(params, key, tasks):
+def sampler(state, tables, key, tasks):
     """As `make_batch`, by an algorithm that samples 10 to 19 tokens a step."""
-    batch, metrics = make_batch(params, key, tasks)
+    batch, metrics = make_batch(state, tables, key, tasks)
     num_sampled = 10 + jax.random.randint(key, (), 0, 10)
     return batch, metrics | {train.NUM_SAMPLED: num_sampled}
 

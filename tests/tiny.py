@@ -1,4 +1,4 @@
-"""Runs small enough for a test, and their compiled steps, shared by all tests."""
+"""Runs that are small enough for a test, and their compiled steps, which are shared."""
 
 import contextlib
 import importlib
@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import jax
-from ml_collections import ConfigDict
 
-from launch import backbones, build, settings
+from launch.common import backbones, build, checks, runs
+from launch.common import config as configs
+from launch.common.config import Config
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.types import TrainState
 
@@ -27,8 +28,8 @@ CHANGES = {
     "model.mlp_width": 16,
     "model.look_back_heads": 1,
     "algorithm.num_tokens": 256,
-    "optim.learning_rate": 1e-3,  # bounds on what differs are made for it
-    # The number of steps is no part of the program then.
+    "optim.learning_rate": 1e-3,  # bounds on differences assume it
+    # With a constant schedule the number of steps is no part of the program.
     "optim.schedule": "constant",
     "optim.warmup_steps": 2,
     "sandbox.action_tokens": 10,
@@ -43,29 +44,32 @@ CHANGES = {
     "eval.scenarios": ("unsolvable",),
     "checkpoint.every": 2,
 }
-# What is no part of the compiled step.
+# Keys that are no part of the compiled step.
 OUTSIDE = ("name", "eval.", "checkpoint.", "train.num_steps", "train.log_every")
 _trainers = {}
 
 
-def config(name: str, arg: str = "", **changes) -> ConfigDict:
+def config(name: str, arg: str = "", **changes) -> Config:
     """One of `configs/`, made small; `a__b=1` changes the key `a.b`."""
-    c = importlib.import_module(f"configs.{name}").get_config(arg)
-    c.lock()
-    given = {key.replace("__", "."): value for key, value in changes.items()}
-    c.update_from_flattened_dict(CHANGES | given)
-    return c
+    changed = {key.replace("__", "."): value for key, value in changes.items()}
+    return stated(name, arg).replace(CHANGES | changed)
 
 
-def trainer(c: ConfigDict, num_devices: int = 1):
+def stated(name: str = "base", arg: str = "") -> Config:
+    """One of `configs/` as it is."""
+    made = importlib.import_module(f"configs.{name}").get_config(arg)
+    return configs.resolve(made)
+
+
+def trainer(c: Config, num_devices: int = 1):
     """`(step, state)` of `build.trainer`, compiled once for all that need the same."""
-    inside = {k: v for k, v in settings.flat(c.to_dict()).items()}
-    inside = {k: v for k, v in inside.items() if not k.startswith(OUTSIDE)}
+    values = configs.flat(c).items()
+    inside = {key: x for key, x in values if not key.startswith(OUTSIDE)}
     key = json.dumps([inside, num_devices], sort_keys=True)
     if key not in _trainers:
-        settings.check(c)
+        checks.check(c)
         model = backbones.backbone(c)
-        source = build.task_worlds(c, model, c.sandbox.domain)
+        source = build.world(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
         _trainers[key] = build.trainer(c, model, source, devices)
     step, state = _trainers[key]
@@ -73,13 +77,13 @@ def trainer(c: ConfigDict, num_devices: int = 1):
 
 
 def copy(state: TrainState) -> TrainState:
-    """A step may be given this one: it eats its argument."""
+    """A copy of a state, for a step: it donates its argument."""
     return jax.tree.map(lambda x: x.copy(), state)
 
 
-def leave_run(workdir: Path, c: ConfigDict, model: backbones.Backbone, params) -> None:
+def leave_run(workdir: Path, c: Config, model: backbones.Backbone, params) -> None:
     """What a run leaves for others to start from."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(3, {"params": params}, {}, {})
-    (workdir / "config.json").write_text(json.dumps(c.to_dict()))
-    backbones.save_model(workdir / "model", model)
+    (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))
+    runs.save_model(workdir / "model", model)

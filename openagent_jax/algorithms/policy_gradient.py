@@ -1,4 +1,4 @@
-"""What the algorithms that learn from their own episodes have in common."""
+"""What GRPO and PPO share: playing episodes, making batches, and the policy loss."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -7,64 +7,90 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from openagent_jax import losses, rewards, rollout, types
+from openagent_jax import losses, rewards, rollout
 from openagent_jax.models import lora
-from openagent_jax.rollout import Rollout, Sampling, Sizes
-from openagent_jax.sandbox import lexicon
-from openagent_jax.types import Batch, Metrics, Params, Policy, Task
+from openagent_jax.models.decoding import Sampling
+from openagent_jax.rollout import Rollout
+from openagent_jax.types import (
+    Batch,
+    Environment,
+    Metrics,
+    Params,
+    Policy,
+    Tables,
+    Task,
+    batch_size,
+)
 
-GAP_ROWS = 8  # of so many rows one is scored again, to see that sampling was right
-REFERENCE = "reference"  # of the parameters: those at the start; see `optim`
+GAP_ROWS = 8  # one row in so many is scored again, to check its log-probabilities
+REFERENCE = "reference"  # the branch of the parameters that is held fixed; see `optim`
 
 
 class Surrogate(NamedTuple):
-    """What is optimised (static)."""
+    """The objective of the policy (static)."""
 
-    loss: str = "dapo"  # of losses.NORMALISERS
-    normaliser: str = ""  # of losses.row_weights; "": the one of the loss
+    loss: str = "dapo"  # one of losses.NORMALISERS
+    normaliser: str = ""  # see losses.row_weights; "": the usual one of the loss
     clip_low: float = 0.2
     clip_high: float = 0.28
     kl: float = 0.0  # weight of the divergence from the frozen reference
 
 
 class Extra(NamedTuple):
-    """What the loss needs besides the tokens."""
+    """What the loss needs besides tokens and masks."""
 
     log_prob: Float[Array, "B S"]  # as the tokens were sampled
     advantage: Float[Array, "B S"]
-    weight: Float[Array, "B"]  # of a token of the row
+    weight: Float[Array, "B"]  # of each token of the row
     reference: Float[Array, "B S"]  # log-probabilities; zeros without a reference
     critic: Any = ()
 
 
 class Learner(NamedTuple):
-    """Episodes, batches and losses under one policy and one surrogate."""
+    """Plays episodes, makes batches and computes losses for one policy."""
 
     policy: Policy
-    lexicon: lexicon.Lexicon
-    sizes: Sizes
+    environment: Environment
     weights: dict[str, float]  # of the components of the reward
     temperature: float
     surrogate: Surrogate
 
     def play(
-        self, params: Params, key: jax.Array, tasks: Task, num_samples: int = 1
+        self,
+        params: Params,
+        tables: Tables,
+        key: jax.Array,
+        tasks: Task,
+        num_samples: int = 1,
     ) -> tuple[Rollout, Float[Array, "B T"], Metrics]:
-        """Episodes, `num_samples` of each task in a row, and what each turn earned."""
-        index = jnp.arange(tasks.world.shape[0] * num_samples)
+        """Play tasks.
+
+        Args:
+          params: of the policy.
+          tables: of the environment.
+          key: the episode of index i is sampled by `fold_in(key, i)`.
+          tasks: leading axis P.
+          num_samples: consecutive episodes of each task.
+
+        Returns:
+          The episodes, the weighted reward of each turn, and metrics.
+        """
+        index = jnp.arange(batch_size(tasks) * num_samples)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, index)
         played = rollout.rollout(
             self.policy,
-            self.lexicon,
+            self.environment,
+            tables,
             params,
             keys,
             tasks,
-            self.sizes,
             Sampling(self.temperature),
         )
-        earned = jax.vmap(
-            lambda episode: rewards.by_turn(self.lexicon, episode, self.sizes.max_turns)
-        )(played.trajectory)
+        valid = played.trajectory.valid
+        earned = {
+            name: jnp.where(valid, x, 0)
+            for name, x in played.trajectory.timestep.reward.items()
+        }
         reward = rewards.total(earned, self.weights)
         means = {name: jnp.mean(jnp.sum(x, axis=1)) for name, x in earned.items()}
         metrics = {"reward": jnp.mean(jnp.sum(reward, axis=1))}
@@ -76,12 +102,12 @@ class Learner(NamedTuple):
                 f"rewards/{name}/share": x / whole for name, x in weighted.items()
             }
             metrics |= shares
-        return played, reward, metrics | monitor(played)
+        return played, reward, metrics | self.monitor(tables, played)
 
     def score(
         self, params: Params, batch: Batch, hidden: jax.Array | None = None
     ) -> Float[Array, "B S"]:
-        """Log-probabilities of the loss tokens, as they are sampled."""
+        """Log-probabilities of the loss tokens at the temperature of sampling."""
         return losses.token_log_probs(
             self.policy, params, batch, self.temperature, hidden
         )[0]
@@ -94,19 +120,20 @@ class Learner(NamedTuple):
         advantage: Float[Array, "B S"],
         critic: Any = (),
     ) -> tuple[Batch, Metrics]:
-        """The rows of a rollout, as the loss eats them.
+        """The batch of a rollout, and metrics.
 
         Args:
-          params: that they were played with.
-          played: its rows.
-          mask: the sampled tokens that count.
-          advantage: of each of them.
+          params: of the policy that has played.
+          played: B episodes.
+          mask: the sampled tokens that are trained on.
+          advantage: of each of these tokens.
           critic: what else the loss needs.
         """
         surrogate = self.surrogate
         normaliser = surrogate.normaliser or losses.NORMALISERS[surrogate.loss]
-        # The longest that an episode can say, so that rows differ by what they said.
-        constant = self.sizes.max_turns * self.sizes.action_tokens
+        # The tokens that an episode can sample at most.
+        sizes = self.environment.sizes
+        constant = sizes.max_turns * sizes.action_tokens
         weight, divisor = losses.row_weights(normaliser, mask, constant)
         positions = jnp.arange(mask.shape[1])
         positions = jnp.broadcast_to(positions, mask.shape)
@@ -114,13 +141,13 @@ class Learner(NamedTuple):
         extra = Extra(played.log_prob, advantage, weight, none, critic)
         segments = played.valid.astype(jnp.int32)
         batch = Batch(played.tokens, positions, segments, mask, divisor, extra)
-        all_said = dataclasses.replace(batch, loss_mask=played.sampled)
-        some = jax.tree.map(lambda x: x[::GAP_ROWS], all_said)
+        all_sampled = dataclasses.replace(batch, loss_mask=played.sampled)
+        some = jax.tree.map(lambda x: x[::GAP_ROWS], all_sampled)
         gap = jnp.abs(self.score(params, some) - some.extra.log_prob)
         gap = jnp.max(gap, where=some.loss_mask, initial=0)
         metrics = {"sampler_trainer/logp_abs_diff_max": gap}
         if surrogate.kl:
-            # A model with adapters has its start within itself.
+            # A model with adapters contains the parameters that it started from.
             own = lora.LORA in params and REFERENCE not in params
             held = lora.base(params) if own else params[REFERENCE]
             extra = extra._replace(reference=self.score(held, batch))
@@ -134,7 +161,7 @@ class Learner(NamedTuple):
         divisor: jax.Array,
         hidden: jax.Array | None = None,
     ) -> tuple[jax.Array, Metrics]:
-        """The surrogate of the policy."""
+        """The policy loss of a part of a batch, and metrics."""
         extra, surrogate = batch.extra, self.surrogate
         log_prob = self.score(params, batch, hidden)
         loss, clipped = losses.policy_gradient(
@@ -148,34 +175,34 @@ class Learner(NamedTuple):
         )
         metrics = {"clip_ratio": jnp.sum(clipped)}
         if surrogate.kl:
-            kl = losses.kl_to(log_prob, extra.reference, batch.loss_mask)
+            kl = losses.kl_estimate(log_prob, extra.reference, batch.loss_mask)
             loss = loss + surrogate.kl * kl
             metrics["kl"] = jnp.sum(kl)
         return jnp.sum(extra.weight[:, None] * loss) / divisor, metrics
 
+    def monitor(self, tables: Tables, played: Rollout) -> Metrics:
+        """Metrics of episodes that do not depend on the reward."""
+        episode = played.trajectory
+        outcome = jax.vmap(self.environment.outcome, (None, 0, 0))(
+            tables, episode.task, episode.state
+        )
+        num_actions = jnp.maximum(jnp.sum(episode.valid), 1)
+        num_calls = jnp.maximum(jnp.sum(outcome.num_calls), 1)
 
-def monitor(played: Rollout) -> Metrics:
-    """What episodes were like, whatever they earned."""
-    episode = played.trajectory
-    kind, valid, state = episode.action.kind, episode.valid, episode.state
-    num_actions = jnp.maximum(jnp.sum(valid), 1)
-    num_calls = jnp.maximum(jnp.sum(state.num_calls), 1)
-    refused = jnp.any((kind == types.REFUSE) & valid, axis=1)
+        def share(of, among):
+            return jnp.sum(of & among) / jnp.maximum(jnp.sum(among), 1)
 
-    def share(of, among):
-        return jnp.sum(of & among) / jnp.maximum(jnp.sum(among), 1)
-
-    num_sampled = jnp.sum(played.sampled)
-    return {
-        # The mean of -log p of what is sampled estimates the entropy of a token.
-        "entropy": -jnp.sum(played.log_prob) / jnp.maximum(num_sampled, 1),
-        "success": jnp.mean(state.success),
-        "refusal/refused": share(refused, ~state.solvable),
-        "refusal/false_refusal": share(refused, state.solvable),
-        "tools/call_frequency": jnp.sum(state.num_calls) / num_actions,
-        "tools/failure_frequency": jnp.sum(state.num_errors) / num_calls,
-        "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
-        "completions/clipped_ratio": jnp.mean(played.cut),
-        "completions/num_turns": num_actions / valid.shape[0],
-        "num_sampled_tokens": num_sampled,
-    }
+        num_sampled = jnp.sum(played.sampled)
+        return {
+            # The mean of -log p of what is sampled estimates the entropy of a token.
+            "entropy": -jnp.sum(played.log_prob) / jnp.maximum(num_sampled, 1),
+            "success": jnp.mean(outcome.success),
+            "refusal/refused": share(outcome.refused, ~outcome.solvable),
+            "refusal/false_refusal": share(outcome.refused, outcome.solvable),
+            "tools/call_frequency": jnp.sum(outcome.num_calls) / num_actions,
+            "tools/failure_frequency": jnp.sum(outcome.num_errors) / num_calls,
+            "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
+            "completions/clipped_ratio": jnp.mean(played.cut),
+            "completions/num_turns": num_actions / episode.valid.shape[0],
+            "num_sampled_tokens": num_sampled,
+        }

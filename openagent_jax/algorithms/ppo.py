@@ -1,7 +1,7 @@
 """PPO with a learned value (Schulman et al., arXiv 1707.06347), over turns.
 
-What the environment says has neither value nor credit: a turn's value is that before
-its first token, and the next value after its action is that of the next turn.
+Tokens of the environment have neither value nor credit: the value of a turn is that
+before its first sampled token, and the next value is that of the next turn.
 """
 
 from typing import NamedTuple
@@ -10,57 +10,70 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from openagent_jax import advantages, types
+from openagent_jax import advantages
 from openagent_jax.algorithms.policy_gradient import Learner
-from openagent_jax.types import Algorithm, Batch, Metrics, Params, Task, TrainState
+from openagent_jax.types import (
+    Algorithm,
+    Batch,
+    Metrics,
+    Params,
+    Tables,
+    Task,
+    TrainState,
+)
 
-VALUE = "value"  # of the parameters: the head that they get
+VALUE = "value"  # the branch of the parameters that is the value head
 
 
 class Critic(NamedTuple):
-    """How much is expected, and how far ahead (static)."""
+    """The learned value and its advantages (static)."""
 
-    # Of a turn. At 1 an episode that is cut may hope for anything.
+    # Of each turn. At 1 a truncated episode may be expected to earn anything.
     discount: float = 0.95
-    trace: float = 0.95  # of a turn
-    weight: float = 1.0  # of the value's loss
-    # Values learn so far from what they were; 0 is any distance. A bound slows them
-    # down, by how much depends on the scale of the reward (arXiv 2006.05990, 3.2).
+    gae_lambda: float = 0.95  # of a turn
+    weight: float = 1.0  # of the loss of the value
+    # How far a value may move from its old one; 0 is no bound. A bound slows learning
+    # down by an amount that depends on the scale of the reward (arXiv 2006.05990, 3.2).
     clip: float = 0.0
-    # Advantages of a batch to mean 0, deviation 1: noise too, where nothing is left to
-    # learn.
+    # Scale the advantages of a batch to mean 0 and deviation 1. Where nothing is left
+    # to learn this amplifies noise.
     normalise: bool = False
 
 
-class Expected(NamedTuple):
+class Values(NamedTuple):
     """What the loss of the value needs."""
 
-    value: Float[Array, "B S"]  # as it was
+    value: Float[Array, "B S"]  # when the episode was played
     target: Float[Array, "B S"]
 
 
 def with_value(params: Params, width: int) -> Params:
-    """The parameters, and a head that expects nothing yet."""
+    """The parameters with a value head that predicts 0."""
     head = {"weight": jnp.zeros(width), "bias": jnp.zeros(())}
     return {**params, VALUE: head}
 
 
 def ppo(learner: Learner, critic: Critic) -> Algorithm:
-    """Play each task once, and reinforce what did better than was expected."""
+    """Play each task once, and reinforce actions that did better than their value.
+
+    Args:
+      learner: plays, and computes batch and loss.
+      critic: how values are learned and used.
+    """
 
     def value_of(params: Params, hidden: Float[Array, "*batch D"]):
         head = params[VALUE]
         return hidden.astype(jnp.float32) @ head["weight"] + head["bias"]
 
     def before(value: Float[Array, "B S"]) -> Float[Array, "B S"]:
-        """At each token what was expected just before it."""
+        """The value at each token, of the tokens before it."""
         return jnp.pad(value[:, :-1], ((0, 0), (1, 0)))
 
     def make_batch(
-        state: TrainState, key: jax.Array, tasks: Task
+        state: TrainState, tables: Tables, key: jax.Array, tasks: Task
     ) -> tuple[Batch, Metrics]:
         params = state.params
-        played, reward, metrics = learner.play(params, key, tasks)
+        played, reward, metrics = learner.play(params, tables, key, tasks)
         mask, episode = played.sampled, played.trajectory
         positions = jnp.broadcast_to(jnp.arange(mask.shape[1]), mask.shape)
         segments = played.valid.astype(jnp.int32)
@@ -70,28 +83,27 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         last = jnp.take_along_axis(value, length - 1, axis=1)[:, 0]
         value = before(value)
 
-        # Of each turn, at its first token.
-        turn, rows = advantages.turn_of(mask), jnp.arange(mask.shape[0])[:, None]
-        spot = jnp.where(advantages.starts_turn(mask), turn, reward.shape[1])
-        of_turn = jnp.zeros_like(reward).at[rows, spot].set(value, mode="drop")
-        kind = episode.action.kind
-        ends = ((kind == types.ANSWER) | (kind == types.REFUSE)) & episode.valid
+        # The value of each turn, at its first token.
+        turn, rows = advantages.turn_index(mask), jnp.arange(mask.shape[0])[:, None]
+        column = jnp.where(advantages.is_turn_start(mask), turn, reward.shape[1])
+        of_turn = jnp.zeros_like(reward).at[rows, column].set(value, mode="drop")
+        ends = episode.timestep.terminated & episode.valid
         advantage = advantages.gae(
             reward,
             of_turn,
             episode.valid,
             jnp.where(jnp.any(ends, axis=1), 0, last),  # truncated is not terminated
             critic.discount,
-            critic.trace,
+            critic.gae_lambda,
         )
-        target = advantages.by_token(advantage + of_turn, mask)
-        advantage = advantages.by_token(advantage, mask)
+        target = advantages.broadcast_to_tokens(advantage + of_turn, mask)
+        advantage = advantages.broadcast_to_tokens(advantage, mask)
         if critic.normalise:
             mean = jnp.mean(advantage, where=mask)
             std = jnp.std(advantage, where=mask)
             advantage = jnp.where(mask, (advantage - mean) / (std + 1e-6), 0)
-        expected = Expected(value, target)
-        batch, checked = learner.batch(params, played, mask, advantage, expected)
+        values = Values(value, target)
+        batch, checked = learner.batch(params, played, mask, advantage, values)
         error = jnp.var(target - value, where=mask)
         spread = jnp.var(target, where=mask)
         # Targets that are all the same leave nothing to explain.

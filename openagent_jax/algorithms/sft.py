@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import losses
-from openagent_jax.sandbox import demonstrate, lexicon, render
+from openagent_jax import expert, losses
 from openagent_jax.types import (
     Algorithm,
     Batch,
+    Environment,
     Metrics,
     Params,
     Policy,
+    Tables,
     Task,
     TrainState,
 )
@@ -19,31 +20,29 @@ from openagent_jax.types import (
 
 def sft(
     policy: Policy,
-    lexicon: lexicon.Lexicon,
-    max_turns: int,
+    environment: Environment,
     num_tokens: int,
     num_rows: int = 0,
 ) -> Algorithm:
-    """Masked cross-entropy on what the expert says; `tasks` have a leading axis B.
+    """Masked cross-entropy on the tokens of the expert's actions.
 
     Args:
       policy: what learns.
-      lexicon: how the demonstrations are written.
-      max_turns: of a demonstration.
-      num_tokens: of a row.
-      num_rows: the demonstrations of a step are laid end to end into so many rows, and
-        those that find no room are counted in `train/num_dropped`; 0 gives each a row
+      environment: whose expert demonstrates.
+      num_tokens: S, of a row.
+      num_rows: the demonstrations of a step are packed end to end into so many rows,
+        and those that do not fit are counted in `train/num_dropped`; 0 gives each a row
         of its own, and cuts it where the row ends.
     """
 
     def make_batch(
-        state: TrainState, key: jax.Array, tasks: Task
+        state: TrainState, tables: Tables, key: jax.Array, tasks: Task
     ) -> tuple[Batch, Metrics]:
         del state, key  # the expert needs neither
 
         def one(task):
-            episode = demonstrate.demonstrate(lexicon, task, max_turns)
-            return render.trajectory(lexicon, episode, num_tokens)
+            episode = expert.demonstrate(environment, tables, task)
+            return expert.write(environment, tables, episode, num_tokens)
 
         tokens, valid, loss_mask, length = jax.vmap(one)(tasks)
         if num_rows:

@@ -1,8 +1,8 @@
-"""Stored demonstrations become batches: shuffled, packed, read ahead, resumed exactly.
+"""Stored demonstrations become batches: shuffled, packed, prefetched, resumed exactly.
 
-A process reads every n-th record of each epoch's order, so that all n of them together
-see each once. What is still to come depends on the seed and on the state of the
-iterator alone: threads change nothing but the time.
+Each of n processes reads every n-th record of an epoch, so that all of them together
+read each record once. The order is a function of the seed and of the state of the
+iterator alone: the number of threads changes the speed, and nothing else.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 from openagent_jax.types import Batch
 
 Json = dict[str, Any]
-NUM_AHEAD = 64  # records
+NUM_AHEAD = 64  # records that are prefetched
 
 
 def batches(
@@ -31,20 +31,20 @@ def batches(
     process: tuple[int, int] = (0, 1),
     num_threads: int = 2,
 ) -> grain.IterDataset:
-    """Batches of NumPy arrays without end.
+    """Endless batches of NumPy arrays.
 
     Args:
       records: with `tokens` and `loss_mask`.
-      seed: of the order, which is another one in each epoch.
-      num_rows: of a batch; of this process.
-      num_columns: of a row; no record is longer.
-      packed: records are laid end to end, each into the first row that has room; else
-        a row has one.
-      process: which one of how many.
-      num_threads: that read.
+      seed: of the order, which differs from epoch to epoch.
+      num_rows: of a batch of this process.
+      num_columns: tokens of a row; no record is longer.
+      packed: records are packed end to end, each into the first row that has room;
+        otherwise each has a row of its own.
+      process: `(index, count)` of the processes.
+      num_threads: threads that read.
 
     Raises:
-      ValueError: there is not a record for each process.
+      ValueError: there are fewer records than processes.
     """
     index, count = process
     if len(records) < count:
@@ -54,7 +54,7 @@ def batches(
     order = grain.MapDataset.source(records).shuffle(seed=seed)
     order = order[index::count].repeat()
     read = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=NUM_AHEAD)
-    rows = order.map(_texts).to_iter_dataset(read)
+    rows = order.map(_arrays).to_iter_dataset(read)
     if packed:
         rows = grain.experimental.FirstFitPackIterDataset(
             rows,
@@ -63,18 +63,18 @@ def batches(
             shuffle_bins=False,
         )
     else:
-        rows = rows.map(lambda texts: _alone(texts, num_columns))
+        rows = rows.map(lambda record: _padded(record, num_columns))
     return rows.batch(num_rows).map(_batch)
 
 
-def _texts(record) -> Json:
+def _arrays(record) -> Json:
     return {name: np.asarray(record[name]) for name in ("tokens", "loss_mask")}
 
 
-def _alone(texts: Json, num_columns: int) -> Json:
-    """As the packing names it, a row of one text."""
-    size = len(texts["tokens"])
-    row = {name: np.resize(x, num_columns) for name, x in texts.items()}
+def _padded(record: Json, num_columns: int) -> Json:
+    """A row of one record, with the names that packing gives."""
+    size = len(record["tokens"])
+    row = {name: np.resize(x, num_columns) for name, x in record.items()}
     place = np.arange(num_columns)
     here = place < size
     row = {name: np.where(here, x, 0).astype(x.dtype) for name, x in row.items()}
@@ -93,7 +93,7 @@ def _batch(rows: Json) -> Batch:
 
 
 class Feed:
-    """The batches of a run, on its devices."""
+    """An iterator over the batches of a run, on its devices."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Feed:
           batches: of this process.
           shape: of the batches of all processes together.
           sharding: of each array.
-          of: what they are made from; the same in a run that goes on.
+          of: what the batches are made from; a resumed run must have the same.
         """
         self._batches, self._sharding = iter(batches), sharding
         self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
@@ -116,7 +116,7 @@ class Feed:
             return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
         ids, mask = array(np.int32, *shape), array(np.bool_, *shape)
-        # What comes, but for the numbers.
+        # Shapes and types of what comes.
         self.abstract = Batch(ids, ids, ids, mask, array(np.float32, shape[0]))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -125,7 +125,7 @@ class Feed:
     def __next__(self) -> Batch:
         try:
             batch = next(self._batches)
-        except Exception as error:  # what grain raises is what the files' reader does
+        except Exception as error:  # grain passes on whatever the file reader raises
             text = " ".join(str(error).split())
             text = f"a demonstration cannot be read: {text[:200]}"
             raise RuntimeError(text) from error
@@ -133,7 +133,8 @@ class Feed:
         return jax.tree.map(lambda x: put(self._sharding, x), batch)
 
     def state(self) -> Json:
-        """Where it is, for a checkpoint: all processes call this together."""
+        """The position in the data, for a checkpoint. All processes call this
+        together."""
         own = json.dumps(self._batches.get_state()).encode()
         size = int(np.max(multihost_utils.process_allgather(np.int32(len(own)))))
         padded = np.frombuffer(own.ljust(size), np.uint8)
@@ -142,12 +143,13 @@ class Feed:
         return {"of": self._of, "states": states}
 
     def restore(self, state: Json) -> None:
-        """
+        """Continue from a position that `state` returned.
+
         Raises:
-          ValueError: it is the state of another one.
+          ValueError: it is of another dataset, or of another number of processes.
         """
         if state["of"] != self._of:
-            raise ValueError("the dataset is not the one that the run began with")
+            raise ValueError("the dataset is not the one that this run started with")
         if (count := len(state["states"])) != jax.process_count():
             raise ValueError(
                 f"the dataset was read by {count} process(es), now by "

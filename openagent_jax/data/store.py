@@ -1,8 +1,8 @@
-"""Demonstrations on disk, as a TFDS dataset in `array_record`: no TensorFlow is needed.
+"""Demonstrations on disk: a TFDS dataset in `array_record`, without TensorFlow.
 
-    folder/demonstrations/1.0.0/    records, features, metadata, and the tokenizer
+    folder/demonstrations/2.0.0/    records, features, metadata, and the tokenizer
 
-TFDS writes into a folder of another name, which is renamed when all of it is there.
+TFDS writes to a temporary folder, which is renamed when it is complete.
 """
 
 import contextlib
@@ -18,20 +18,21 @@ import numpy as np
 import tensorflow_datasets as tfds
 from array_record.python import array_record_module as array_record
 
+from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.data import demonstrations
 from openagent_jax.data.demonstrations import Recipe, Record
 
 TOKENIZER = "tokenizer.json"
-# Of a split; what is left out is longer than a row.
+# Counts of a split; demonstrations that are longer than a row are left out.
 COUNTS = ("asked_for", "left_out", "perturbed", "tokens", "loss_tokens")
-# What a reader must have too, and what it is called in an error.
-SAME = {"tokenizer": "tokenizer", "chat_form": "form of messages"}
+# What a reader must share with the writer, and its name in an error.
+SAME = {"tokenizer": "tokenizer", "chat_style": "chat style"}
 
 
 class Demonstrations(tfds.core.GeneratorBasedBuilder):
-    """The oracle's demonstrations of one recipe."""
+    """The expert's demonstrations of one recipe."""
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("2.0.0")
 
     def __init__(self, recipe: Recipe, tokenizer: str, num: dict[str, int], **kwargs):
         self._recipe, self._tokenizer, self._num = recipe, tokenizer, num
@@ -52,11 +53,10 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
             "loss_mask": tensor(np.bool_, "those that the policy must produce"),
             "seed": scalar(np.int64, "of the dataset"),
             "index": scalar(np.int64, "of the task; with seed and split its key"),
-            "world": scalar(np.uint32, "the seed of all results; odd: not of train"),
             "split": text("train or test"),
             "domain": text("where the tools are from"),
-            "family": text("which goal of the domain"),
-            "perturbation": text(f"its name, or {demonstrations.CLEAN}"),
+            "goal": text("which goal of the domain"),
+            "perturbation": text(f"its name, or {CLEAN}"),
             "strength": scalar(np.float32, "of the perturbation"),
             "num_calls": scalar(np.int32, "that the expert makes"),
             "solvable": scalar(np.bool_, "whether the task can be done at all"),
@@ -76,7 +76,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
 
     def _split_generators(self, dl_manager):
         del dl_manager  # nothing is downloaded
-        # Here the folder has the name that it has until it is whole.
+        # `data_dir` is the temporary folder here.
         (Path(self.data_dir) / TOKENIZER).write_text(self._tokenizer, "utf-8")
         return {split: self._generate_examples(split) for split in self._num}
 
@@ -87,7 +87,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
             if record is None:
                 counts["left_out"] += 1
                 continue
-            counts["perturbed"] += record["perturbation"] != demonstrations.CLEAN
+            counts["perturbed"] += record["perturbation"] != CLEAN
             counts["tokens"] += len(record["tokens"])
             counts["loss_tokens"] += int(np.sum(record["loss_mask"]))
             yield i, record
@@ -99,7 +99,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
 
 
 class Stored(NamedTuple):
-    """A dataset that is there."""
+    """A dataset on disk."""
 
     folder: Path
     metadata: dict[str, Any]
@@ -111,25 +111,25 @@ class Stored(NamedTuple):
 def write(
     folder: str | Path, recipe: Recipe, tokenizer: str, num: dict[str, int]
 ) -> Stored:
-    """Make a dataset of so many tasks of each split.
+    """Make a dataset.
 
     Args:
-      folder: where; it must not hold one.
-      recipe: what is made.
-      tokenizer: the text of its tokenizer.json.
-      num: of each split; demonstrations that are too long are left out of them.
+      folder: that must not hold one yet.
+      recipe: of the demonstrations.
+      tokenizer: the text of the tokenizer.json.
+      num: tasks of each split; demonstrations that are too long are left out.
 
     Raises:
       FileExistsError: as `check_free`.
     """
     check_free(folder)
     for path in _where(folder).parent.glob(f"{tfds.core.constants.INCOMPLETE_PREFIX}*"):
-        shutil.rmtree(path)  # a build that was killed has left it
+        shutil.rmtree(path)  # left by a build that was killed
     tfds.disable_progress_bar()
     builder = Demonstrations(
         recipe, tokenizer, num, data_dir=str(folder), file_format="array_record"
     )
-    # It speaks of downloads, and makes a folder for them.
+    # TFDS prints messages about downloads, and makes a folder for them.
     with (
         contextlib.redirect_stdout(io.StringIO()),
         tempfile.TemporaryDirectory() as unused,
@@ -139,9 +139,10 @@ def write(
 
 
 def check_free(folder: str | Path) -> None:
-    """
+    """Whether a dataset can be written to a folder.
+
     Raises:
-      FileExistsError: there is a dataset.
+      FileExistsError: the folder holds one already.
     """
     if _where(folder).exists():
         raise FileExistsError(
@@ -150,7 +151,8 @@ def check_free(folder: str | Path) -> None:
 
 
 def read(folder: str | Path) -> Stored:
-    """
+    """The dataset of a folder.
+
     Raises:
       FileNotFoundError: there is none.
       ValueError: it is damaged.
@@ -174,14 +176,14 @@ def read(folder: str | Path) -> Stored:
             found = sum(array_record.ArrayRecordReader(x).num_records() for x in files)
             if found != len(records):
                 raise ValueError(f"{split} has {found} of {len(records)} records")
-    except Exception as error:  # what TFDS raises depends on what is wrong
+    except Exception as error:  # TFDS raises different errors for different damage
         text = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"{where} is damaged ({text[:200]})") from error
     return Stored(where, metadata, splits, str(builder.info.dataset_size), tokenizer)
 
 
 def check(stored: Stored, fingerprints: dict[str, str], num_tokens: int) -> None:
-    """Whether its tokens mean the same to a run, and fit into its rows.
+    """Whether the tokens of a dataset mean the same to a run, and fit its rows.
 
     Raises:
       ValueError: names what differs.

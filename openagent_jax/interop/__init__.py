@@ -1,1 +1,1 @@
-"""Formats of others, read on the host; what they need are optional extras."""
+"""Host-side readers of other projects' formats; their packages are optional."""

@@ -1,45 +1,52 @@
-"""Chat templates as `transformers` renders them (the extra `hf`)."""
+"""Load chat templates, rendered by `transformers` (the extra `hf`)."""
 
 import json
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from openagent_jax.sandbox import chat
+from openagent_jax.text import chat
 
 BUILTIN = Path(chat.__file__).with_name("templates")
 FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
-# Templates that write the date would make each day a task of its own.
+# A fixed date: templates that write the current one would change every day.
 DATE = "26 Jul 2024"
 
 
-def own(folder: Path) -> str:
-    """The chat template of a folder that `transformers` has written; "" if none.
+def from_folder(folder: Path) -> str:
+    """Return the chat template of a folder that `transformers` has written.
 
-    Of several it is that for tools.
+    Args:
+      folder: with `tokenizer_config.json` or `chat_template.jinja`.
+
+    Returns:
+      The source of the template, "" if there is none. Of several templates it is the
+      one for tools, else the default.
 
     Raises:
       ValueError: a file is damaged.
     """
     if (folder / FILE).is_file():
-        return text(folder / FILE)
+        return read_text(folder / FILE)
     file = folder / SETTINGS_FILE
     if not file.is_file():
         return ""
     try:
-        found = json.loads(text(file)).get("chat_template") or ""
-        if isinstance(found, list):
-            by_name = {entry["name"]: entry["template"] for entry in found}
-            found = by_name.get("tool_use") or by_name.get("default") or ""
+        source = json.loads(read_text(file)).get("chat_template") or ""
+        if isinstance(source, list):
+            by_name = {entry["name"]: entry["template"] for entry in source}
+            source = by_name.get("tool_use") or by_name.get("default") or ""
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{file}: no JSON with a chat_template to be read") from None
-    return found
+        problem = "it is not valid JSON with a readable chat_template"
+        raise ValueError(f"{file}: {problem}") from None
+    return source
 
 
-def text(file: Path) -> str:
-    """
+def read_text(file: Path) -> str:
+    """Return the text of a file.
+
     Raises:
-      ValueError: it is no UTF-8.
+      ValueError: it is not UTF-8.
     """
     try:
         return file.read_text("utf-8")
@@ -50,12 +57,15 @@ def text(file: Path) -> str:
 def load(
     tokenizer: Tokenizer, source: str, folder: Path | None = None
 ) -> chat.Template:
-    """A template that renders under a tokenizer.
+    """Return a chat template for a tokenizer.
+
+    Its function `render` raises ValueError where the template does.
 
     Args:
-      tokenizer: whose special tokens it uses.
+      tokenizer: the tokenizer, whose special tokens the template can use.
       source: the text of the template.
-      folder: of the tokenizer; its settings name the marks of start and end.
+      folder: the folder of the tokenizer, if it has one; its settings name the tokens
+        of start and end.
 
     Raises:
       ValueError: `transformers` is not installed.
@@ -65,23 +75,23 @@ def load(
         import transformers
     except ImportError:
         raise ValueError(
-            'chat template: it needs the package transformers; pip install -e ".[hf]"'
+            'a chat template needs the package transformers: pip install -e ".[hf]"'
         ) from None
-    kind = transformers.PreTrainedTokenizerFast
+    fast_class = transformers.PreTrainedTokenizerFast
     if folder and (folder / SETTINGS_FILE).is_file():
-        fast = kind.from_pretrained(folder)
+        fast = fast_class.from_pretrained(folder)
     else:
-        fast = kind(tokenizer_object=tokenizer)
+        fast = fast_class(tokenizer_object=tokenizer)
     added = tokenizer.get_added_tokens_decoder().values()
     special = {token.content for token in added if token.special}
 
-    def render(messages: chat.Messages, tools: list[dict], speaks: bool) -> str:
+    def render(messages: chat.Messages, tools: list[dict], add_prompt: bool) -> str:
         try:
             text = fast.apply_chat_template(
                 messages,
                 tools=[*tools],
                 chat_template=source,
-                add_generation_prompt=speaks,
+                add_generation_prompt=add_prompt,
                 tokenize=False,
                 date_string=DATE,
             )

@@ -1,7 +1,7 @@
-"""GGUF files as folders in Hugging Face's layout, made once and kept.
+"""Convert GGUF files to folders in Hugging Face's layout, which are cached.
 
-The weights become float32: every quantisation is exact there, and any reader of
-safetensors can load them.
+The weights become float32, which represents every quantisation exactly and which any
+reader of safetensors can load.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, processor
 from tokenizers import normalizers as norm
 from tokenizers import pre_tokenizers as pre
 
-from openagent_jax.models import hf, rope
+from openagent_jax.models import hf, hf_folder, rope
 from openagent_jax.models.transformer import ModelConfig
 
 CACHE = "~/.cache/openagent_jax/gguf"
-VERSION = 1  # of what is made of a file: another one makes it anew
+VERSION = 1  # of the conversion; folders of another version are not reused
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
-# Parts of names, there and in Hugging Face's layout.
+# Hugging Face's names of tensors -> the names in GGUF files.
 LAYER_TENSORS = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -40,9 +40,9 @@ TENSORS = {
     "lm_head.weight": "output.weight",
 }
 TOKENS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-ROPE_FACTORS = "rope_freqs.weight"  # what Llama 3.1 divides its frequencies by
-CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # types of tokens
-# How a text is split before merges apply, by `tokenizer.ggml.pre`.
+ROPE_FACTORS = "rope_freqs.weight"  # the divisors of Llama 3.1's frequencies
+CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # token types
+# Patterns that split a text before merges apply, by `tokenizer.ggml.pre`.
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SPLITS = {
@@ -53,46 +53,54 @@ PLAIN = ("gpt-2", "default")
 
 
 def folder(file: str | Path, cache: str | Path | None = None) -> Path:
-    """The folder that a GGUF file stands for; it is made if it is not there yet.
+    """Return the folder with the converted model; convert it if that is not done yet.
+
+    Args:
+      file: the GGUF file.
+      cache: where the folders are; `CACHE` by default. A folder's name depends on the
+        path, size and times of the file.
 
     Raises:
-      ValueError: names the file and the field that cannot be used.
+      ValueError: the file cannot be read, or has a field that is not supported; the
+        message names the file and the field.
     """
     file = Path(file).resolve()
     try:
         status = file.stat()
     except OSError:
         raise ValueError(f"{file}: no such file") from None
-    seen = VERSION, str(file), status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    digest = hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+    times = status.st_mtime_ns, status.st_ctime_ns
+    identity = VERSION, str(file), status.st_size, *times
+    digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     made = Path(cache or CACHE).expanduser() / f"{file.stem}-{digest}"
     if not (made / hf.CONFIG_FILE).is_file():
-        with hf.whole(made, replace=False) as making:
+        with hf_folder.atomic_folder(made, replace=False) as making:
             _convert(file, making)
     return made
 
 
-def _convert(file: Path, making: Path) -> None:
+def _convert(file: Path, out: Path) -> None:
+    """Write the model, the tokenizer and their settings to a folder."""
     try:
         import gguf
     except ImportError:
         raise ValueError(
-            f'{file}: reading it needs the package gguf; pip install "gguf>=0.17"'
+            f'{file}: reading it needs the package gguf: pip install "gguf>=0.17"'
         ) from None
     try:
         reader = gguf.GGUFReader(file)
         fields = {name: field.contents() for name, field in reader.fields.items()}
-    except Exception as error:  # it raises all sorts where a file is cut off
+    except Exception as error:  # a truncated file can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{file}: damaged, or no GGUF file: {reason}") from None
+        raise ValueError(f"{file}: damaged, or not a GGUF file: {reason}") from None
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     try:
         config = _config(fields, tensors)
         wanted = {x.name: (_name(x.name), x.shape) for x in hf.tensors(config)}
         _check(tensors, wanted)
         tokenizer = _tokenizer(fields)
-        tokenizer.save(str(making / "tokenizer.json"))
-        _write_settings(making, fields)
+        tokenizer.save(str(out / "tokenizer.json"))
+        _write_settings(out, fields)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     heads = {
@@ -108,12 +116,13 @@ def _convert(file: Path, making: Path) -> None:
             x = _unpermuted(x, heads[part])
         return np.ascontiguousarray(x, np.float32)
 
-    hf.save_config(making, config)
+    hf.save_config(out, config)
     sizes = {name: 4 * int(np.prod(shape)) for name, (_, shape) in wanted.items()}
-    hf.save_tensors(making, sizes, read)
+    hf.save_tensors(out, sizes, read)
 
 
 def _config(fields: dict[str, Any], tensors: dict[str, Any]) -> ModelConfig:
+    """Return the architecture that the fields of the file describe."""
     kind = fields.get("general.architecture")
     if kind not in ARCHITECTURES:
         raise ValueError(
@@ -133,9 +142,9 @@ def _config(fields: dict[str, Any], tensors: dict[str, Any]) -> ModelConfig:
         raise ValueError('tensor "token_embd.weight" is missing')
     width, heads = int(get("embedding_length")), int(get("attention.head_count"))
     size = int(get("attention.key_length", width // heads))
-    if (turned := get("rope.dimension_count", size)) != size:
+    if (rotated := get("rope.dimension_count", size)) != size:
         raise ValueError(
-            f"{kind}.rope.dimension_count={turned} is not the head's {size}"
+            f"{kind}.rope.dimension_count={rotated} is not the head size, {size}"
         )
     theta = _shortest(get("rope.freq_base", 10_000.0))
     return ModelConfig(
@@ -160,15 +169,15 @@ def _config(fields: dict[str, Any], tensors: dict[str, Any]) -> ModelConfig:
 def _scaling(fields, kind, size, theta, tensors) -> rope.Scaling | None:
     name = fields.get(f"{kind}.rope.scaling.type", "none")
     if ROPE_FACTORS in tensors:
-        # The file has the quotients alone; these are the settings of all Llama 3.
+        # The file only has the factors; all Llama 3 models have these settings.
         factors = np.asarray(tensors[ROPE_FACTORS].data, np.float32)
-        made = rope.Scaling("llama3", float(factors.max()), 8192, 1.0, 4.0)
+        scaling = rope.Scaling("llama3", float(factors.max()), 8192, 1.0, 4.0)
         plain, slow = (
-            np.asarray(rope.frequencies(size, theta, x)[0]) for x in (None, made)
+            np.asarray(rope.frequencies(size, theta, x)[0]) for x in (None, scaling)
         )
         if factors.shape != plain.shape or not np.allclose(plain / slow, factors, 1e-3):
-            raise ValueError(f'tensor "{ROPE_FACTORS}" is not that of a Llama 3')
-        return made
+            raise ValueError(f'tensor "{ROPE_FACTORS}" is not that of Llama 3')
+        return scaling
     if name == "none":
         return None
     if name not in ("linear", "yarn"):
@@ -183,13 +192,15 @@ def _scaling(fields, kind, size, theta, tensors) -> rope.Scaling | None:
 
 
 def _check(tensors: dict[str, Any], wanted: dict[str, tuple]) -> None:
+    """Compare the tensors of the file with those that the model needs."""
     for name, shape in wanted.values():
         if name not in tensors:
             raise ValueError(f'tensor "{name}" is missing')
-        found = [int(n) for n in reversed(tensors[name].shape)]
-        if found != list(shape):
+        shape_in_file = [int(n) for n in reversed(tensors[name].shape)]
+        if shape_in_file != list(shape):
             raise ValueError(
-                f'tensor "{name}" has shape {found}, the fields ask for {list(shape)}'
+                f'tensor "{name}" has shape {shape_in_file}, but the fields require '
+                f"{list(shape)}"
             )
     known = {name for name, _ in wanted.values()} | {ROPE_FACTORS}
     if unknown := tensors.keys() - known:
@@ -197,7 +208,11 @@ def _check(tensors: dict[str, Any], wanted: dict[str, tuple]) -> None:
 
 
 def _name(name: str) -> str:
-    """Of a tensor in the GGUF file, by its name in Hugging Face's layout."""
+    """Return the name of a tensor in GGUF files from its name in Hugging Face's layout.
+
+    >>> _name("model.layers.3.self_attn.q_proj.weight")
+    'blk.3.attn_q.weight'
+    """
     if name in TENSORS:
         return TENSORS[name]
     _, _, layer, part = name.split(".", 3)
@@ -206,13 +221,14 @@ def _name(name: str) -> str:
 
 
 def _unpermuted(x: np.ndarray, num_heads: int) -> np.ndarray:
-    """Rows of a head as halves; llama.cpp rotates pairs of neighbours."""
+    """Reorder the rows of each head: llama.cpp rotates neighbours, we rotate halves."""
     size = x.shape[0] // num_heads
     pairs = x.reshape(num_heads, size // 2, 2, *x.shape[1:])
     return pairs.swapaxes(1, 2).reshape(x.shape)
 
 
 def _tokenizer(fields: dict[str, Any]) -> Tokenizer:
+    """Return the tokenizer that the fields of the file describe."""
     kind = fields.get("tokenizer.ggml.model")
     if kind != "gpt2":
         raise ValueError(f'tokenizer.ggml.model="{kind}" is not supported, only "gpt2"')
@@ -225,13 +241,13 @@ def _tokenizer(fields: dict[str, Any]) -> Tokenizer:
         if f"tokenizer.ggml.{name}" not in fields:
             raise ValueError(f"field tokenizer.ggml.{name} is missing")
     tokens, types = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
-    while types and types[-1] == UNUSED:  # rows of the embedding without a text
+    while types and types[-1] == UNUSED:  # rows of the embedding without a token
         tokens, types = tokens[:-1], types[:-1]
     vocab = {token: i for i, token in enumerate(tokens)}
     merges = [tuple(x.split(" ", 1)) for x in fields["tokenizer.ggml.merges"]]
     try:
         model = models.BPE(vocab, merges, ignore_merges=split == "llama-bpe")
-    except Exception as error:  # it raises nothing more special
+    except Exception as error:  # `tokenizers` raises no subclass
         raise ValueError(f"tokenizer.ggml.merges: {error}") from None
     tokenizer = Tokenizer(model)
     if split == "qwen2":
@@ -258,8 +274,8 @@ def _tokenizer(fields: dict[str, Any]) -> Tokenizer:
     return tokenizer
 
 
-def _write_settings(making: Path, fields: dict[str, Any]) -> None:
-    """What `transformers` wants to know besides: names, template, where a text ends."""
+def _write_settings(out: Path, fields: dict[str, Any]) -> None:
+    """Write the other settings of `transformers`: special tokens and chat template."""
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
@@ -277,17 +293,17 @@ def _write_settings(making: Path, fields: dict[str, Any]) -> None:
         ("generation_config.json", ids),
     ):
         text = json.dumps(values, indent=2, ensure_ascii=False)
-        (making / name).write_text(text + "\n", "utf-8")
+        (out / name).write_text(text + "\n", "utf-8")
 
 
 def _token(fields: dict[str, Any], name: str) -> str:
     key, tokens = f"tokenizer.ggml.{name}_token_id", fields["tokenizer.ggml.tokens"]
     index = fields.get(key)
     if index is None or not 0 <= index < len(tokens):
-        raise ValueError(f"{key}={index} is no token")
+        raise ValueError(f"{key}={index} is not a token")
     return tokens[index]
 
 
 def _shortest(x: float) -> float:
-    """The float64 that prints as a float32 does: 1e-05, not 9.999999747e-06."""
+    """Return the float64 that prints like a float32: 1e-05, not 9.999999747e-06."""
     return float(str(np.float32(x)))

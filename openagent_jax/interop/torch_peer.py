@@ -1,4 +1,4 @@
-"""Decoding by `transformers` and torch: what ours is measured against."""
+"""Decode with `transformers` and torch, the reference for our speed."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,13 @@ from jaxtyping import Int
 
 
 class Generator:
-    """Greedy tokens of the model in a folder, in float32.
+    """Decodes greedily with a model in float32.
+
+    Args:
+      folder: of the model, in Hugging Face's layout.
 
     Raises:
-      ImportError: torch or transformers is not there.
+      ImportError: torch or transformers is not installed.
     """
 
     def __init__(self, folder: Path):
@@ -25,13 +28,19 @@ class Generator:
     def __call__(
         self, prompts: Int[np.ndarray, "B S"], num_tokens: int
     ) -> Int[np.ndarray, "B T"]:
+        """Return the tokens that follow each prompt.
+
+        Args:
+          prompts: token ids, all of the same length S.
+          num_tokens: T, how many tokens to decode.
+        """
         tokens = self._torch.tensor(prompts)
         with self._torch.no_grad():
-            said = self._model.generate(
+            sequences = self._model.generate(
                 tokens,
                 attention_mask=self._torch.ones_like(tokens),
                 do_sample=False,
                 min_new_tokens=num_tokens,
                 max_new_tokens=num_tokens,
             )
-        return said[:, prompts.shape[1] :].numpy()
+        return sequences[:, prompts.shape[1] :].numpy()

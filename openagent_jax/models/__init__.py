@@ -1,1 +1,1 @@
-"""Policies: a Llama-shaped decoder, and its Hugging Face file format."""
+"""Policies: a Llama decoder, its Hugging Face file format, decoding with a cache."""

@@ -1,4 +1,7 @@
-"""`ModelConfig` from and to the `config.json` of Llama, Mistral, Qwen2 and Qwen3."""
+"""Convert between `ModelConfig` and the `config.json` of Hugging Face models.
+
+Llama, Mistral, Qwen2 and Qwen3 are supported.
+"""
 
 import dataclasses
 import json
@@ -9,8 +12,9 @@ from openagent_jax.models import rope
 from openagent_jax.models.transformer import ModelConfig
 
 FILE = "config.json"
-# What each may have and this decoder has not, with the value that means "none".
-_PLAIN = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}
+# Features of some models that this decoder lacks, with the value that turns each off:
+# those of all families, and those of one.
+_UNSUPPORTED = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}
 FAMILIES = {
     "llama": {},
     "mistral": {"sliding_window": None},
@@ -22,8 +26,8 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-# Fields of `rope.Scaling` and their names in the file.
-_SCALING = {
+# Names of the fields of `rope.Scaling` in the file.
+_SCALING_KEYS = {
     "factor": "factor",
     "original_max_positions": "original_max_position_embeddings",
     "low_freq_factor": "low_freq_factor",
@@ -32,7 +36,8 @@ _SCALING = {
     "beta_slow": "beta_slow",
     "attention_factor": "attention_factor",
 }
-_OF_KIND = {
+# The fields that each kind of scaling has.
+_FIELDS_BY_KIND = {
     "linear": ["factor"],
     "llama3": ["original_max_positions", "low_freq_factor", "high_freq_factor"],
     "yarn": ["original_max_positions", "beta_fast", "beta_slow", "attention_factor"],
@@ -40,14 +45,21 @@ _OF_KIND = {
 
 
 def read(file: Path, **changes: Any) -> ModelConfig:
-    """The model that a `config.json` describes.
+    """Read a `config.json`.
 
     Args:
-      changes: fields of the `ModelConfig` that the file does not know, as `dtype`.
+      file: the file.
+      changes: fields of the `ModelConfig` to replace, such as `dtype`, which the file
+        does not store.
+
+    Raises:
+      ValueError: the file is missing or not valid, or describes a model that is not
+        supported; the message names the file and the key.
     """
     if not file.is_file():
         raise ValueError(
-            f"{file}: no such file; a model has it, and model.safetensors beside it"
+            f"{file}: no such file; the folder of a model has this file and "
+            "model.safetensors"
         )
     try:
         fields = json.loads(file.read_text("utf-8"))
@@ -60,6 +72,7 @@ def read(file: Path, **changes: Any) -> ModelConfig:
 
 
 def _parse(fields: Any) -> ModelConfig:
+    """Convert the JSON object of the file."""
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     family = fields.get("model_type")
@@ -68,7 +81,7 @@ def _parse(fields: Any) -> ModelConfig:
             f'model_type "{family}" is not supported, only '
             + ", ".join(f'"{name}"' for name in FAMILIES)
         )
-    for key, value in (_PLAIN | FAMILIES[family]).items():
+    for key, value in (_UNSUPPORTED | FAMILIES[family]).items():
         if fields.get(key, value) != value:
             raise ValueError(f"{key}={fields[key]!r} is not supported")
     for kind in fields.get("layer_types") or ():
@@ -84,10 +97,10 @@ def _parse(fields: Any) -> ModelConfig:
             raise ValueError(f"{key}={value!r} is not a positive integer")
         return value
 
-    # transformers 5 writes the rotation as a group of its own.
-    group = fields.get("rope_parameters") or {}
-    theta = group.get("rope_theta", fields.get("rope_theta", 10_000.0))
-    scaling = fields.get("rope_scaling") or group
+    # transformers 5 writes the settings of RoPE as an object of their own.
+    rope_parameters = fields.get("rope_parameters") or {}
+    theta = rope_parameters.get("rope_theta", fields.get("rope_theta", 10_000.0))
+    scaling = fields.get("rope_scaling") or rope_parameters
     heads = size("num_attention_heads")
     max_positions = size("max_position_embeddings", 2048)
     bias = bool(fields.get("attention_bias", False))
@@ -111,7 +124,11 @@ def _parse(fields: Any) -> ModelConfig:
 
 
 def write(file: Path, config: ModelConfig) -> None:
-    """The `config.json` of a model, and of weights in its `param_dtype`."""
+    """Write the `config.json` of a model with weights in its `param_dtype`.
+
+    Raises:
+      ValueError: no family of Hugging Face computes what this model computes.
+    """
     family = _family(config)
     scaling = config.rope_scaling
     fields = {
@@ -128,13 +145,13 @@ def write(file: Path, config: ModelConfig) -> None:
         "rms_norm_eps": config.norm_eps,
         "tie_word_embeddings": config.tied,
         "max_position_embeddings": config.max_positions,
-        "torch_dtype": config.param_dtype,  # of the file
+        "torch_dtype": config.param_dtype,  # of the weights in the files
         "attention_bias": config.qkv_bias,
         "mlp_bias": False,
         "hidden_act": "silu",
         "rope_scaling": _scaling_fields(scaling) if scaling else None,
     }
-    if family == "qwen2":  # its biases are no choice
+    if family == "qwen2":  # it always has biases
         del fields["attention_bias"]
     if family != "llama":
         del fields["mlp_bias"]
@@ -142,7 +159,7 @@ def write(file: Path, config: ModelConfig) -> None:
 
 
 def _family(config: ModelConfig) -> str:
-    """A family that computes what this model does."""
+    """Return the `model_type` of a family that computes what this model computes."""
     qkv, o, qk_norm = config.qkv_bias, config.o_bias, config.qk_norm
     if qkv and not o and not qk_norm:
         return "qwen2"
@@ -154,25 +171,26 @@ def _family(config: ModelConfig) -> str:
     return "qwen3" if qk_norm else "llama"
 
 
-def _read_scaling(given: Any, max_positions: int) -> rope.Scaling | None:
-    if not isinstance(given, dict):
-        raise ValueError(f"rope_scaling={given!r} is not an object")
-    kind = given.get("rope_type", given.get("type", "default"))
+def _read_scaling(fields: Any, max_positions: int) -> rope.Scaling | None:
+    """Convert the JSON object of the scaling; None if it does not scale."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"rope_scaling={fields!r} is not an object")
+    kind = fields.get("rope_type", fields.get("type", "default"))
     ignored = {"rope_type", "type", "rope_theta"}
-    if kind == "default" and not given.keys() - ignored:
+    if kind == "default" and not fields.keys() - ignored:
         return None
     if kind not in rope.KINDS:
         raise ValueError(f"rope_scaling: rope_type={kind!r} is not supported")
-    names = {_SCALING[name]: name for name in ["factor", *_OF_KIND[kind]]}
-    if unknown := given.keys() - names.keys() - ignored:
+    names = {_SCALING_KEYS[name]: name for name in ["factor", *_FIELDS_BY_KIND[kind]]}
+    if unknown := fields.keys() - names.keys() - ignored:
         raise ValueError(f'rope_scaling: "{min(unknown)}" is not supported')
     needed = names.keys() if kind == "llama3" else {"factor"}
-    if missing := needed - given.keys():
+    if missing := needed - fields.keys():
         raise ValueError(f"rope_scaling: key '{min(missing)}' is missing")
     values = {
-        name: _number(f"rope_scaling: {key}", given[key])
+        name: _number(f"rope_scaling: {key}", fields[key])
         for key, name in names.items()
-        if given.get(key) is not None
+        if fields.get(key) is not None
     }
     context = max_positions if kind == "yarn" else 0
     context = int(values.pop("original_max_positions", context))
@@ -180,14 +198,16 @@ def _read_scaling(given: Any, max_positions: int) -> rope.Scaling | None:
 
 
 def _scaling_fields(scaling: rope.Scaling) -> dict[str, Any]:
-    names = dict.fromkeys(["factor", *_OF_KIND[scaling.kind]])
-    fields = {_SCALING[name]: getattr(scaling, name) for name in names}
+    """Return the JSON object of a scaling."""
+    names = dict.fromkeys(["factor", *_FIELDS_BY_KIND[scaling.kind]])
+    fields = {_SCALING_KEYS[name]: getattr(scaling, name) for name in names}
     if not scaling.attention_factor:
         fields.pop("attention_factor", None)
     return {"rope_type": scaling.kind, **fields}
 
 
 def _number(key: str, value: Any) -> float:
+    """Return a positive number, or raise a `ValueError` that names its key."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise ValueError(f"{key}={value!r} is not a positive number")
     return float(value)

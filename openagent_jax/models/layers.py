@@ -1,6 +1,6 @@
 """The arithmetic of a Llama layer, in the forms that were measured to be fast.
 
-All functions are pure and know no parameters; `transformer` puts them together.
+These are pure functions without parameters of their own; `transformer` combines them.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-QUERY_BLOCK = 64  # queries attended at once, see `causal_attention`
-MASKED = -1e30  # finite: a row without any key gives numbers, not NaN
+QUERY_BLOCK = 64  # queries that are processed at once, see `causal_attention`
+MASKED = -1e30  # finite, so that a row without any key gives numbers, not NaN
 
 
 def causal_attention(
@@ -21,10 +21,17 @@ def causal_attention(
     v: Float[Array, "B S J K"],
     segments: Int[Array, "B S"],
 ) -> Float[Array, "B S H K"]:
-    """Attention within the segments of `[B S]`, a block of queries at a time.
+    """Compute causal attention within segments, one block of queries at a time.
 
-    A block looks only at the keys up to its end. That is half the work, and the
-    scores of a block stay in the CPU's cache.
+    A block attends only to the keys up to its end. This halves the work, and the scores
+    of a block stay in the CPU's cache.
+
+    Args:
+      q: queries of H heads.
+      k: keys of J heads; H is a multiple of J.
+      v: values of J heads.
+      segments: the segment of each token. A token attends to itself and to the tokens
+        before it in its own segment.
     """
     k, v = as_keys(k), as_values(v)
     slots = jnp.arange(q.shape[1])
@@ -39,27 +46,39 @@ def causal_attention(
 
 
 def as_keys(x: Float[Array, "B S J K"]) -> Float[Array, "B J K S"]:
-    """The layout that `attention` wants of keys."""
+    """Transpose keys to the layout that `attention` and the cache use."""
     return x.transpose(0, 2, 3, 1)
 
 
 def as_values(x: Float[Array, "B S J K"]) -> Float[Array, "B J S K"]:
-    """The layout that `attention` wants of values."""
+    """Transpose values to the layout that `attention` and the cache use."""
     return x.transpose(0, 2, 1, 3)
 
 
-def put(
-    whole: Float[Array, "B J *any"],
-    part: Float[Array, "B J *any"],
+def write_slots(
+    block: Float[Array, "B J *any"],
+    new: Float[Array, "B J *any"],
     slots: Int[Array, "B S"],
     axis: int,
 ) -> Float[Array, "B J *any"]:
-    """`part` written into the slots of an axis; what is out of range is not."""
-    # A negative index would count from the end.
-    slots = jnp.where(slots < 0, whole.shape[axis], slots)
-    at = (slice(None),) * (axis - 1)
-    return jax.vmap(lambda x, y, slots: x.at[*at, slots].set(y, mode="drop"))(
-        whole, part, slots
+    """Write new keys or values into the slots of a cache block.
+
+    Args:
+      block: the keys or values of one block of the cache.
+      new: as `block`, but with S entries along the axis.
+      slots: where each entry goes; an entry whose slot is out of range is dropped.
+      axis: the axis of the slots.
+
+    >>> write_slots(
+    ...     jnp.zeros((1, 1, 3)), jnp.ones((1, 1, 2)), jnp.array([[2, 3]]), axis=2
+    ... ).tolist()
+    [[[0.0, 0.0, 1.0]]]
+    """
+    # A negative index would count from the end, so it is moved out of range.
+    slots = jnp.where(slots < 0, block.shape[axis], slots)
+    leading = (slice(None),) * (axis - 1)
+    return jax.vmap(lambda x, y, slots: x.at[*leading, slots].set(y, mode="drop"))(
+        block, new, slots
     )
 
 
@@ -69,18 +88,26 @@ def attention(
     values: Sequence[Float[Array, "P J _ K"]],
     mask: Bool[Array, "B S M"],
 ) -> Float[Array, "B S H K"]:
-    """Keys and values come in blocks, M slots together; query heads in groups, one for
-    each of the J key heads. B / P rows in a row share a block: P is B, or less.
+    """Compute grouped-query attention (arXiv 2305.13245) with keys in several blocks.
 
-    With keys as `[K M]` both products are plain ones, which matters in decoding.
+    With keys as `[K M]`, both products are plain matrix products, which matters in
+    decoding.
+
+    Args:
+      q: queries of H heads.
+      keys: blocks of keys of J heads, M slots in total; H is a multiple of J. A block
+        of P rows is shared: each row serves B / P consecutive rows of queries.
+      values: blocks of values, alike.
+      mask: which slots each query attends to.
     """
     (b, s, h, size), j = q.shape, keys[0].shape[1]
     q = (q * size**-0.5).reshape(b, s, j, h // j, size).transpose(0, 2, 3, 1, 4)
-    # The queries of a group are the rows of one matrix product with their keys.
+    # The query heads that share a key head are rows of one matrix product.
     q = q.reshape(b, j, -1, size)
     product = partial(jnp.einsum, preferred_element_type=jnp.float32)
     scores = [
-        _by_rows(product("pjrk,pjkm->pjrm", _by_groups(q, len(k)), k), b) for k in keys
+        _ungroup_rows(product("pjrk,pjkm->pjrm", _group_rows(q, len(k)), k), b)
+        for k in keys
     ]
     scores = jnp.concatenate(scores, axis=-1).reshape(b, j, h // j, s, -1)
     weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
@@ -88,20 +115,20 @@ def attention(
     out, start = jnp.zeros((b, j, weights.shape[2], size), values[0].dtype), 0
     for v in values:
         end = start + v.shape[2]
-        part = _by_groups(weights[..., start:end], len(v))
-        out += _by_rows(jnp.einsum("pjrm,pjmk->pjrk", part, v), b)
+        part = _group_rows(weights[..., start:end], len(v))
+        out += _ungroup_rows(jnp.einsum("pjrm,pjmk->pjrk", part, v), b)
         start = end
     return out.reshape(b, h, s, size).swapaxes(1, 2)
 
 
-def _by_groups(x: Float[Array, "B J R _"], num: int) -> Float[Array, "P J _ _"]:
-    """The rows of each of `num` groups side by side, as rows of one matrix."""
+def _group_rows(x: Float[Array, "B J R _"], num: int) -> Float[Array, "P J _ _"]:
+    """Merge the batch rows of each of `num` groups into the rows of one matrix."""
     b, j, r, size = x.shape
     return x.reshape(num, b // num, j, r, size).swapaxes(1, 2).reshape(num, j, -1, size)
 
 
-def _by_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
-    """Apart again."""
+def _ungroup_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
+    """Undo `_group_rows`, for `num` batch rows."""
     p, j, _, size = x.shape
     return x.reshape(p, j, num // p, -1, size).swapaxes(1, 2).reshape(num, j, -1, size)
 
@@ -109,7 +136,16 @@ def _by_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
 def rms_norm(
     x: Float[Array, "*batch D"], scale: Float[Array, "D"], eps: float
 ) -> Float[Array, "*batch D"]:
-    """Divide by the root mean square, in float32."""
+    """Apply RMSNorm (arXiv 1910.07467), computed in float32.
+
+    Args:
+      x: the vectors to normalise.
+      scale: a learned factor of each channel.
+      eps: added to the mean square.
+
+    >>> rms_norm(jnp.array([3.0, -3.0]), scale=jnp.ones(2), eps=0.0).tolist()
+    [1.0, -1.0]
+    """
     y = x.astype(jnp.float32)
     y = y * lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + eps)
     return (y * scale[(None,) * (x.ndim - 1)]).astype(x.dtype)
@@ -118,11 +154,16 @@ def rms_norm(
 def matmul(
     x: Float[Array, "*batch D"], weight: Float[Array, "D E"], dtype
 ) -> Float[Array, "*batch E"]:
-    """`x @ weight` on flat rows.
+    """Compute `x @ weight` with the leading axes of `x` flattened.
 
-    With two leading axes XLA's CPU backend makes a slow transposed copy of whatever
-    comes before the gradient of `weight`: a whole training step was seen to take
-    1.15 to 1.35 times as long.
+    With two leading axes, XLA's CPU backend makes a slow transposed copy of the operand
+    of the gradient of `weight`: a whole training step was measured to take 1.15 to 1.35
+    times as long.
+
+    Args:
+      x: the input.
+      weight: the matrix.
+      dtype: of the result, and of the accumulation.
     """
     rows = x.reshape(-1, x.shape[-1])
     y = jnp.matmul(rows, weight, preferred_element_type=dtype)

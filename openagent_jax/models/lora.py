@@ -1,18 +1,18 @@
 """Low-rank adapters of the linear maps of a decoder (LoRA, arXiv 2106.09685).
 
-A map `W` that is never trained becomes `W + (alpha / rank) * A @ B`. The product is not
-made while training: `x @ A @ B` is added to `x @ W`, so that no gradient has the size
-of `W`. `A` starts at random and `B` at zero: the first step begins at the model itself.
-Adapters are a branch of the parameters, beside the one that they adapt; without the
-branch the same policy is the model itself:
+A weight `W` that is not trained becomes `W + (alpha / rank) * A @ B`. The product is
+never formed during training: `x @ A @ B` is added to `x @ W`, so that no gradient has
+the size of `W`. `A` is random and `B` zero at initialisation, so training starts at the
+model itself. Adapters are a branch of the parameters, beside the branches that they
+adapt; without that branch the same policy computes the unadapted model:
 
     {"lora": {"layers": {"q": {"a": [L D R], "b": [L R HK]}, ...}}, "layers": ...}
 
-Why this is no library: qwix 0.1.8 knows a weight in `lax.dot_general` by the identity
-of its array, or else by its shape. Tried on our `Block`, whose products go through
-`jnp.matmul`, which is jitted, it adapted one map of seven, and none under `vmap`,
-without a word; with `lax.dot_general` in its place all seven, but bfloat16 activations
-made it look for adapters that it had not made.
+Why no library is used: qwix 0.1.8 recognises a weight in `lax.dot_general` by the
+identity of its array, or else by its shape. On our `Block`, whose products go through
+the jitted `jnp.matmul`, it silently adapted one map of seven, and none under `vmap`.
+With `lax.dot_general` in place of `jnp.matmul` it adapted all seven, but bfloat16
+activations made it look for adapters that it had not created.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,25 @@ from jaxtyping import Array, Float
 from openagent_jax.models import layers
 from openagent_jax.types import Params
 
-LORA = "lora"  # of the parameters: the adapters
+LORA = "lora"  # the branch of the parameters that holds the adapters
 TARGETS: tuple[str, ...] = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 @dataclass(frozen=True)
 class Lora:
-    """Which maps are adapted, and how much."""
+    """Which weights are adapted, and how.
+
+    Attributes:
+      rank: R, the rank of an adapter.
+      alpha: an adapter is scaled by `alpha / rank`.
+      targets: names of the adapted weights of each layer, among `TARGETS`.
+
+    Raises:
+      ValueError: a setting is out of range.
+
+    >>> Lora(rank=8, alpha=16.0).scale
+    2.0
+    """
 
     rank: int
     alpha: float = 32.0
@@ -40,21 +52,34 @@ class Lora:
         if self.rank < 1:
             raise ValueError(f"rank={self.rank} must be positive")
         if self.alpha <= 0:
-            raise ValueError(f"alpha={self.alpha} must be more than 0: nothing learns")
+            raise ValueError(
+                f"alpha={self.alpha} must be more than 0, or adapters learn nothing"
+            )
         if not self.targets:
             raise ValueError(f"targets is empty; name some of {', '.join(TARGETS)}")
         for name in self.targets:
             if name not in TARGETS:
-                raise ValueError(f'targets: there is no "{name}"; {", ".join(TARGETS)}')
+                raise ValueError(
+                    f'targets: "{name}" is not one of {", ".join(TARGETS)}'
+                )
 
     @property
     def scale(self) -> float:
+        """The factor of an adapter's output."""
         return self.alpha / self.rank
 
 
 def init(lora: Lora, key: Array, params: Params) -> Params:
-    """Adapters of these parameters, in float32 whatever theirs are; they do nothing
-    yet."""
+    """Initialise adapters, which change nothing until they are trained.
+
+    Args:
+      lora: which weights are adapted.
+      key: randomness.
+      params: the parameters of the model, or their shapes.
+
+    Returns:
+      The branch `LORA` alone, in float32 whatever the dtype of the parameters.
+    """
     adapters = {}
     keys = dict(zip(TARGETS, jax.random.split(key, len(TARGETS)), strict=True))
     for name in lora.targets:
@@ -65,17 +90,32 @@ def init(lora: Lora, key: Array, params: Params) -> Params:
     return {LORA: {"layers": adapters}}
 
 
-def added(
+def adapter_output(
     lora: Lora, x: Float[Array, "*batch D"], adapter: Params
 ) -> Float[Array, "*batch E"]:
-    """What the adapter of one layer adds to `x @ W`."""
+    """Compute what the adapter of one layer adds to `x @ W`.
+
+    Args:
+      lora: for the scale.
+      x: the input of the linear map.
+      adapter: {"a": [D R], "b": [R E]}.
+    """
     for weight in (adapter["a"], adapter["b"]):
         x = layers.matmul(x, weight.astype(x.dtype), x.dtype)
     return lora.scale * x
 
 
 def merge(lora: Lora | None, params: Params) -> Params:
-    """Plain parameters that compute the same; theirs if they have no adapters."""
+    """Fold adapters into the weights.
+
+    Args:
+      lora: the settings of the adapters; None if there are none.
+      params: parameters, with or without adapters.
+
+    Returns:
+      Parameters without adapters that compute the same. They are `params` itself if it
+      has no adapters.
+    """
     if lora is None or LORA not in params:
         return params
     merged = dict(params["layers"])
@@ -87,12 +127,21 @@ def merge(lora: Lora | None, params: Params) -> Params:
 
 
 def base(params: Params) -> Params:
-    """The parameters without their adapters."""
+    """Return the parameters without their adapters.
+
+    >>> base({"layers": 1, "lora": 2})
+    {'layers': 1}
+    """
     return {name: x for name, x in params.items() if name != LORA}
 
 
 def logical_axes(lora: Lora | None, axes: Params) -> Params:
-    """The axes of the adapters, by those of the parameters."""
+    """Return the logical axes of the adapters (see `sharding.Rules`).
+
+    Args:
+      lora: which weights are adapted; None if there are no adapters.
+      axes: the logical axes of the parameters.
+    """
     if lora is None:
         return {}
     adapters = {}

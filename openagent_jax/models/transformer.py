@@ -1,14 +1,14 @@
-"""A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+"""A Llama decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-The semantics are those of Hugging Face `LlamaForCausalLM` and of its relatives with
+It computes what Hugging Face's `LlamaForCausalLM` computes, and its relatives with
 biases (Qwen2) or with norms of queries and keys (Qwen3), so that weights can be
-exchanged (`models.hf`). Parameters are a plain dict: per-layer weights are stacked on
-a leading axis and `[in, out]`, so `x @ weight`:
+exchanged (`models.hf`). Parameters are a plain dict. A weight is `[in, out]`, so that
+it is used as `x @ weight`, and the weights of all layers are stacked:
 
     {"embed": [V D], "layers": {"q": [L D HK], ...}, "norm": [D], "head": [D V]}
 
-Training scans over the layers: it compiles in a time that does not depend on their
-number. Decoding unrolls them: a step then reads each weight in place.
+Training scans over the layers, so that the compilation time does not depend on their
+number. Decoding unrolls the layers, so that a step reads each weight in place.
 """
 
 import itertools
@@ -28,7 +28,32 @@ from openagent_jax.types import Cache, Params, Policy
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the decoder, and what some families have and others have not."""
+    """Sizes of the decoder, and what differs between families of models.
+
+    Attributes:
+      vocab_size: V, number of tokens.
+      width: D, size of the hidden states.
+      num_layers: L.
+      num_heads: H, query heads.
+      num_kv_heads: key and value heads; `num_heads` is a multiple.
+      head_size: K, size of a head; even.
+      mlp_width: size of the hidden layer of the MLP.
+      rope_theta: base of the frequencies of RoPE.
+      norm_eps: epsilon of RMSNorm.
+      tied: whether the embedding is the output head too.
+      max_positions: written to config.json; not a limit here.
+      dtype: of the activations, "float32" or "bfloat16".
+      remat: whether the backward pass recomputes each layer, to save memory.
+      param_dtype: in which parameters are held, "float32" or "bfloat16".
+      qkv_bias: whether queries, keys and values have biases (Qwen2).
+      o_bias: whether the output projection of attention has a bias.
+      qk_norm: whether each head's queries and keys pass through RMSNorm (Qwen3).
+      rope_scaling: how the frequencies of RoPE are lowered, for long contexts.
+      lora: settings of the adapters that the parameters may have.
+
+    Raises:
+      ValueError: sizes do not fit together, or a dtype is not supported.
+    """
 
     vocab_size: int
     width: int
@@ -39,16 +64,16 @@ class ModelConfig:
     mlp_width: int
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
-    tied: bool = True  # the embedding is the output head too
-    max_positions: int = 8192  # not a limit here; written to config.json
-    dtype: str = "float32"  # of the activations: "float32" or "bfloat16"
-    remat: bool = True  # recompute each layer in the backward pass
-    param_dtype: str = "float32"  # in which parameters are held
-    qkv_bias: bool = False  # Qwen2 has it
+    tied: bool = True
+    max_positions: int = 8192
+    dtype: str = "float32"
+    remat: bool = True
+    param_dtype: str = "float32"
+    qkv_bias: bool = False
     o_bias: bool = False
-    qk_norm: bool = False  # RMSNorm of each head's query and key; Qwen3 has it
+    qk_norm: bool = False
     rope_scaling: rope.Scaling | None = None
-    lora: Lora | None = None  # of the adapters that parameters may have
+    lora: Lora | None = None
 
     def __post_init__(self):
         if self.num_heads % self.num_kv_heads:
@@ -65,7 +90,24 @@ class ModelConfig:
 
 
 def make_policy(config: ModelConfig) -> Policy:
-    """The decoder as pure functions of its parameters."""
+    """Return the decoder as pure functions of its parameters (see `types.Policy`).
+
+    >>> config = ModelConfig(
+    ...     vocab_size=11,
+    ...     width=8,
+    ...     num_layers=1,
+    ...     num_heads=2,
+    ...     num_kv_heads=1,
+    ...     head_size=4,
+    ...     mlp_width=16,
+    ... )
+    >>> policy = make_policy(config)
+    >>> params = policy.init(jax.random.key(0))
+    >>> tokens = jnp.array([[3, 1, 4]])
+    >>> positions, segments = jnp.array([[0, 1, 2]]), jnp.array([[1, 1, 1]])
+    >>> policy.head(params, policy.hidden(params, tokens, positions, segments)).shape
+    (1, 3, 11)
+    """
     block = Block(config)
     dtype = jnp.dtype(config.dtype)
 
@@ -90,11 +132,13 @@ def make_policy(config: ModelConfig) -> Policy:
         return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
     def stacked(params: Params) -> tuple[Params, Params]:
-        """Weights and adapters of all layers."""
+        """Return the weights and the adapters of all layers."""
         if lora.LORA not in params:
             return params["layers"], {}
         if config.lora is None:
-            raise ValueError("the parameters have adapters, their config has none")
+            raise ValueError(
+                "the parameters have adapters, but their config has no lora settings"
+            )
         return params["layers"], params[lora.LORA]["layers"]
 
     def hidden(
@@ -105,8 +149,8 @@ def make_policy(config: ModelConfig) -> Policy:
     ) -> Float[Array, "B S D"]:
         rotation = _rotation(config, positions)
 
-        def layer(x, of_layer):
-            weights, adapters = of_layer
+        def layer(x, layer_params):
+            weights, adapters = layer_params
 
             def attend(q, k, v):
                 return layers.causal_attention(q, k, v, segments), ()
@@ -121,11 +165,12 @@ def make_policy(config: ModelConfig) -> Policy:
         return layers.rms_norm(x, params["norm"], config.norm_eps)
 
     def init_cache(num_rows: int, blocks: Sequence[int]) -> Cache:
-        heads, size, every = config.num_kv_heads, config.head_size, config.num_layers
+        heads, size = config.num_kv_heads, config.head_size
 
         def zeros(*shape):
             return tuple(
-                jnp.zeros((num_rows, heads, *shape), dtype) for _ in range(every)
+                jnp.zeros((num_rows, heads, *shape), dtype)
+                for _ in range(config.num_layers)
             )
 
         return Cache(
@@ -140,17 +185,18 @@ def make_policy(config: ModelConfig) -> Policy:
         tokens: Int[Array, "B S"],
         num_new: Int[Array, "B"],
     ) -> tuple[Float[Array, "B S D"], Cache]:
-        # All S tokens are written, those that do not count behind those that do, where
-        # no query looks and the next chunk is written.
+        # All S tokens are written, padding included. Padding comes after the real
+        # tokens of a row, in slots that no query attends to and that the next call
+        # overwrites.
         starts = list(itertools.accumulate(cache.block_sizes, initial=0))
-        columns, before = jnp.arange(tokens.shape[1])[None], []
+        columns, prefixes = jnp.arange(tokens.shape[1])[None], []
         slots = cache.num_used[:, None] + columns
         mask = jnp.arange(starts[-1])[None, None] <= slots[..., None]
         if prefix := cache.prefix:
-            before = [prefix]
-            read = jnp.arange(prefix.keys[0].shape[-1])[None] < prefix.length[:, None]
-            read = jnp.broadcast_to(read[:, None], (*slots.shape, read.shape[1]))
-            mask = jnp.concatenate([read, mask], axis=-1)
+            prefixes = [prefix]
+            used = jnp.arange(prefix.keys[0].shape[-1])[None] < prefix.length[:, None]
+            used = jnp.broadcast_to(used[:, None], (*slots.shape, used.shape[1]))
+            mask = jnp.concatenate([used, mask], axis=-1)
         rotation = _rotation(config, cache.length[:, None] + columns)
         x = params["embed"].astype(dtype)[tokens]
         keys, values = [], []
@@ -160,19 +206,19 @@ def make_policy(config: ModelConfig) -> Policy:
                 k, v = layers.as_keys(k), layers.as_values(v)
                 ks, vs = (
                     [
-                        layers.put(part[i], new, slots - start, axis)
-                        for part, start in zip(blocks, starts, strict=False)
+                        layers.write_slots(block[i], new, slots - start, axis)
+                        for block, start in zip(blocks, starts, strict=False)
                     ]
                     for blocks, new, axis in ((cache.keys, k, 3), (cache.values, v, 2))
                 )
-                all_k = [x.keys[i] for x in before] + ks
-                all_v = [x.values[i] for x in before] + vs
+                all_k = [p.keys[i] for p in prefixes] + ks
+                all_v = [p.values[i] for p in prefixes] + vs
                 return layers.attention(q, all_k, all_v, mask), (ks, vs)
 
             weights, adapters = jax.tree.map(
                 lambda w, i=i: w[i],
                 stacked(params),
-                is_leaf=lambda w: isinstance(w, list),  # they are apart already
+                is_leaf=lambda w: isinstance(w, list),  # unstacked already
             )
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend, adapters)
             keys.append(k)
@@ -187,19 +233,22 @@ def make_policy(config: ModelConfig) -> Policy:
         weight = params["embed"].T if config.tied else params["head"]
         return layers.matmul(hidden, weight.astype(dtype), jnp.float32)
 
-    def apart(params: Params) -> Params:
-        """Each stack of layers becomes a list of them."""
-        parts = {"layers": jax.tree.map(list, params["layers"])}
+    def unstack_layers(params: Params) -> Params:
+        unstacked = {"layers": jax.tree.map(list, params["layers"])}
         if lora.LORA in params:
             adapters = params[lora.LORA]["layers"]
-            parts[lora.LORA] = {"layers": jax.tree.map(list, adapters)}
-        return {**params, **parts}
+            unstacked[lora.LORA] = {"layers": jax.tree.map(list, adapters)}
+        return {**params, **unstacked}
 
-    return Policy(init, hidden, init_cache, extend, head, apart)
+    return Policy(init, hidden, init_cache, extend, head, unstack_layers)
 
 
 class Block(nn.Module):
-    """One layer. `attend` is an argument, so training and decoding share it."""
+    """One layer of the decoder.
+
+    How queries attend to keys is an argument, so that training and decoding share the
+    layer.
+    """
 
     config: ModelConfig
 
@@ -207,7 +256,8 @@ class Block(nn.Module):
         c = self.config
         heads, kv_heads = c.num_heads * c.head_size, c.num_kv_heads * c.head_size
         inner = nn.initializers.truncated_normal(0.02)
-        # Two of these are added to the stream by each layer: keep its variance.
+        # Every layer adds two of these to the residual stream. Their smaller scale
+        # keeps its variance from growing with the number of layers.
         outer = nn.initializers.truncated_normal(0.02 / (2 * c.num_layers) ** 0.5)
         ones = nn.initializers.ones
         self.attention_norm = self.param("attention_norm", ones, (c.width,))
@@ -220,19 +270,30 @@ class Block(nn.Module):
         self.up = self.param("up", inner, (c.width, c.mlp_width))
         self.down = self.param("down", outer, (c.mlp_width, c.width))
 
-        def perhaps(asked, name, start, size):
-            return self.param(name, start, (size,)) if asked else None
+        def optional(enabled, name, init, size):
+            return self.param(name, init, (size,)) if enabled else None
 
         zeros = nn.initializers.zeros
-        self.q_bias = perhaps(c.qkv_bias, "q_bias", zeros, heads)
-        self.k_bias = perhaps(c.qkv_bias, "k_bias", zeros, kv_heads)
-        self.v_bias = perhaps(c.qkv_bias, "v_bias", zeros, kv_heads)
-        self.o_bias = perhaps(c.o_bias, "o_bias", zeros, c.width)
-        self.q_norm = perhaps(c.qk_norm, "q_norm", ones, c.head_size)
-        self.k_norm = perhaps(c.qk_norm, "k_norm", ones, c.head_size)
+        self.q_bias = optional(c.qkv_bias, "q_bias", zeros, heads)
+        self.k_bias = optional(c.qkv_bias, "k_bias", zeros, kv_heads)
+        self.v_bias = optional(c.qkv_bias, "v_bias", zeros, kv_heads)
+        self.o_bias = optional(c.o_bias, "o_bias", zeros, c.width)
+        self.q_norm = optional(c.qk_norm, "q_norm", ones, c.head_size)
+        self.k_norm = optional(c.qk_norm, "k_norm", ones, c.head_size)
 
     def __call__(self, x, rotation, attend, adapters=()):
-        """`attend(q, k, v) -> (heads, extra)`; returns `(x, extra)`."""
+        """Apply the layer.
+
+        Args:
+          x: [B S D] hidden states.
+          rotation: of the tokens.
+          attend: `attend(q, k, v) -> (heads, extra)`, with queries of [B S H K], and
+            `heads` of the same shape.
+          adapters: the LoRA adapters of this layer.
+
+        Returns:
+          The hidden states after the layer, and `extra`.
+        """
         c = self.config
 
         def project(x, name):
@@ -241,19 +302,19 @@ class Block(nn.Module):
             if bias is not None:
                 y = y + bias.astype(x.dtype)[None, None]
             if c.lora and name in adapters:
-                y = y + lora.added(c.lora, x, adapters[name])
+                y = y + lora.adapter_output(c.lora, x, adapters[name])
             return y
 
         def split(x):
             return x.reshape(*x.shape[:-1], -1, c.head_size)
 
-        def turn(x, scale):
+        def normalise_and_rotate(x, scale):
             x = x if scale is None else layers.rms_norm(x, scale, c.norm_eps)
             return rope.rotate(x, rotation)
 
         y = layers.rms_norm(x, self.attention_norm, c.norm_eps)
-        q = turn(split(project(y, "q")), self.q_norm)
-        k = turn(split(project(y, "k")), self.k_norm)
+        q = normalise_and_rotate(split(project(y, "q")), self.q_norm)
+        k = normalise_and_rotate(split(project(y, "k")), self.k_norm)
         out, extra = attend(q, k, split(project(y, "v")))
         x = x + project(out.reshape(*x.shape[:-1], -1), "o")
         y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
@@ -262,7 +323,10 @@ class Block(nn.Module):
 
 
 def logical_axes(config: ModelConfig) -> Params:
-    """The parameters' tree with a tuple of axis names for each array."""
+    """Return the tree of the parameters with a tuple of axis names for each array.
+
+    The names are those of `sharding.Rules`; an axis without a name is never split.
+    """
     axes = {
         "embed": ("vocab", "embed"),
         "layers": {

@@ -1,1 +1,1 @@
-"""Our policies behind OpenAI's protocol."""
+"""Serve a policy behind OpenAI's chat protocol."""

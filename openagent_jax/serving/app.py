@@ -1,4 +1,7 @@
-"""The HTTP side (the extra `serve`): requests become prompts, tokens become replies."""
+"""The HTTP application: requests become prompts, tokens become replies.
+
+It needs the extra `serve` (Starlette).
+"""
 
 import asyncio
 import contextlib
@@ -19,34 +22,36 @@ from openagent_jax.serving import engine as engines
 from openagent_jax.serving import protocol
 from openagent_jax.serving.conversation import Conversations
 from openagent_jax.serving.engine import Engine
-from openagent_jax.serving.protocol import Asked, Refused
-from openagent_jax.serving.reply import Alphabet, Form, Reply
+from openagent_jax.serving.protocol import ApiError, ChatRequest
+from openagent_jax.serving.reply import CallStyle, Detokenizer, Reply
+from openagent_jax.text.messages import Call
 
 MAX_BODY = 2_000_000  # bytes
-LARGE_BODY = 1 << 16  # to write and to spell it is not done between two others
-MIN_TEMPERATURE = 0.01  # below it is greedy: logits would leave the range of numbers
+LARGE_BODY = 1 << 16  # bytes; tokenized on another thread, not to delay the others
+MIN_TEMPERATURE = 0.01  # below it, greedy: scaled logits would overflow
 
 
 @dataclass(frozen=True)
 class Served:
-    """A model, and what holds for all requests to it."""
+    """A model, and the settings of all requests to it."""
 
     name: str
     engine: Engine
     conversations: Conversations
-    alphabet: Alphabet
-    form: Form
-    max_context: int  # tokens of a prompt and its reply
-    max_tokens: int  # of a reply, where none is said
-    temperature: float  # the same
+    detokenizer: Detokenizer
+    call_style: CallStyle
+    max_context: int  # tokens of a prompt and its reply together
+    max_tokens: int  # of a reply, unless the request says otherwise
+    temperature: float  # unless the request says otherwise
     max_waiting: int  # requests that have no row yet
 
 
 def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Starlette:
-    """
+    """Return the application.
+
     Args:
-      served: the model; its engine runs as long as the app does.
-      on_failure: called when the engine has died.
+      served: the model; its engine runs as long as the application does.
+      on_failure: called when the engine has failed.
     """
     created = int(time.time())
 
@@ -68,33 +73,35 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
 
     async def health(request: Request) -> Response:
         error = served.engine.error
-        said = {"status": "failed" if error else "ok"}
-        return JSONResponse(said, 503 if error else 200)
+        status = {"status": "failed" if error else "ok"}
+        return JSONResponse(status, 503 if error else 200)
 
     async def completions(request: Request) -> Response:
         data = await _body(request)
-        asked = protocol.read(data)
-        _check_name(served, asked.model)
+        chat = protocol.parse_request(data)
+        _check_name(served, chat.model)
         if served.engine.num_waiting >= served.max_waiting:
-            raise Refused(
+            raise ApiError(
                 f"{served.max_waiting} requests are waiting already",
                 429,
                 "rate_limit_exceeded",
                 retry_after=1,
             )
-        completion = await _begin(served, asked, len(data) > LARGE_BODY)
-        if asked.stream:
-            lines = completion.lines(asked.include_usage)
-            return StreamingResponse(lines, media_type="text/event-stream")
-        whole = asyncio.ensure_future(completion.whole())
-        gone = asyncio.ensure_future(_gone(request))
+        completion = await _begin(served, chat, len(data) > LARGE_BODY)
+        if chat.stream:
+            events = completion.events(chat.include_usage)
+            return StreamingResponse(events, media_type="text/event-stream")
+        body = asyncio.ensure_future(completion.body())
+        disconnected = asyncio.ensure_future(_disconnected(request))
         try:
-            await asyncio.wait((whole, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not whole.done():
+            await asyncio.wait(
+                (body, disconnected), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not body.done():
                 raise ClientDisconnect
-            return JSONResponse(whole.result())
+            return JSONResponse(body.result())
         finally:
-            for task in (whole, gone):
+            for task in (body, disconnected):
                 task.cancel()
 
     @contextlib.asynccontextmanager
@@ -114,51 +121,53 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
             Route("/health", health),
         ],
         exception_handlers={
-            Refused: _refuse,
-            HTTPException: _refuse_http,
-            engines.Broken: _break,
-            RecursionError: _refuse_depth,
-            ClientDisconnect: _nobody,
-            Exception: _fail,
+            ApiError: _on_api_error,
+            HTTPException: _on_http_error,
+            engines.EngineStopped: _on_engine_stopped,
+            RecursionError: _on_deep_nesting,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_unexpected_error,
         },
         lifespan=lifespan,
     )
 
 
 class _Completion:
-    """One reply on its way."""
+    """One reply while it is decoded."""
 
-    def __init__(self, served: Served, asked: Asked, prompt: list[int]):
-        self._served, self._asked, self._prompt = served, asked, prompt
-        several, form = asked.several, served.form if asked.tools else None
-        self._reply = Reply(served.alphabet, form, asked.stop, several)
+    def __init__(self, served: Served, chat: ChatRequest, prompt: list[int]):
+        self._served, self._chat, self._prompt = served, chat, prompt
+        style = served.call_style if chat.tools else None
+        self._reply = Reply(
+            served.detokenizer, style, chat.stop, chat.parallel_tool_calls
+        )
         self._events: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        temperature = asked.temperature
+        temperature = chat.temperature
         temperature = served.temperature if temperature is None else temperature
-        seed = secrets.randbits(32) if asked.seed is None else asked.seed
+        seed = secrets.randbits(32) if chat.seed is None else chat.seed
         self._request = engines.Request(
             prompt,
-            asked.max_tokens or served.max_tokens,
+            chat.max_tokens or served.max_tokens,
             lambda tokens, end: loop.call_soon_threadsafe(
                 self._events.put_nowait, (tokens, end)
             ),
             temperature if temperature >= MIN_TEMPERATURE else 0.0,
-            asked.top_p,
+            chat.top_p,
             (seed ^ seed >> 32) % 2**32,
-            at_once=asked.stream or bool(asked.stop),
+            incremental=chat.stream or bool(chat.stop),
         )
-        self._about = {
+        self._header = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": served.name,
         }
-        self._ids: list[str] = []
+        self._calls: list[Call] = []
         self.finish = ""
         served.engine.submit(self._request)
 
     async def _content(self) -> AsyncIterator[str]:
-        """The content, as it comes. A reply that nobody wants any more is stopped."""
+        """Yield the content as it comes; cancel the request if nobody reads on."""
         reply, end = self._reply, None
         try:
             while end is None and not reply.stopped:
@@ -170,16 +179,18 @@ class _Completion:
             self._request.cancelled = True
         cut = end == engines.LENGTH and not reply.stopped
         yield reply.end(cut)
-        self._ids = [f"call_{secrets.token_hex(12)}" for _ in reply.calls]
+        self._calls = [
+            call._replace(id=f"call_{secrets.token_hex(12)}") for call in reply.calls
+        ]
         self.finish = "tool_calls" if reply.calls else "length" if cut else "stop"
 
     def _keep(self, content: str) -> dict[str, Any]:
-        """The reply as a message; as it was said, it stays known."""
-        message = protocol.message(content, self._reply.calls, self._ids)
-        asked, reply = self._asked, self._reply
-        if not reply.stopped:  # else more was said than is told
+        """Return the reply as a message, and keep the tokens that it consists of."""
+        message = protocol.reply_message(content, self._calls)
+        chat, reply = self._chat, self._reply
+        if not reply.stopped:  # otherwise there are more tokens than the message shows
             self._served.conversations.keep(
-                [*asked.messages, message], asked.tools, self._prompt, reply.tokens
+                [*chat.messages, message], chat.tools, self._prompt, reply.tokens
             )
         return message
 
@@ -187,7 +198,8 @@ class _Completion:
         num_cached = self._request.num_cached
         return protocol.usage(len(self._prompt), len(self._reply.tokens), num_cached)
 
-    async def whole(self) -> dict[str, Any]:
+    async def body(self) -> dict[str, Any]:
+        """Return the reply in one piece."""
         content = "".join([part async for part in self._content()])
         choice = {
             "index": 0,
@@ -195,70 +207,70 @@ class _Completion:
             "logprobs": None,
             "finish_reason": self.finish,
         }
-        about = self._about | {"object": "chat.completion"}
-        return about | {"choices": [choice], "usage": self._usage()}
+        header = self._header | {"object": "chat.completion"}
+        return header | {"choices": [choice], "usage": self._usage()}
 
-    async def lines(self, include_usage: bool) -> AsyncIterator[str]:
-        """Events as they are sent."""
-        about = self._about | {"object": "chat.completion.chunk"}
-        about |= {"usage": None} if include_usage else {}
+    async def events(self, include_usage: bool) -> AsyncIterator[str]:
+        """Yield the reply as server-sent events."""
+        header = self._header | {"object": "chat.completion.chunk"}
+        header |= {"usage": None} if include_usage else {}
 
-        def line(delta: dict[str, Any], finish: str | None = None) -> str:
+        def event(delta: dict[str, Any], finish: str | None = None) -> str:
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
-            return _event(about | {"choices": [choice]})
+            return _event(header | {"choices": [choice]})
 
         content = ""
         try:
-            yield line({"role": "assistant"})
+            yield event({"role": "assistant"})
             async for part in self._content():
                 content += part
                 if part:
-                    yield line({"content": part})
+                    yield event({"content": part})
             self._keep(content)
-            calls = self._reply.calls
-            if not content and not calls:
-                yield line({"content": ""})
-            for delta in protocol.deltas(calls, self._ids):
-                yield line(delta)
-            yield line({}, self.finish)
+            if not content and not self._calls:
+                yield event({"content": ""})
+            for delta in protocol.call_deltas(self._calls):
+                yield event(delta)
+            yield event({}, self.finish)
             if include_usage:
-                yield _event(about | {"choices": [], "usage": self._usage()})
+                yield _event(header | {"choices": [], "usage": self._usage()})
             yield "data: [DONE]\n\n"
-        except engines.Broken as error:
-            yield _event(Refused(str(error), 500).body())
+        except engines.EngineStopped as error:
+            yield _event(ApiError(str(error), 500).body())
         finally:
             self._request.cancelled = True
 
 
-async def _begin(served: Served, asked: Asked, large: bool) -> _Completion:
-    """
+async def _begin(served: Served, chat: ChatRequest, large: bool) -> _Completion:
+    """Tokenize a request and submit it to the engine.
+
     Raises:
-      Refused: it cannot be written, or is too long.
+      ApiError: the style cannot express the messages, or they are too long.
     """
 
     def tokens() -> list[int]:
-        return served.conversations.tokens(asked.messages, asked.tools)
+        return served.conversations.tokens(chat.messages, chat.tools)
 
     try:
         prompt = await asyncio.to_thread(tokens) if large else tokens()
     except ValueError as error:
-        raise Refused(str(error), param="messages") from None
-    num_new = asked.max_tokens or served.max_tokens
+        raise ApiError(str(error), param="messages") from None
+    num_new = chat.max_tokens or served.max_tokens
     if len(prompt) + num_new > served.max_context:
-        raise Refused(  # as OpenAI begins it: there are clients that read this
+        raise ApiError(  # begins as OpenAI's message does: some clients look for it
             f"This model's maximum context length is {served.max_context} tokens; "
-            f"messages and tools take {len(prompt)}, and max_tokens is {num_new}: make "
-            "one of them less",
+            f"messages and tools take {len(prompt)}, and max_tokens is {num_new}: "
+            "reduce one of them",
             code="context_length_exceeded",
             param="messages",
         )
-    return _Completion(served, asked, prompt)
+    return _Completion(served, chat, prompt)
 
 
 def _check_name(served: Served, name: str) -> None:
     if name != served.name:
-        raise Refused(
-            f'there is no model "{name}"; it is "{served.name}"',
+        raise ApiError(
+            f'there is no model "{name}"; this server has "{served.name}"',
             404,
             "model_not_found",
             "model",
@@ -266,56 +278,57 @@ def _check_name(served: Served, name: str) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """
+    """Return the body of a request.
+
     Raises:
-      Refused: it is too large.
+      ApiError: it is too large.
     """
     data = bytearray()
     async for part in request.stream():
         data += part
         if len(data) > MAX_BODY:
-            raise Refused(
+            raise ApiError(
                 f"the body is larger than {MAX_BODY} bytes", 413, "request_too_large"
             )
     return bytes(data)
 
 
-async def _gone(request: Request) -> None:
-    """Waits until the client has left."""
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _event(data: dict[str, Any]) -> str:
-    """In ASCII: there are clients to whom U+2028 and the like are ends of lines."""
+    """Return a server-sent event, in ASCII: some clients split lines at U+2028."""
     return f"data: {json.dumps(data)}\n\n"
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
     return JSONResponse(error.body(), error.status, error.headers)
 
 
-async def _refuse_http(request: Request, error: Exception) -> Response:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = f"{request.method} {request.url.path}: {error.detail}"
-    return JSONResponse(Refused(said, error.status_code).body(), error.status_code)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse(ApiError(message, error.status_code).body(), error.status_code)
 
 
-async def _refuse_depth(request: Request, error: Exception) -> Response:
-    """Of JSON, which is read in several places."""
-    return JSONResponse(Refused("the request is nested too deep").body(), 400)
+async def _on_deep_nesting(request: Request, error: Exception) -> Response:
+    """Refuse deeply nested JSON, which is parsed in several places."""
+    return JSONResponse(ApiError("the request is nested too deeply").body(), 400)
 
 
-async def _break(request: Request, error: Exception) -> Response:
-    return JSONResponse(Refused(str(error), 500).body(), 500)
+async def _on_engine_stopped(request: Request, error: Exception) -> Response:
+    return JSONResponse(ApiError(str(error), 500).body(), 500)
 
 
-async def _fail(request: Request, error: Exception) -> Response:
-    """What nobody has thought of; the log has it whole."""
-    said = f"the server has failed: {type(error).__name__}"
-    return JSONResponse(Refused(said, 500).body(), 500)
+async def _on_unexpected_error(request: Request, error: Exception) -> Response:
+    """Answer with the kind of the error; the log has its traceback."""
+    message = f"the server has failed: {type(error).__name__}"
+    return JSONResponse(ApiError(message, 500).body(), 500)
 
 
-async def _nobody(request: Request, error: Exception) -> Response:
+async def _on_disconnect(request: Request, error: Exception) -> Response:
     return Response(status_code=499)  # nobody reads it

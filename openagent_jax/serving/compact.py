@@ -1,7 +1,8 @@
-"""Messages and tools in our compact form, in plain Python.
+"""Write messages and tools in the compact style, in plain Python.
 
-The inverse of what `sandbox.chat` does with a template: from OpenAI's messages back to
-the texts of a `Style`, for a backbone that has no template.
+For the small backbone, which has no chat template, this is what a template is for other
+models. It is the inverse of `text/chat.py`: from OpenAI's messages to the texts of a
+`Style`.
 """
 
 import functools
@@ -9,13 +10,13 @@ import json
 import re
 from typing import Any
 
-from openagent_jax.sandbox import chat
-from openagent_jax.sandbox import style as styles
-from openagent_jax.sandbox.chat import Messages
-from openagent_jax.sandbox.style import Layout, Style
+from openagent_jax.text import chat
+from openagent_jax.text import style as styles
+from openagent_jax.text.messages import Message, Messages, Tools
+from openagent_jax.text.style import Layout, Style
 
 MAX_ARGUMENTS = 64  # of a tool: there is a layout for each number of them
-# What the description of a tool says of another one, at its end.
+# The end of a description may name the tools that must be called before.
 NEEDS = re.compile(
     r"(?P<text>.*?)"
     rf"(?:{chat.CODE_FROM[0]}(?P<code_from>\S+?){chat.CODE_FROM[1]})?"
@@ -24,44 +25,53 @@ NEEDS = re.compile(
 )
 
 
-def render(messages: Messages, tools: list[dict[str, Any]], speaks: bool) -> list[str]:
-    """What `chat.Template.render` is for a template, in pieces that are spelled apart.
+def render(messages: Messages, tools: Tools, speaks: bool) -> list[str]:
+    """Return a conversation as texts, which are to be tokenized one by one.
 
-    A system message has no place here, and is left out.
+    A system message has no place in this style, and is left out.
 
     Args:
-      messages: of the conversation; arguments of calls are objects, or text.
+      messages: of the conversation; the arguments of calls are objects (see
+        `messages.for_template`), and other arguments are left out.
       tools: in OpenAI's function format.
-      speaks: the agent is to speak next.
+      speaks: whether the reply of the agent comes next.
 
     Raises:
       ValueError: a tool has too many arguments.
+
+    >>> from openagent_jax.text import messages
+    >>> request = {"role": "user", "content": "When does it open?"}
+    >>> look = messages.tool("look", "opening hour", {"place": "string"})
+    >>> "".join(render([request], [look], True)[:8])
+    '<|system|>{"description":"opening hour","name":"look","parameters":["place"]'
+    >>> render([request], [], True)
+    ['<|system|>', '<|user|>', 'When does it open?', '<|assistant|>']
     """
     functions = [tool["function"] for tool in tools]
-    given = [_arguments(call) for message in messages for call in _calls(message)]
-    sizes = [len(_parameters(x)) for x in functions] + [len(x) for x in given]
+    arguments = [_arguments(call) for message in messages for call in _calls(message)]
+    sizes = [len(_parameters(x)) for x in functions] + [len(x) for x in arguments]
     most = max(sizes, default=0)
     if most > MAX_ARGUMENTS:
         raise ValueError(
-            f"a tool has {most} arguments; this model can be told {MAX_ARGUMENTS}"
+            f"a tool has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
         )
     style = _style(most)
-    pieces = [style.system]
+    texts = [style.system]
     for function in functions:
-        pieces += _document(style, function)
+        texts += _document(style, function)
     purposes = {x["name"]: _needs(x)["text"] for x in functions}
     for message in messages:
         role, content = message["role"], message.get("content") or ""
         if role == "user":
-            pieces += [style.user, content]
+            texts += [style.user, content]
         elif role == "tool":
-            pieces += [style.tool_open, content]
+            texts += [style.tool_open, content]
         elif role == "assistant":
-            pieces += [style.assistant, content]
+            texts += [style.assistant, content]
             for call in _calls(message):
-                pieces += _call(style, call, purposes)
-            pieces.append(style.end)
-    return pieces + [style.assistant] * speaks
+                texts += _call(style, call, purposes)
+            texts.append(style.end)
+    return texts + [style.assistant] * speaks
 
 
 _style = functools.cache(styles.compact)
@@ -69,17 +79,17 @@ _style = functools.cache(styles.compact)
 
 def _document(style: Style[str], function: dict[str, Any]) -> list[str]:
     needs, names = _needs(function), _parameters(function)
-    about = []
+    needed = []
     for key in ("code_from", "call_after"):
         before, after = getattr(style, key)
-        about += [before, needs[key], after] if needs[key] else []
-    return _filled(
+        needed += [before, needs[key], after] if needs[key] else []
+    return _fill(
         style.documents[len(names)],
         {
             styles.TEXT: [_quoted(needs["text"])],
             styles.NAME: [_quoted(function["name"])],
             styles.ARGUMENT: [*map(_quoted, names)],
-            styles.NEEDS: about,
+            styles.NEEDS: needed,
         },
     )
 
@@ -88,7 +98,7 @@ def _call(
     style: Style[str], call: dict[str, Any], purposes: dict[str, str]
 ) -> list[str]:
     name, arguments = call["function"]["name"], _arguments(call)
-    return _filled(
+    return _fill(
         style.calls[len(arguments)],
         {
             styles.TEXT: [_quoted(purposes.get(name, ""))],
@@ -99,27 +109,27 @@ def _call(
     )
 
 
-def _filled(layout: Layout[str], slots: dict[int, list[str]]) -> list[str]:
-    pieces = []
+def _fill(layout: Layout[str], slots: dict[int, list[str]]) -> list[str]:
+    texts = []
     for piece in layout:
         if piece.kind == styles.LITERAL:
-            pieces.append(piece.text)
+            texts.append(piece.text)
         elif piece.kind == styles.NEEDS:
-            pieces += slots[piece.kind]
+            texts += slots[piece.kind]
         else:
-            pieces.append(slots[piece.kind][piece.index])
-    return pieces
+            texts.append(slots[piece.kind][piece.index])
+    return texts
 
 
 def _needs(function: dict[str, Any]) -> dict[str, str]:
-    """The description, and the tools that it names at its end."""
-    found = NEEDS.fullmatch(function.get("description") or "")
-    assert found  # any text does
-    return {key: text or "" for key, text in found.groupdict().items()}
+    """Return the description, and the tools that it names at its end."""
+    match = NEEDS.fullmatch(function.get("description") or "")
+    assert match  # every text matches
+    return {key: text or "" for key, text in match.groupdict().items()}
 
 
 def _parameters(function: dict[str, Any]) -> list[str]:
-    """Their names; a code that comes from another tool is told by its need."""
+    """Return the names of the parameters, without a code that `_needs` implies."""
     schema = function.get("parameters") or {}
     names = [*(schema.get("properties") or {})]
     if _needs(function)["code_from"]:
@@ -127,17 +137,16 @@ def _parameters(function: dict[str, Any]) -> list[str]:
     return names
 
 
-def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _calls(message: Message) -> list[dict[str, Any]]:
     return message.get("tool_calls") or []
 
 
 def _arguments(call: dict[str, Any]) -> dict[str, Any]:
-    """Of a call; what is no object is none."""
-    given = call["function"].get("arguments")
-    return given if isinstance(given, dict) else {}
+    arguments = call["function"].get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _quoted(value: Any) -> str:
-    """Between the quotes of JSON: there all values are strings."""
+    """Return a value as it stands between quotes: all values are strings here."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -1,8 +1,9 @@
-"""From messages and tools to tokens, and what was said stays as it was said.
+"""Turn messages and tools into the tokens of a prompt.
 
-The text of a conversation does not tell in which tokens the policy has spoken, nor all
-that it has said: a call in OpenAI's form has no purpose. So the tokens of conversations
-are kept, and one that goes on is read from its own.
+The text of a conversation does not determine its tokens: the policy may have sampled
+another segmentation, and it may have written more than OpenAI's messages show (a call
+has no purpose there). So the tokens of conversations are kept, and a request that
+continues one of them starts with exactly the tokens that it had.
 """
 
 import collections
@@ -13,92 +14,101 @@ from typing import Any
 
 import numpy as np
 
-from openagent_jax.sandbox.chat import Messages
-from openagent_jax.serving.spell import Speller
+from openagent_jax.serving.surface_tokenizer import SurfaceTokenizer
+from openagent_jax.text.messages import Message, Messages, Tools, for_template
 
-MEMORY = 4096  # conversations whose tokens are kept
-Tools = list[dict[str, Any]]
-# (messages, tools, whether the agent is to speak next) -> texts, in pieces
+MAX_KEPT = 4096  # conversations
+# (messages, tools, whether the reply of the agent comes next) -> texts
 Render = Callable[[Messages, Tools, bool], Sequence[str]]
 
 
 class Conversations:
-    """Tokens of conversations under one form.
+    """The tokens of recent conversations, all written in one style."""
 
-    Args:
-      render: the form.
-      end: the mark that ends what the agent says, as a text.
-      end_token: the same as a token.
-      spell: tokens of texts.
-    """
-
-    def __init__(self, render: Render, end: str, end_token: int, spell: Speller):
-        self._render, self._spell = render, spell
+    def __init__(
+        self, render: Render, end: str, end_token: int, tokenize: SurfaceTokenizer
+    ):
+        """
+        Args:
+          render: writes messages and tools as texts, which are tokenized one by one.
+          end: the text that ends what the agent writes.
+          end_token: the same as a token.
+          tokenize: from texts to tokens.
+        """
+        self._render, self._tokenize = render, tokenize
         self._end, self._end_token = end, end_token
         self._kept: collections.OrderedDict[bytes, np.ndarray] = (
             collections.OrderedDict()
         )
 
     def tokens(self, messages: Messages, tools: Tools) -> list[int]:
-        """Of a conversation, up to where the agent speaks.
+        """Return the prompt: the tokens of a conversation, up to the next reply.
+
+        Args:
+          messages: as `protocol.parse_request` returns them.
+          tools: that the agent may call.
 
         Raises:
-          ValueError: the form cannot write it.
+          ValueError: the style cannot express the conversation.
         """
         keys = _keys(messages, tools)
         for num in range(len(messages), 0, -1):
             kept = self._kept.get(keys[num])
             if kept is not None:
-                rest = self._behind(messages, num, tools)
+                rest = self._rest(messages, num, tools)
                 if rest is not None:
-                    return kept.tolist() + self._spell(rest)
-        return self._spell(self._render(_written(messages), tools, True))
+                    return kept.tolist() + self._tokenize(rest)
+        return self._tokenize(self._render(for_template(messages), tools, True))
 
     def keep(
-        self, messages: Messages, tools: Tools, tokens: list[int], said: list[int]
+        self, messages: Messages, tools: Tools, prompt: list[int], reply: list[int]
     ) -> None:
-        """Remember a conversation.
+        """Keep the tokens of a conversation for requests that continue it.
 
         Args:
-          messages: with the reply, the last one.
-          tools: that it has.
-          tokens: up to where the agent speaks.
-          said: the tokens of the reply; one that was cut has no end mark.
+          messages: of the conversation, with the reply as the last one.
+          tools: of the conversation.
+          prompt: tokens up to the reply.
+          reply: tokens of the reply; the end token is added if it has been cut.
         """
         key = _keys(messages, tools)[-1]
-        end = [] if said[-1:] == [self._end_token] else [self._end_token]
-        self._kept[key] = np.array([*tokens, *said, *end], np.int32)
+        end = [] if reply[-1:] == [self._end_token] else [self._end_token]
+        self._kept[key] = np.array([*prompt, *reply, *end], np.int32)
         self._kept.move_to_end(key)
-        if len(self._kept) > MEMORY:
+        if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
 
-    def _behind(self, messages: Messages, num: int, tools: Tools) -> list[str] | None:
-        """What is written behind the first messages; None if that cannot be told."""
-        written = _written(messages)
+    def _rest(self, messages: Messages, num: int, tools: Tools) -> list[str] | None:
+        """Return the texts behind the first `num` messages.
+
+        It is None if a template writes the first messages differently when others
+        follow, so that the rest cannot be told.
+        """
+        written = for_template(messages)
         before = "".join(self._render(written[:num], tools, False))
         before = before[: before.rfind(self._end) + len(self._end)]
-        pieces = self._render(written, tools, True)
-        if not before.endswith(self._end) or not "".join(pieces).startswith(before):
+        texts = self._render(written, tools, True)
+        if not before.endswith(self._end) or not "".join(texts).startswith(before):
             return None
         rest, skip = [], len(before)
-        for piece in pieces:
-            if skip < len(piece):
-                rest.append(piece[skip:])
-            skip = max(skip - len(piece), 0)
+        for text in texts:
+            if skip < len(text):
+                rest.append(text[skip:])
+            skip = max(skip - len(text), 0)
         return rest
 
 
 def _keys(messages: Messages, tools: Tools) -> list[bytes]:
-    """Of each beginning of a conversation, that of the tools alone first."""
+    """Return a hash of each prefix of a conversation; the first has the tools alone."""
     keys = [_digest(b"", tools)]
     for message in messages:
-        about = [message["role"], message.get("content") or "", _calls(message)]
-        keys.append(_digest(keys[-1], about))
+        parts = [message["role"], message.get("content") or "", _calls(message)]
+        keys.append(_digest(keys[-1], parts))
     return keys
 
 
-def _calls(message: dict[str, Any]) -> list[list[str]]:
-    """With their identities: those tell apart what reads the same."""
+def _calls(message: Message) -> list[list[str]]:
+    """Return the calls with their ids: they tell apart what has the same text."""
     calls = message.get("tool_calls") or []
     return [[x["id"], x["function"]["name"], x["function"]["arguments"]] for x in calls]
 
@@ -106,37 +116,3 @@ def _calls(message: dict[str, Any]) -> list[list[str]]:
 def _digest(before: bytes, data: Any) -> bytes:
     text = json.dumps(data, ensure_ascii=True).encode()
     return hashlib.blake2b(before + text, digest_size=16).digest()
-
-
-def _written(messages: Messages) -> Messages:
-    """As templates want them: arguments are objects, and a result has a name."""
-    names, written = {}, []
-    for message in messages:
-        made = {"role": message["role"], "content": message.get("content") or ""}
-        if calls := message.get("tool_calls"):
-            names |= {call["id"]: call["function"]["name"] for call in calls}
-            made["tool_calls"] = [
-                {
-                    "type": "function",
-                    "id": call["id"],
-                    "function": {
-                        "name": call["function"]["name"],
-                        "arguments": _object(call["function"]["arguments"]),
-                    },
-                }
-                for call in calls
-            ]
-        if message["role"] == "tool":
-            found = message.get("tool_call_id", "")
-            made |= {"tool_call_id": found, "name": names.get(found, "")}
-        written.append(made)
-    return written
-
-
-def _object(arguments: str) -> Any:
-    """What the text of arguments says; itself where that is no object."""
-    try:
-        found = json.loads(arguments)
-    except ValueError:
-        return arguments
-    return found if isinstance(found, dict) else arguments

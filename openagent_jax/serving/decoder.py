@@ -1,8 +1,8 @@
-"""Reading and decoding as two programs of fixed shapes, compiled once.
+"""Prefill and decode as two programs of fixed shapes, each compiled once.
 
-Of what is served, the device keeps the cache alone: some rows of slots. All else that a
-row needs is small and comes from the host with every call, so that a row is given away,
-taken back or stopped without the device being told.
+The device holds nothing but the cache: a row of slots for each request that is decoded.
+Everything else about a row is small, and comes from the host with every call. A row is
+therefore given to another request, or stopped, without telling the device.
 """
 
 from collections.abc import Callable
@@ -17,102 +17,135 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, UInt
 
-from openagent_jax import rollout, sampling, types
+from openagent_jax import types
+from openagent_jax.models import decoding, sampling
 from openagent_jax.types import Params, Policy
 
-PIECE = 4 * rollout.PROMPT_CHUNK  # tokens that are read by one call, at most
+PROMPT_CHUNK = 32  # columns that are prefilled at once
+MAX_PREFILL = 4 * PROMPT_CHUNK  # tokens that are prefilled by one call, at most
 MAX_STEPS = 32  # tokens of each row that are decoded by one call, at most
-NONE = -1  # no token
+NO_TOKEN = -1
 
 
 class Rows(NamedTuple):
-    """What rows are to do; one of the arrays of each is its own."""
+    """What R rows are to do: host arrays, passed to every call."""
 
     length: Int[Any, "R"]  # tokens in the cache
-    token: Int[Any, "R"]  # the one that comes next, not yet read
-    left: Int[Any, "R"]  # tokens that it may still say; 0: it idles
+    token: Int[Any, "R"]  # the next token, which is not in the cache yet
+    remaining: Int[Any, "R"]  # tokens that the row may still decode; 0: it is idle
     temperature: Float[Any, "R"]  # 0 is greedy
     top_p: Float[Any, "R"]
     seed: UInt[Any, "R"]
 
 
-def idle(num_rows: int) -> Rows:
-    """On the host; nothing is to be done."""
-    zeros = [np.zeros(num_rows, kind) for kind in (np.int32, np.float32, np.uint32)]
-    whole, real, seed = zeros
-    return Rows(whole, whole.copy(), whole.copy(), real, real + 1, seed)
+def idle_rows(num_rows: int) -> Rows:
+    """Return rows that have nothing to do.
+
+    >>> idle_rows(2).remaining.tolist()
+    [0, 0]
+    """
+    return Rows(
+        length=np.zeros(num_rows, np.int32),
+        token=np.zeros(num_rows, np.int32),
+        remaining=np.zeros(num_rows, np.int32),
+        temperature=np.zeros(num_rows, np.float32),
+        top_p=np.ones(num_rows, np.float32),
+        seed=np.zeros(num_rows, np.uint32),
+    )
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Compiled.
-
-    `read(cache, row, tokens, num, rows)` appends the first `num` of PIECE tokens to a
-    row. It returns the cache, and the token that the row says next.
-
-    `decode(cache, rows, num_steps)` lets all rows speak that have something left. It
-    returns the cache, and their tokens, [R, MAX_STEPS], NONE behind the last of each;
-    before `num_steps` are done it leaves off where one of them has ended.
-    """
+    """A policy, compiled for a fixed number of rows."""
 
     num_rows: int
-    num_slots: int
+    num_slots: int  # of each row
     end_token: int
-    empty: Callable[[], types.Cache]  # a cache; it is eaten by the next call
-    _read: jax.stages.Compiled
+    empty: Callable[
+        [], types.Cache
+    ]  # a new cache; every call donates the cache it gets
+    _prefill: jax.stages.Compiled
     _decode: jax.stages.Compiled
     _params: Params
 
-    def read(self, cache, row: int, tokens: np.ndarray, num: int, rows: Rows):
-        given = np.concatenate([[row, num], tokens]).astype(np.int32)
-        return self._read(self._params, cache, given, _packed(rows))
+    def prefill(
+        self, cache: types.Cache, row: int, tokens: np.ndarray, num: int, rows: Rows
+    ) -> tuple[types.Cache, Array]:
+        """Append tokens to a row of the cache, and choose the token that comes next.
 
-    def decode(self, cache, rows: Rows, num_steps: int):
+        Args:
+          cache: is donated.
+          row: index of the row.
+          tokens: `MAX_PREFILL` tokens.
+          num: how many of the tokens count.
+          rows: the state of all rows.
+
+        Returns:
+          The cache, and the next token.
+        """
+        inputs = np.concatenate([[row, num], tokens]).astype(np.int32)
+        return self._prefill(self._params, cache, inputs, _packed(rows))
+
+    def decode(
+        self, cache: types.Cache, rows: Rows, num_steps: int
+    ) -> tuple[types.Cache, Int[Array, "R L"]]:
+        """Decode in all rows that have tokens remaining.
+
+        Args:
+          cache: is donated.
+          rows: the state of all rows.
+          num_steps: tokens of each row at most, up to `MAX_STEPS`. The call returns
+            earlier when one of the rows ends, so that it can be used again.
+
+        Returns:
+          The cache, and the tokens of each row, with `NO_TOKEN` behind the last one; L
+          is `MAX_STEPS`.
+        """
         return self._decode(self._params, cache, _packed(rows, num_steps))
 
 
 def compile(
     policy: Policy, params: Params, end_token: int, num_rows: int, num_slots: int
 ) -> Decoder:
-    """
+    """Return a decoder of a policy.
+
     Args:
-      policy: that speaks.
-      params: of the policy.
-      end_token: that ends what is said.
+      policy: to be served.
+      params: of the policy; the placement of the first one decides where the cache is.
+      end_token: ends a reply.
       num_rows: requests that are decoded together.
-      num_slots: of each row.
+      num_slots: room of each row, in tokens.
     """
 
-    def read(params, cache, given, packed):
-        row, num, tokens = given[0], given[1], given[2:]
+    def prefill(params, cache, inputs, packed):
+        row, num, tokens = inputs[0], inputs[1], inputs[2:]
 
-        def part(x):
+        def get_row(x):
             return lax.dynamic_slice_in_dim(x, row, 1)
 
-        def whole(x, part):
-            return lax.dynamic_update_slice_in_dim(x, part, row, 0)
+        def set_row(x, new):
+            return lax.dynamic_update_slice_in_dim(x, new, row, 0)
 
-        own = Rows(*map(part, _unpacked(packed)[0]))
-        keys, values = jax.tree.map(part, (cache.keys, cache.values))
+        own = Rows(*map(get_row, _unpacked(packed)[0]))
+        keys, values = jax.tree.map(get_row, (cache.keys, cache.values))
         one = types.Cache(keys, values, own.length)
         logits = jnp.zeros((1, vocab_size))
-        chunk = rollout.PROMPT_CHUNK
-        one, logits = rollout.read(
-            policy, params, one, logits, tokens[None], num[None], chunk
+        one, logits = decoding.prefill(
+            policy, params, one, logits, tokens[None], num[None], PROMPT_CHUNK
         )
         keys, values = jax.tree.map(
-            whole, (cache.keys, cache.values), (one.keys, one.values)
+            set_row, (cache.keys, cache.values), (one.keys, one.values)
         )
         token = _choose(logits, own, one.length, jnp.array([True]))
         return types.Cache(keys, values, cache.length), token[0]
 
     def decode(params, cache, packed):
         rows, num_steps = _unpacked(packed)
-        busy = rows.left > 0
+        busy = rows.remaining > 0
 
         def step(loop):
-            i, cache, token, left, said = loop
-            active = (left > 0) & busy
+            i, cache, token, remaining, tokens = loop
+            active = (remaining > 0) & busy
             hidden, cache = policy.extend(
                 params, cache, token[:, None], active.astype(jnp.int32)
             )
@@ -120,96 +153,104 @@ def compile(
             token = jnp.where(
                 active, _choose(logits, rows, cache.length, active), token
             )
-            left = jnp.where(token == end_token, 0, left - 1)
-            said = lax.dynamic_update_slice(
-                said, jnp.where(active, token, NONE)[:, None], (0, i)
+            remaining = jnp.where(token == end_token, 0, remaining - 1)
+            tokens = lax.dynamic_update_slice(
+                tokens, jnp.where(active, token, NO_TOKEN)[:, None], (0, i)
             )
-            return i + 1, cache, token, left, said
+            return i + 1, cache, token, remaining, tokens
 
         def goes_on(loop, num_slots):
-            i, cache, _, left, _ = loop
+            i, cache, _, remaining, _ = loop
             num_used = jnp.max(jnp.where(busy, cache.num_used, 0))
-            going = jnp.any(busy) & jnp.all((left > 0) | ~busy)
-            return going & (i < num_steps) & (num_used < num_slots)
+            none_ended = jnp.any(busy) & jnp.all((remaining > 0) | ~busy)
+            return none_ended & (i < num_steps) & (num_used < num_slots)
 
-        def in_some(cache, rest):
-            i, token, left, said = rest
+        def loop(cache, carry):
+            i, token, remaining, tokens = carry
             slots = sum(cache.block_sizes)
-            i, cache, token, left, said = lax.while_loop(
+            i, cache, token, remaining, tokens = lax.while_loop(
                 partial(goes_on, num_slots=slots),
                 step,
-                (i, cache, token, left, said),
+                (i, cache, token, remaining, tokens),
             )
-            return cache, (i, token, left, said)
+            return cache, (i, token, remaining, tokens)
 
-        said = jnp.full((num_rows, MAX_STEPS), NONE, jnp.int32)
+        tokens = jnp.full((num_rows, MAX_STEPS), NO_TOKEN, jnp.int32)
         start = types.Cache(cache.keys, cache.values, rows.length)
-        first = jnp.int32(0), rows.token, rows.left, said
-        made, (*_, said) = rollout.in_blocks(in_some, start, first)
-        return types.Cache(made.keys, made.values, cache.length), said
+        carry = jnp.int32(0), rows.token, rows.remaining, tokens
+        end, (*_, tokens) = decoding.loop_in_blocks(loop, start, carry)
+        return types.Cache(end.keys, end.values, cache.length), tokens
 
-    params = policy.apart(params)
-    # Beside parameters that are split over devices, each has the whole cache.
-    placed = jax.tree.leaves(params)[0].sharding
-    if isinstance(placed, NamedSharding):
-        placed = NamedSharding(placed.mesh, PartitionSpec())
+    params = policy.unstack_layers(params)
+    # If parameters are split over devices, each device has the whole cache.
+    sharding = jax.tree.leaves(params)[0].sharding
+    if isinstance(sharding, NamedSharding):
+        sharding = NamedSharding(sharding.mesh, PartitionSpec())
     num_layers = len(policy.init_cache(1, [1]).keys[0])
-    blocks = rollout.blocks(num_slots, num_layers)
+    blocks = decoding.block_sizes(num_slots, num_layers)
 
     def empty() -> types.Cache:
-        return jax.device_put(policy.init_cache(num_rows, blocks), placed)
+        return jax.device_put(policy.init_cache(num_rows, blocks), sharding)
 
     cache = empty()
     hidden = jax.eval_shape(
         policy.extend, params, cache, jnp.zeros((num_rows, 1), int), cache.length
     )[0]
     vocab_size = jax.eval_shape(policy.head, params, hidden).shape[-1]
-    rows, given = _packed(idle(num_rows)), np.zeros(2 + PIECE, np.int32)
-    program = partial(jax.jit, donate_argnums=1, out_shardings=placed)
+    packed = _packed(idle_rows(num_rows))
+    inputs = np.zeros(2 + MAX_PREFILL, np.int32)
+    program = partial(jax.jit, donate_argnums=1, out_shardings=sharding)
     return Decoder(
         num_rows,
         num_slots,
         end_token,
         empty,
-        program(read).lower(params, cache, given, rows).compile(),
-        program(decode).lower(params, cache, rows).compile(),
+        program(prefill).lower(params, cache, inputs, packed).compile(),
+        program(decode).lower(params, cache, packed).compile(),
         params,
     )
 
 
-def _packed(rows: Rows, num: int = 0) -> Int[np.ndarray, "7 R"]:
-    """All in one new array: each takes time to hand over, and the device may look at it
-    when its owner has already changed what it was made of."""
-    whole = [np.full_like(rows.length, num), *rows]
-    return np.stack([x.view(np.int32) for x in whole])
+def _packed(rows: Rows, num_steps: int = 0) -> Int[np.ndarray, "7 R"]:
+    """Copy all rows into one new array.
+
+    Each array takes time to transfer, and the device may read it after the host has
+    changed the rows.
+    """
+    arrays = [np.full_like(rows.length, num_steps), *rows]
+    return np.stack([x.view(np.int32) for x in arrays])
 
 
 def _unpacked(packed: Int[Array, "7 R"]) -> tuple[Rows, Array]:
-    num, *whole = packed
+    num_steps, *arrays = packed
     kinds = (jnp.int32,) * 3 + (jnp.float32,) * 2 + (jnp.uint32,)
-    arrays = map(lax.bitcast_convert_type, whole, kinds)
-    return Rows(*arrays), num[0]
+    return Rows(*map(lax.bitcast_convert_type, arrays, kinds)), num_steps[0]
 
 
 def _choose(
-    logits: Float[Array, "R V"], rows: Rows, position: Array, active: Array
+    logits: Float[Array, "R V"],
+    rows: Rows,
+    position: Int[Array, "R"],
+    active: Array,
 ) -> Int[Array, "R"]:
-    """The next token of each row, in its own way."""
-    likely, _ = sampling.greedy(logits)
-    warm = (rows.temperature > 0) & active
-    narrow = warm & (rows.top_p < 1)
+    """Return the next token of each row, by its own temperature, top-p and seed."""
+    likeliest, _ = sampling.greedy(logits)
+    sampled = (rows.temperature > 0) & active
+    truncated = sampled & (rows.top_p < 1)
 
-    def drawn():
-        scaled = logits / jnp.where(warm, rows.temperature, 1)[:, None]
+    def sample():
+        scaled = logits / jnp.where(sampled, rows.temperature, 1)[:, None]
         scaled = lax.cond(
-            jnp.any(narrow),
+            jnp.any(truncated),
             lambda: jnp.where(
-                narrow[:, None], sampling.nucleus(scaled, rows.top_p[:, None]), scaled
+                truncated[:, None],
+                sampling.nucleus(scaled, rows.top_p[:, None]),
+                scaled,
             ),
             lambda: scaled,
         )
         keys = jax.vmap(jax.random.key)(rows.seed)
-        lots = sampling.draw_lots(keys, position)
-        return jnp.where(warm, sampling.categorical(scaled, lots)[0], likely)
+        uniforms = sampling.uniform_pairs(keys, position)
+        return jnp.where(sampled, sampling.categorical(scaled, uniforms)[0], likeliest)
 
-    return lax.cond(jnp.any(warm), drawn, lambda: likely)
+    return lax.cond(jnp.any(sampled), sample, lambda: likeliest)

@@ -1,10 +1,10 @@
-"""Who is served when: one thread owns the device, and rows are given to requests.
+"""Schedule requests on the rows of a decoder (continuous batching).
 
-A round admits who waits for a row, reads pieces of the oldest prompts that are not
-yet read, and lets every row that can speak some tokens further: a step takes as long
-for one row as for all, so that rows had better go together. What a row has read stays
-in it when its request is done: the next one that begins in the same way reads only
-what is new, as the next turn of a conversation does.
+One thread owns the device. In each round it gives free rows to waiting requests,
+prefills chunks of the oldest prompts that are not in the cache yet, and decodes some
+tokens in all rows that can: a step takes as long for one row as for all, so rows should
+decode together. The cache of a finished row is kept: a later request whose prompt
+begins in the same way, such as the next turn of a conversation, prefills only the rest.
 """
 
 import collections
@@ -20,23 +20,24 @@ import numpy as np
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 
-# Seconds that the device decodes at a time, about; the same while a row is free; and
-# of reading prompts before who can speak gets a step.
-ROUND_S, OPEN_ROUND_S, READ_S = 0.02, 0.004, 0.02
+# Target times in seconds: of decoding in one round, when all rows are taken and when a
+# row is free; and of prefilling before the rows that can decode get a step.
+ROUND_S, OPEN_ROUND_S, PREFILL_S = 0.02, 0.004, 0.02
 STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request has ended
 
 
-class Broken(RuntimeError):
-    """The engine has died, or was closed before the request was done."""
+class EngineStopped(RuntimeError):
+    """The engine has failed, or was closed before the request was done."""
 
 
 @dataclass(eq=False)
 class Request:
-    """A prompt to go on from.
+    """A prompt to continue.
 
-    `deliver(tokens, end)` is called on the thread of the engine with each few tokens
-    more, or once with all of them; `end` is None until the last time, and then says
-    why, or what went wrong.
+    The engine calls `deliver(tokens, end)` on its own thread, with a few new tokens
+    each time, or once with all of them. `end` is None until the last call; then it is
+    one of `STOP`, `LENGTH` and `CANCELLED`, or the exception that has stopped the
+    engine.
     """
 
     prompt: Sequence[int]
@@ -45,52 +46,52 @@ class Request:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
-    at_once: bool = True  # each few tokens are wanted as they come
-    cancelled: bool = False  # set by whoever does not want it any more
-    num_cached: int = 0  # tokens of the prompt that were not read again
+    incremental: bool = True  # deliver tokens as they come, not all at the end
+    cancelled: bool = False  # set by whoever no longer wants the reply
+    num_cached: int = 0  # tokens of the prompt that were in the cache already
 
 
 @dataclass(eq=False)
 class _Row:
-    """What is known of a row on the host."""
+    """What the host knows about a row."""
 
     index: int
-    read: list[int] = field(default_factory=list)  # tokens in the cache
+    cached: list[int] = field(default_factory=list)  # tokens in the cache
     request: Request | None = None
-    said: list[int] = field(default_factory=list)  # and not delivered yet
-    used: int = 0  # when, by the count of requests
+    pending: list[int] = field(default_factory=list)  # decoded, not delivered yet
+    last_used: int = 0  # by the count of requests
 
     @property
-    def unread(self) -> int:
-        """Tokens of the prompt that are still to be read."""
-        return len(self.request.prompt) - len(self.read) if self.request else 0
+    def num_to_prefill(self) -> int:
+        return len(self.request.prompt) - len(self.cached) if self.request else 0
 
 
 class Engine:
-    """Serves requests from `start` to `close`."""
+    """Serves requests from `start` to `close`; `submit` may be called by any thread."""
 
     def __init__(self, decoder: Decoder):
         self._decoder, self._cache = decoder, decoder.empty()
-        self._control = decoders.idle(decoder.num_rows)
+        self._state = decoders.idle_rows(decoder.num_rows)
         self._rows = [_Row(i) for i in range(decoder.num_rows)]
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._waiting: collections.deque[Request] = collections.deque()
         self._count = itertools.count(1)
-        self._step_s = ROUND_S
+        self._step_s = ROUND_S  # running estimate of the time of a step
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._closed, self._lock = False, threading.Lock()
-        self.error: Exception | None = None  # what it has died of
+        self.error: Exception | None = None  # why the engine has failed
 
     def start(self, on_failure: Callable[[], object] = lambda: None) -> None:
-        """
+        """Start the thread.
+
         Args:
-          on_failure: called on the thread of the engine when it has died.
+          on_failure: called on the thread of the engine if it fails.
         """
         self._on_failure = on_failure
         self._thread.start()
 
     def close(self) -> None:
-        """Requests that are not done end as `Broken`."""
+        """Stop the thread; requests that are not done get an `EngineStopped`."""
         with self._lock:
             self._closed = True
         self._inbox.put(None)
@@ -98,49 +99,55 @@ class Engine:
 
     @property
     def num_waiting(self) -> int:
-        """Requests without a row."""
+        """Number of requests that have no row yet."""
         return self._inbox.qsize() + len(self._waiting)
 
     def submit(self, request: Request) -> None:
+        """Add a request to those that wait.
+
+        Raises:
+          EngineStopped: the engine is closed or has failed.
+        """
         with self._lock:
             if self._closed:
-                raise self._broken()
+                raise self._stopped()
             self._inbox.put(request)
 
     def _run(self) -> None:
         try:
             while not self._closed:
                 self._round()
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # whatever it is, waiting requests must be told
             self.error = error
         with self._lock:
             self._closed = True
-        self._take(block=False)
-        left = [row.request for row in self._rows if row.request]
-        for request in (*left, *self._waiting):
-            request.deliver([], self._broken())
+        self._receive(block=False)
+        active = [row.request for row in self._rows if row.request]
+        for request in (*active, *self._waiting):
+            request.deliver([], self._stopped())
         if self.error:
             self._on_failure()
 
-    def _broken(self) -> Broken:
-        return Broken(f"the engine has stopped: {self.error or 'it was closed'}")
+    def _stopped(self) -> EngineStopped:
+        return EngineStopped(f"the engine has stopped: {self.error or 'it was closed'}")
 
     def _round(self) -> None:
         busy = [row for row in self._rows if row.request]
-        self._take(block=not busy and not self._waiting)
+        self._receive(block=not busy and not self._waiting)
         for row in busy:
             if row.request and row.request.cancelled:
                 self._end(row, [], CANCELLED)
-        self._admit()
-        reading = self._read_some()
-        if self._control.left.any():
-            # Who is still to be read does not wait for long, nor who may come.
-            whole = ROUND_S if all(row.request for row in self._rows) else OPEN_ROUND_S
-            steps = 1 if reading else int(whole / self._step_s)
+        self._assign_rows()
+        more_to_prefill = self._prefill_some()
+        if self._state.remaining.any():
+            # Short rounds while prompts are to be prefilled, or a request may come.
+            all_taken = all(row.request for row in self._rows)
+            round_s = ROUND_S if all_taken else OPEN_ROUND_S
+            steps = 1 if more_to_prefill else int(round_s / self._step_s)
             self._decode(max(1, min(steps, decoders.MAX_STEPS)))
 
-    def _take(self, block: bool) -> None:
-        """Requests that have come in."""
+    def _receive(self, block: bool) -> None:
+        """Move new requests from the inbox to those that wait."""
         while True:
             try:
                 request = self._inbox.get(block=block)
@@ -150,8 +157,8 @@ class Engine:
                 self._waiting.append(request)
             block = False
 
-    def _admit(self) -> None:
-        """Whoever has waited longest gets the row that knows most of what it says."""
+    def _assign_rows(self) -> None:
+        """Give free rows to the oldest requests, each the row that has cached most."""
         for request in [x for x in self._waiting if x.cancelled]:
             self._waiting.remove(request)
             request.deliver([], CANCELLED)
@@ -160,90 +167,93 @@ class Engine:
             if not free:
                 return
             request = self._waiting.popleft()
-            # The last token is read in any case: what comes next is told by it.
+            # The last token is always computed: its logits choose the next one.
             prompt = request.prompt[:-1]
-            known = [_num_common(row.read, prompt) for row in free]
-            best = max(range(len(free)), key=lambda i: (known[i], -free[i].used))
-            row = free[best]
-            row.request, row.used = request, next(self._count)
-            request.num_cached = known[best]
-            del row.read[known[best] :]
-            control, i = self._control, row.index
-            control.temperature[i], control.top_p[i] = (
-                request.temperature,
-                request.top_p,
+            num_cached = [_common_prefix(row.cached, prompt) for row in free]
+            best = max(
+                range(len(free)), key=lambda i: (num_cached[i], -free[i].last_used)
             )
-            control.seed[i] = request.seed
+            row = free[best]
+            row.request, row.last_used = request, next(self._count)
+            request.num_cached = num_cached[best]
+            del row.cached[num_cached[best] :]
+            state, i = self._state, row.index
+            state.temperature[i], state.top_p[i] = request.temperature, request.top_p
+            state.seed[i] = request.seed
 
-    def _read_some(self) -> bool:
-        """Pieces of the oldest prompts; returns whether more is to be read."""
+    def _prefill_some(self) -> bool:
+        """Prefill chunks of the oldest prompts; return whether more is to be done."""
         start = time.perf_counter()
-        while reading := [row for row in self._rows if row.unread > 0]:
-            self._read(min(reading, key=lambda row: row.used))
-            self._take(block=False)
-            self._admit()
-            if time.perf_counter() - start > READ_S:
+        while rows := [row for row in self._rows if row.num_to_prefill > 0]:
+            self._prefill(min(rows, key=lambda row: row.last_used))
+            self._receive(block=False)
+            self._assign_rows()
+            if time.perf_counter() - start > PREFILL_S:
                 break
-        return any(row.unread > 0 for row in self._rows)
+        return any(row.num_to_prefill > 0 for row in self._rows)
 
-    def _read(self, row: _Row) -> None:
-        request, start = row.request, len(row.read)
+    def _prefill(self, row: _Row) -> None:
+        request, start = row.request, len(row.cached)
         assert request
-        piece = np.zeros(decoders.PIECE, np.int32)
-        tokens = request.prompt[start : start + decoders.PIECE]
-        piece[: len(tokens)] = tokens
-        self._control.length[row.index] = start
-        self._cache, token = self._decoder.read(
-            self._cache, row.index, piece, len(tokens), self._control
+        padded = np.zeros(decoders.MAX_PREFILL, np.int32)
+        tokens = request.prompt[start : start + decoders.MAX_PREFILL]
+        padded[: len(tokens)] = tokens
+        self._state.length[row.index] = start
+        self._cache, token = self._decoder.prefill(
+            self._cache, row.index, padded, len(tokens), self._state
         )
-        row.read.extend(tokens)
-        self._control.length[row.index] = len(row.read)
-        token = int(token)  # waits for it: how long it takes is to be known
-        if not row.unread:
-            self._control.left[row.index] = request.max_tokens
-            self._said(row, [token])
+        row.cached.extend(tokens)
+        self._state.length[row.index] = len(row.cached)
+        token = int(token)  # waits for the device, so that `_prefill_some` can time it
+        if not row.num_to_prefill:
+            self._state.remaining[row.index] = request.max_tokens
+            self._deliver(row, [token])
 
     def _decode(self, num_steps: int) -> None:
-        control, start = self._control, time.perf_counter()
-        self._cache, said = self._decoder.decode(self._cache, control, num_steps)
-        said = np.asarray(said)
-        took = time.perf_counter() - start
-        num_said = (said != decoders.NONE).sum(axis=1)
-        self._step_s += 0.2 * (took / max(num_said.max(), 1) - self._step_s)
+        state, start = self._state, time.perf_counter()
+        self._cache, tokens = self._decoder.decode(self._cache, state, num_steps)
+        tokens = np.asarray(tokens)
+        seconds = time.perf_counter() - start
+        num_new = (tokens != decoders.NO_TOKEN).sum(axis=1)
+        self._step_s += 0.2 * (seconds / max(num_new.max(), 1) - self._step_s)
         for row in self._rows:
-            num = num_said[row.index]
+            num = num_new[row.index]
             if num:
-                # All but the last are in the cache by now, behind the one before them.
-                tokens = said[row.index, :num].tolist()
-                row.read += [int(control.token[row.index]), *tokens[:-1]]
-                control.length[row.index] = len(row.read)
-                self._said(row, tokens)
+                new = tokens[row.index, :num].tolist()
+                # Each step has cached the token before the one that it has chosen.
+                row.cached += [int(state.token[row.index]), *new[:-1]]
+                state.length[row.index] = len(row.cached)
+                self._deliver(row, new)
 
-    def _said(self, row: _Row, tokens: list[int]) -> None:
-        """Hand on what a row has said."""
+    def _deliver(self, row: _Row, tokens: list[int]) -> None:
+        """Hand on new tokens of a row."""
         assert row.request
-        control, i = self._control, row.index
-        control.token[i] = tokens[-1]
-        control.left[i] -= len(tokens)
+        state, i = self._state, row.index
+        state.token[i] = tokens[-1]
+        state.remaining[i] -= len(tokens)
         if tokens[-1] == self._decoder.end_token:
             self._end(row, tokens, STOP)
-        elif not control.left[i]:
+        elif not state.remaining[i]:
             self._end(row, tokens, LENGTH)
-        elif row.request.at_once:
+        elif row.request.incremental:
             row.request.deliver(tokens, None)
         else:
-            row.said += tokens
+            row.pending += tokens
 
-    def _end(self, row: _Row, tokens: list[int], why: str) -> None:
+    def _end(self, row: _Row, tokens: list[int], reason: str) -> None:
         assert row.request
-        self._control.left[row.index] = 0
-        said, row.said = [*row.said, *tokens], []
+        self._state.remaining[row.index] = 0
+        tokens, row.pending = [*row.pending, *tokens], []
         request, row.request = row.request, None
-        request.deliver(said, why)
+        request.deliver(tokens, reason)
 
 
-def _num_common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of what two rows of tokens begin with in common."""
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return the length of the common prefix of two sequences of tokens.
+
+    >>> _common_prefix([1, 2, 3], [1, 2, 4, 5])
+    2
+    """
     size = min(len(a), len(b))
     differs = np.flatnonzero(np.asarray(a[:size]) != np.asarray(b[:size]))
     return int(differs[0]) if len(differs) else size

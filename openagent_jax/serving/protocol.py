@@ -1,41 +1,39 @@
-"""OpenAI's chat completions: what is asked for, and how it is answered."""
+"""OpenAI's chat completions: check a request, write a reply.
+
+pydantic checks the body of a request against the models below and collects all errors
+with their places. `parse_request` turns the first of them into OpenAI's error format
+and gives the fields the meaning that they have here.
+
+https://platform.openai.com/docs/api-reference/chat
+"""
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from openagent_jax.sandbox.chat import Messages
-from openagent_jax.serving.reply import Call
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
-ROLES = {"developer": "system"} | {
-    role: role for role in ("system", "user", "assistant", "tool")
-}
-# What changes nothing here, whatever it says.
-IGNORED = {
-    "metadata",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "user",
-}
-# What is understood if it asks for nothing special.
-PLAIN: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-}
+from openagent_jax.text import messages as chat_messages
+from openagent_jax.text.messages import Call, Message, Messages, Tools
+
 MAX_STOPS = 4
+MAX_ERRORS = 3  # that are named in one message
 
 
-class Refused(ValueError):
-    """A request that cannot be answered, as an error of OpenAI's."""
+class ApiError(ValueError):
+    """An error in OpenAI's format, and the HTTP status that it is sent with."""
 
     def __init__(
         self,
@@ -45,249 +43,377 @@ class Refused(ValueError):
         param: str | None = None,
         retry_after: int = 0,
     ):
+        """
+        Args:
+          message: one line for a person.
+          status: of HTTP.
+          code: a word for programs, such as "model_not_found".
+          param: place of the error in the request, such as "messages[0].role".
+          retry_after: seconds after which to try again; 0 sends no such header.
+        """
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
         self.headers = {"Retry-After": str(retry_after)} if retry_after else None
 
     def body(self) -> dict[str, Any]:
+        """Return the JSON that is sent.
+
+        >>> ApiError("n must be 1", param="n").body()["error"]["type"]
+        'invalid_request_error'
+        """
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         if self.status == 429:
             kind = "rate_limit_error"
-        return {
-            "error": {
-                "message": str(self),
-                "type": kind,
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        error = {"message": str(self), "type": kind}
+        return {"error": error | {"param": self.param, "code": self.code}}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request for one reply."""
+class ChatRequest:
+    """A request for one reply; None stands for the default of the server."""
 
     model: str
     messages: Messages
-    tools: list[dict[str, Any]]
+    tools: Tools  # that may be called
     max_tokens: int | None
     temperature: float | None
     top_p: float
     seed: int | None
     stop: tuple[str, ...]
-    several: bool  # calls in one reply
+    parallel_tool_calls: bool  # a reply may have more than one call
     stream: bool
     include_usage: bool
 
 
-def read(data: bytes) -> Asked:
-    """
+def parse_request(data: bytes) -> ChatRequest:
+    """Return the request that the body of a POST holds.
+
     Raises:
-      Refused: the body is no request, or asks for what is not done here.
+      ApiError: the body is not a request, or asks for something that is not supported.
+        `param` is the place of the first error.
+
+    >>> parse_request(b'{"model": "m", "messages": [], "n": 2}')
+    Traceback (most recent call last):
+    ...
+    openagent_jax.serving.protocol.ApiError: messages must not be empty; n must be 1
     """
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Refused(f"the body is no JSON: {error}") from None
+        raise ApiError(f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refused("the body is no JSON object")
-    # What is null is not there.
-    given = {key: value for key, value in body.items() if value is not None}
-    take = given.pop
-    for name in IGNORED & given.keys():
-        take(name)
-    for name in PLAIN.keys() & given.keys():
-        _must(take(name) in PLAIN[name], name, f"is not {PLAIN[name][0]!r}")
-    max_tokens = take("max_tokens", None)
-    max_tokens = take("max_completion_tokens", max_tokens)
-    seed, stop = take("seed", None), take("stop", [])
-    stop = [stop] if isinstance(stop, str) else stop
-    tools, choice = take("tools", []), take("tool_choice", "auto")
-    options = take("stream_options", {})
-    _must(isinstance(options, dict), "stream_options", "is no object")
-    _must(choice in ("none", "auto"), "tool_choice", 'is neither "none" nor "auto"')
-    asked = Asked(
-        model=take("model", ""),
-        messages=_messages(take("messages", [])),
-        tools=_tools(tools) if choice == "auto" else [],
-        max_tokens=max_tokens,
-        temperature=take("temperature", None),
-        top_p=take("top_p", 1.0),
-        seed=seed,
-        stop=tuple(stop) if isinstance(stop, list) else (),
-        several=take("parallel_tool_calls", True),
-        stream=take("stream", False),
-        include_usage=options.get("include_usage") or False,
+        raise ApiError("the body is not a JSON object")
+    if any(_has_surrogate(key) for key in body):
+        raise ApiError("a key is not Unicode text", param="a key")
+    try:  # null means the same as a missing field
+        fields = _Body.model_validate({k: v for k, v in body.items() if v is not None})
+    except ValidationError as error:
+        raise _api_error(error) from None
+    max_tokens = fields.max_completion_tokens
+    return ChatRequest(
+        model=fields.model,
+        messages=[message.to_dict() for message in fields.messages],
+        tools=body.get("tools") or [] if fields.tool_choice == "auto" else [],
+        max_tokens=fields.max_tokens if max_tokens is None else max_tokens,
+        temperature=fields.temperature,
+        top_p=fields.top_p,
+        seed=fields.seed,
+        stop=tuple(fields.stop),
+        parallel_tool_calls=fields.parallel_tool_calls,
+        stream=fields.stream,
+        include_usage=bool(fields.stream_options.include_usage),
     )
-    for name in given:
-        _sound(name, "a key")
-        raise Refused(f"{name} is not known here", code="unknown_parameter", param=name)
-    _must(isinstance(asked.model, str) and asked.model, "model", "is no name")
-    _sound(asked.model, "model")
-    _must(
-        max_tokens is None or (_whole(max_tokens) and max_tokens > 0),
-        "max_tokens",
-        "is no positive number",
-    )
-    _must(
-        asked.temperature is None or _number(asked.temperature, 0, 2),
-        "temperature",
-        "is no number from 0 to 2",
-    )
-    _must(
-        _number(asked.top_p, 0, 1) and asked.top_p > 0,
-        "top_p",
-        "is no number above 0, up to 1",
-    )
-    _must(seed is None or _whole(seed), "seed", "is no whole number")
-    texts = isinstance(stop, list) and all(isinstance(x, str) and x for x in stop)
-    _must(texts and len(stop) <= MAX_STOPS, "stop", f"is not up to {MAX_STOPS} texts")
-    for name in ("stream", "include_usage"):
-        _must(isinstance(getattr(asked, name), bool), name, "is not true or false")
-    several = isinstance(asked.several, bool)
-    _must(several, "parallel_tool_calls", "is not true or false")
-    return asked
 
 
-def _must(sound: Any, param: str, problem: str) -> None:
-    if not sound:
-        raise Refused(f"{param} {problem}", param=param)
+# Writing.
 
 
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def reply_message(content: str, calls: Sequence[Call]) -> Message:
+    """Return the message of a reply."""
+    return chat_messages.assistant(content, calls) | {"refusal": None}
 
 
-def _number(value: Any, low: float, high: float) -> bool:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    return real and low <= value <= high
+def call_deltas(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    """Return the calls as a stream sends them: first the name, then the arguments."""
+    deltas = []
+    for i, call in enumerate(calls):
+        head = {"name": call.name, "arguments": ""}
+        opened = {"index": i, "id": call.id, "type": "function", "function": head}
+        rest = {"index": i, "function": {"arguments": call.arguments}}
+        deltas += [{"tool_calls": [opened]}, {"tool_calls": [rest]}]
+    return deltas
 
 
-def _messages(given: Any) -> Messages:
-    _must(isinstance(given, list) and given, "messages", "is no list, or is empty")
-    return [_message(x, f"messages[{i}]") for i, x in enumerate(given)]
+def usage(num_prompt: int, num_completion: int, num_cached: int) -> dict[str, Any]:
+    """Return the numbers of tokens of a request.
 
-
-def _message(given: Any, place: str) -> dict[str, Any]:
-    _must(isinstance(given, dict), place, "is no object")
-    role = ROLES.get(given.get("role")) if _text(given, "role") else None
-    _must(role, f"{place}.role", f"is none of {', '.join(ROLES)}")
-    message: dict[str, Any] = {"role": role, "content": _content(given, place)}
-    if calls := given.get("tool_calls"):
-        place = f"{place}.tool_calls"
-        _must(role == "assistant" and isinstance(calls, list), place, "is out of place")
-        message["tool_calls"] = [
-            _call(call, f"{place}[{i}]") for i, call in enumerate(calls)
-        ]
-    if role == "tool":
-        sound = _text(given, "tool_call_id")
-        _must(sound, f"{place}.tool_call_id", "is missing, or no text")
-        message["tool_call_id"] = _sound(given["tool_call_id"], f"{place}.tool_call_id")
-    return message
-
-
-def _content(message: dict[str, Any], place: str) -> str:
-    """Of a message: a text, or parts that are texts."""
-    content, place = message.get("content"), f"{place}.content"
-    if isinstance(content, list):
-        for i, part in enumerate(content):
-            sound = isinstance(part, dict) and part.get("type") == "text"
-            sound = sound and _text(part, "text")
-            _must(sound, f"{place}[{i}]", "is no text, and only texts are read here")
-        content = "".join(part["text"] for part in content)
-    if content is None:
-        _must(message["role"] == "assistant", place, "is missing")
-        return ""
-    _must(isinstance(content, str), place, "is no text")
-    return _sound(content, place)
-
-
-def _call(given: Any, place: str) -> dict[str, Any]:
-    function = given.get("function") if isinstance(given, dict) else None
-    function = function if isinstance(function, dict) else {}
-    sound = _text(function, "name") and _text(function, "arguments")
-    sound = sound and _text(given, "id")
-    _must(sound, place, "is no call of a function, with an id, a name and arguments")
+    Args:
+      num_prompt: tokens of the prompt.
+      num_completion: tokens of the reply.
+      num_cached: tokens of the prompt that were already in the cache.
+    """
     return {
-        "id": _sound(given["id"], place),
-        "type": "function",
-        "function": {
-            name: _sound(function[name], place) for name in ("name", "arguments")
-        },
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_completion,
+        "total_tokens": num_prompt + num_completion,
+        "prompt_tokens_details": {"cached_tokens": num_cached},
     }
 
 
-def _tools(given: Any) -> list[dict[str, Any]]:
-    _must(isinstance(given, list), "tools", "is no list")
-    for i, tool in enumerate(given):
-        _tool(tool, f"tools[{i}]")
+# The body of a request. Fields of messages and tools that are not listed are ignored.
+
+
+def _only(value: Any) -> AfterValidator:
+    """Accept a field only if it asks for nothing but its default."""
+
+    def check(given: Any) -> Any:
+        if given != value:
+            raise _invalid(f"must be {json.dumps(value)}")
+        return given
+
+    return AfterValidator(check)
+
+
+def _whole(problem: str) -> WrapValidator:
+    """Report an error inside a part as an error of the whole part."""
+
+    def check(given: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(given)
+        except ValidationError:
+            raise _invalid(problem) from None
+
+    return WrapValidator(check)
+
+
+def _check_text(given: str) -> str:
+    if _has_surrogate(given):
+        raise _invalid("must be Unicode text")
     return given
 
 
-def _tool(given: Any, place: str) -> None:
-    function = given.get("function") if isinstance(given, dict) else None
-    sound = isinstance(function, dict) and given.get("type") == "function"
-    _must(sound, place, 'is no object of the type "function"')
-    function, place = dict(function or {}), f"{place}.function"
-    named = _text(function, "name") and function["name"]
-    _must(named, f"{place}.name", "is missing, or no text")
-    described = function.get("description") is None or _text(function, "description")
-    _must(described, f"{place}.description", "is no text")
-    schema, place = function.get("parameters"), f"{place}.parameters"
-    _must(schema is None or isinstance(schema, dict), place, "is no schema")
-    properties = (schema or {}).get("properties")
-    sound = properties is None or isinstance(properties, dict)
-    _must(sound, f"{place}.properties", "is no object")
-    _sound(json.dumps(function, ensure_ascii=False), place)
+def _check_tool(given: Any) -> Any:
+    _check_text(json.dumps(given, ensure_ascii=False))
+    return given
 
 
-def _text(given: dict[str, Any], key: str) -> bool:
-    return isinstance(given.get(key), str)
-
-
-def _sound(text: str, place: str) -> str:
-    """Half a surrogate pair is no text, though JSON can write it."""
+def _has_surrogate(text: str) -> bool:
+    """Half a surrogate pair is not text, though JSON can write it."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Refused(f"{place} is no Unicode text", param=place) from None
-    return text
+        return True
+    return False
 
 
-def message(content: str, calls: list[Call], ids: list[str]) -> dict[str, Any]:
-    """The reply as a message."""
-    said: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+def _check_stop(stop: list[str]) -> list[str]:
+    if len(stop) > MAX_STOPS or not all(stop):
+        raise _invalid(f"must be up to {MAX_STOPS} texts that are not empty")
+    return stop
+
+
+def _refuse_calls(calls: Any) -> Any:
     if calls:
-        said["content"] = content or None
-        said["tool_calls"] = [
-            {
-                "id": id_,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for id_, call in zip(ids, calls, strict=True)
+        raise _invalid("belongs to messages of the assistant only")
+    return calls
+
+
+def _invalid(problem: str) -> PydanticCustomError:
+    return PydanticCustomError("invalid", "{problem}", {"problem": problem})
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+_Text = Annotated[str, AfterValidator(_check_text)]
+
+
+class _Part(_Model):
+    type: Literal["text"]
+    text: _Text
+
+
+def _content_tag(content: Any) -> str:
+    return "<parts>" if isinstance(content, list) else "<text>"
+
+
+# Tags in angle brackets tell the kinds of a union apart; `_place` leaves them out.
+_AnyPart = Annotated[_Part, _whole("must be a text: nothing else is supported")]
+_Content = Annotated[
+    Annotated[_Text, Tag("<text>")] | Annotated[list[_AnyPart], Tag("<parts>")],
+    Discriminator(_content_tag),
+]
+
+
+class _Function(_Model):
+    name: _Text
+    arguments: _Text
+
+
+class _Call(_Model):
+    id: _Text
+    function: _Function
+
+
+class _Message(_Model):
+    """A message of the system or of the user."""
+
+    role: Literal["developer", "system", "user", "assistant", "tool"]
+    content: _Content
+    tool_calls: Annotated[Any, AfterValidator(_refuse_calls)] = None
+
+    def to_dict(self) -> Message:
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": _joined(self.content)}
+
+
+class _ToolMessage(_Message):
+    tool_call_id: _Text
+
+    def to_dict(self) -> Message:
+        return super().to_dict() | {"tool_call_id": self.tool_call_id}
+
+
+_AnyCall = Annotated[
+    _Call, _whole("must be a call of a function, with id, name and arguments")
+]
+
+
+class _AssistantMessage(_Model):
+    role: Literal["assistant"]
+    content: _Content | None = None
+    tool_calls: list[_AnyCall] | None = None
+
+    def to_dict(self) -> Message:
+        calls = [
+            Call(call.id, call.function.name, call.function.arguments)
+            for call in self.tool_calls or ()
         ]
-    return said
+        return chat_messages.assistant(_joined(self.content or ""), calls)
 
 
-def deltas(calls: list[Call], ids: list[str]) -> list[dict[str, Any]]:
-    """The same calls for those who read a stream: who is called, then with what."""
-    made = []
-    for i, (call, id_) in enumerate(zip(calls, ids, strict=True)):
-        head = {"name": call.name, "arguments": ""}
-        rest = {"arguments": call.arguments}
-        opened = {"index": i, "id": id_, "type": "function", "function": head}
-        made += [
-            {"tool_calls": [opened]},
-            {"tool_calls": [{"index": i, "function": rest}]},
-        ]
-    return made
+def _joined(content: str | list[_Part]) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.text for part in content)
 
 
-def usage(num_prompt: int, num_said: int, num_cached: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": num_prompt,
-        "completion_tokens": num_said,
-        "total_tokens": num_prompt + num_said,
-        "prompt_tokens_details": {"cached_tokens": num_cached},
-    }
+def _message_tag(message: Any) -> str:
+    role = message.get("role") if isinstance(message, dict) else None
+    return f"<{role}>" if role in ("assistant", "tool") else "<other>"
+
+
+_AnyMessage = Annotated[
+    Annotated[_Message, Tag("<other>")]
+    | Annotated[_AssistantMessage, Tag("<assistant>")]
+    | Annotated[_ToolMessage, Tag("<tool>")],
+    Discriminator(_message_tag),
+]
+
+
+class _Schema(_Model):
+    properties: dict[Any, Any] | None = None
+
+
+class _ToolFunction(_Model):
+    name: Annotated[_Text, Field(min_length=1)]
+    description: str | None = None
+    parameters: _Schema | None = None
+
+
+class _Tool(_Model):
+    type: Literal["function"]
+    function: _ToolFunction
+
+
+class _StreamOptions(_Model):
+    include_usage: bool | None = None
+
+
+class _Body(_Model):
+    model_config = ConfigDict(extra="forbid")
+
+    model: Annotated[_Text, Field(min_length=1)]
+    messages: Annotated[list[_AnyMessage], Field(min_length=1)]
+    tools: list[Annotated[_Tool, BeforeValidator(_check_tool)]] = []
+    tool_choice: Literal["none", "auto"] = "auto"
+    parallel_tool_calls: bool = True
+    max_tokens: Annotated[int, Field(gt=0)] | None = None
+    max_completion_tokens: Annotated[int, Field(gt=0)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: int | None = None
+    stop: Annotated[
+        list[str],
+        BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
+        AfterValidator(_check_stop),
+    ] = []
+    stream: bool = False
+    stream_options: _StreamOptions = _StreamOptions()
+
+    # Supported if they ask for nothing but the default.
+    n: Annotated[Any, _only(1)] = 1
+    logprobs: Annotated[Any, _only(False)] = False
+    top_logprobs: Annotated[Any, _only(0)] = 0
+    frequency_penalty: Annotated[Any, _only(0)] = 0
+    presence_penalty: Annotated[Any, _only(0)] = 0
+    logit_bias: Annotated[Any, _only({})] = {}
+    response_format: Annotated[Any, _only({"type": "text"})] = {"type": "text"}
+    modalities: Annotated[Any, _only(["text"])] = ["text"]
+
+    # These change nothing here, whatever they say.
+    metadata: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    safety_identifier: Any = None
+    service_tier: Any = None
+    store: Any = None
+    user: Any = None
+
+
+# What is wrong, by pydantic's type of the error; otherwise it is in pydantic's words.
+_PROBLEMS = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be an object",
+    "extra_forbidden": "is not supported",
+    "list_type": "must be a list",
+    "missing": "is required",
+    "model_type": "must be an object",
+    "string_too_short": "must not be empty",
+    "string_unicode": "must be Unicode text",
+    "too_short": "must not be empty",
+}
+
+
+def _api_error(error: ValidationError) -> ApiError:
+    """Return one error that names the first few places."""
+    details = error.errors(include_url=False, include_context=False)
+    lines = []
+    for detail in details[:MAX_ERRORS]:
+        problem = _PROBLEMS.get(detail["type"], detail["msg"])
+        problem = problem.replace("Input should be", "must be")
+        lines.append(f"{_place(detail['loc'])} {problem}")
+    if len(details) > MAX_ERRORS:
+        lines.append(f"and {len(details) - MAX_ERRORS} more")
+    unknown = details[0]["type"] == "extra_forbidden"
+    return ApiError(
+        "; ".join(lines),
+        code="unknown_parameter" if unknown else None,
+        param=_place(details[0]["loc"]),
+    )
+
+
+def _place(location: Sequence[str | int]) -> str:
+    """Return a place as OpenAI writes it.
+
+    >>> _place(("messages", 0, "<tool>", "content"))
+    'messages[0].content'
+    """
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif not step.startswith("<"):
+            path += f".{step}" if path else step
+    return path.removeprefix("stream_options.")  # include_usage has a name of its own

@@ -1,7 +1,7 @@
-"""From tokens to a reply: text, and calls of tools, as they come.
+"""From sampled tokens to a reply: its content, and its calls of tools, as they come.
 
-A call counts if it is written as the style has it, and the text ends with it; what
-stands before its first mark is content. Whatever else is content, as it is.
+A call counts if it is written as the style has it and nothing follows it. The text
+before the first call is content. Everything else is content too, as it is.
 """
 
 import codecs
@@ -12,26 +12,33 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from openagent_jax.sandbox import spelling
-from openagent_jax.sandbox.style import Style
+from openagent_jax.text.messages import Call, valid_text
+from openagent_jax.text.style import Style
+from openagent_jax.text.token_bytes import vocab_bytes, without_prefix_space
 
-BLANKS = " \t\n\r"  # of JSON
+SPACES = " \t\n\r"  # white space of JSON
 
 
 @dataclass(frozen=True)
-class Form:
-    """What calls look like."""
+class CallStyle:
+    """How a model writes the calls of tools."""
 
-    open: str  # before the JSON of a call; may be empty
-    close: str
-    name: str  # keys of the JSON
+    open: str  # mark before the JSON of a call; may be empty
+    close: str  # mark behind it
+    name: str  # keys of the JSON object
     arguments: str
     purpose: str
     flat: bool = False  # values of arguments are texts or whole numbers
 
 
-def form_of(style: Style[str], flat: bool) -> Form:
-    return Form(
+def call_style(style: Style[str], flat: bool) -> CallStyle:
+    """Return how calls are written in a style.
+
+    Args:
+      style: of a whole episode.
+      flat: whether the values of arguments are texts or whole numbers only.
+    """
+    return CallStyle(
         style.marks.call_open.decode(),
         style.marks.call_close.decode(),
         style.key_name,
@@ -41,68 +48,74 @@ def form_of(style: Style[str], flat: bool) -> Form:
     )
 
 
-@dataclass(frozen=True)
-class Call:
-    name: str
-    arguments: str  # the text of the object, as it was said
-
-
-def read(form: Form, text: str, several: bool = True) -> tuple[str, list[Call]]:
-    """The content of a text, and its calls: whatever is no call is content.
+def read(
+    style: CallStyle, text: str, parallel_calls: bool = True
+) -> tuple[str, list[Call]]:
+    """Split a finished reply into its content and its calls.
 
     Args:
-      form: of calls.
-      text: all that was said.
-      several: more than one call may be.
+      style: how the model writes calls.
+      text: the whole reply.
+      parallel_calls: whether a reply may have more than one call.
+
+    Returns:
+      The content and the calls, which have no ids yet. If the text is not a valid
+      sequence of calls, all of it is content.
+
+    >>> keys = "name", "arguments", "purpose"
+    >>> hermes = CallStyle("<tool_call>", "</tool_call>", *keys)
+    >>> call = '<tool_call>{"name": "look", "arguments": {"place": "Bay"}}</tool_call>'
+    >>> read(hermes, "Let me see. " + call)
+    ('Let me see.', [Call(id='', name='look', arguments='{"place": "Bay"}')])
+    >>> read(hermes, call + " Done.")[1]
+    []
     """
-    none = text, []
-    talk, opened, rest = text.partition(form.open) if form.open else ("", "", text)
-    if form.open and not opened:
-        return none
-    one = _call(form, rest)
-    if one or not form.open or not several:
+    content, opened, rest = text.partition(style.open) if style.open else ("", "", text)
+    if style.open and not opened:
+        return text, []
+    one = _call(style, rest)
+    if one or not style.open or not parallel_calls:
         calls = [one]
     else:
-        calls = [_call(form, block) for block in rest.split(form.open)]
+        calls = [_call(style, block) for block in rest.split(style.open)]
     if None in calls:
-        return none
-    return talk.rstrip(BLANKS), [call for call in calls if call]
+        return text, []
+    return content.rstrip(SPACES), [call for call in calls if call]
 
 
-def _call(form: Form, text: str) -> Call | None:
-    """What a JSON object up to the mark of its end says, if that is a call."""
-    text = text.rstrip(BLANKS)
-    if not text.endswith(form.close):
+def _call(style: CallStyle, text: str) -> Call | None:
+    """Return the call that a JSON object, up to the closing mark, is; else None."""
+    text = text.rstrip(SPACES)
+    if not text.endswith(style.close):
         return None
-    text = text.removesuffix(form.close).strip(BLANKS)
+    text = text.removesuffix(style.close).strip(SPACES)
     fields: list[tuple[str, Any]] = []
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields[:] = found  # the outermost object comes last
-        return dict(found)
+    def keep_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields[:] = pairs  # the outermost object comes last
+        return dict(pairs)
 
-    def refuse(word: str) -> None:
-        raise ValueError(word)  # NaN and the like are no JSON
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)  # NaN and Infinity are not JSON
 
     try:
-        whole = json.loads(text, object_pairs_hook=pairs, parse_constant=refuse)
+        call = json.loads(text, object_pairs_hook=keep_pairs, parse_constant=refuse)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(whole, dict) or len(whole) != len(fields):
+    if not isinstance(call, dict) or len(call) != len(fields):  # a key occurs twice
         return None
-    kinds = {form.name: str, form.arguments: dict, form.purpose: str}
-    if not {form.name, form.arguments} <= whole.keys() <= kinds.keys():
+    kinds = {style.name: str, style.arguments: dict, style.purpose: str}
+    if not {style.name, style.arguments} <= call.keys() <= kinds.keys():
         return None
-    if any(not isinstance(value, kinds[key]) for key, value in whole.items()):
+    if any(not isinstance(value, kinds[key]) for key, value in call.items()):
         return None
-    arguments = _raw(text, form.arguments)
-    if form.flat and not _flat(arguments):
+    arguments = _source(text, style.arguments)
+    if style.flat and not _is_flat(arguments):
         return None
-    name = whole[form.name].encode(errors="replace").decode()  # half a surrogate pair
-    return Call(name, arguments)
+    return Call("", valid_text(call[style.name]), arguments)
 
 
-def _flat(arguments: str) -> bool:
+def _is_flat(arguments: str) -> bool:
     pairs = json.loads(arguments, object_pairs_hook=list)
     return all(
         isinstance(value, str) or (type(value) is int and value >= 0)
@@ -110,46 +123,52 @@ def _flat(arguments: str) -> bool:
     )
 
 
-def _raw(text: str, key: str) -> str:
-    """The text of a field of an object that is known to be sound."""
+def _source(text: str, key: str) -> str:
+    """Return the source text of a field of a valid JSON object."""
     decode, at = json.JSONDecoder().raw_decode, text.index("{") + 1
     while True:
-        name, at = decode(text, _solid(text, at))
-        start = _solid(text, _solid(text, at) + 1)  # behind the colon
+        name, at = decode(text, _skip_spaces(text, at))
+        start = _skip_spaces(text, _skip_spaces(text, at) + 1)  # behind the colon
         _, at = decode(text, start)
         if name == key:
             return text[start:at]
-        at = _solid(text, at) + 1  # behind the comma
+        at = _skip_spaces(text, at) + 1  # behind the comma
 
 
-def _solid(text: str, at: int) -> int:
-    """Where the next character is that is no blank."""
-    while text[at] in BLANKS:
+def _skip_spaces(text: str, at: int) -> int:
+    while text[at] in SPACES:
         at += 1
     return at
 
 
-class Alphabet:
-    """What tokens read, in bytes and as they are shown."""
+class Detokenizer:
+    """The bytes of tokens: as they are shown, and as calls are looked for in them."""
 
     def __init__(self, tokenizer: Tokenizer, style: Style[str], end_token: int):
+        """
+        Args:
+          tokenizer: of the model.
+          style: its marks of calls may be special tokens.
+          end_token: ends a reply, and is not shown.
+        """
         self._end = end_token
         marks = b"".join(style.marks)
-        tokenizer = spelling.as_it_is(tokenizer)
-        self._bytes = [bytes(x) for x in spelling.token_bytes(tokenizer, marks)]
+        tokenizer = without_prefix_space(tokenizer)
+        self._bytes = [bytes(x) for x in vocab_bytes(tokenizer, marks)]
         added = tokenizer.get_added_tokens_decoder()
         names = {token: x.content.encode() for token, x in added.items()}
-        # A special token has no meaning, but it is not hidden.
+        # A special token has no meaning, but it is not hidden from the user.
         self._shown = [names.get(i, x) for i, x in enumerate(self._bytes)]
         self._shown[self._end] = b""
 
     def shown(self, tokens: Sequence[int]) -> bytes:
+        """Return the bytes of tokens, with special tokens by their names."""
         return b"".join(map(self._shown.__getitem__, tokens))
 
-    def meant(self, tokens: Sequence[int]) -> str | None:
-        """The text in which calls are looked for; None where there is none."""
-        said = [token for token in tokens if token != self._end]
-        data = b"".join(map(self._bytes.__getitem__, said))
+    def text(self, tokens: Sequence[int]) -> str | None:
+        """Return the text in which calls are looked for; None if it is not UTF-8."""
+        reply = [token for token in tokens if token != self._end]
+        data = b"".join(map(self._bytes.__getitem__, reply))
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -157,79 +176,84 @@ class Alphabet:
 
 
 class Reply:
-    """What has been said so far, and what of it can be shown.
-
-    Args:
-      alphabet: of the tokens.
-      form: of calls; None if they do not count.
-      stop: texts before which the reply ends.
-      several: more than one call may be.
-    """
+    """A reply that grows token by token, and how much of it can be shown already."""
 
     def __init__(
         self,
-        alphabet: Alphabet,
-        form: Form | None,
+        detokenizer: Detokenizer,
+        style: CallStyle | None,
         stop: Sequence[str] = (),
-        several: bool = True,
+        parallel_calls: bool = True,
     ):
-        self._alphabet, self._form, self._several = alphabet, form, several
+        """
+        Args:
+          detokenizer: of the model.
+          style: how the model writes calls; None if there is no tool to call.
+          stop: texts before which the reply ends.
+          parallel_calls: whether a reply may have more than one call.
+        """
+        self._detokenizer, self._style = detokenizer, style
+        self._parallel_calls = parallel_calls
         self._stop = [text for text in stop if text]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._text, self._given = "", 0
+        self._text, self._num_shown = "", 0
         self.tokens: list[int] = []
         self.calls: list[Call] = []
         self.stopped = False  # by a text of `stop`
 
     def add(self, tokens: Sequence[int]) -> str:
-        """More tokens; returns the content that is sure by now."""
+        """Add tokens; return the part of the content that is new and certain."""
         self.tokens += tokens
-        self._text += self._decoder.decode(self._alphabet.shown(tokens))
-        self._cut()
-        return self._give(self._text if self.stopped else self._sure())
+        self._text += self._decoder.decode(self._detokenizer.shown(tokens))
+        self._apply_stop()
+        return self._show(self._text if self.stopped else self._certain())
 
     def end(self, cut: bool) -> str:
-        """Nothing follows; returns the rest of the content.
+        """Finish the reply, set `calls`, and return the rest of the content.
 
         Args:
-          cut: there was no room for more.
+          cut: whether the reply has been cut by a limit; then it has no calls.
         """
         if not self.stopped:
             self._text += self._decoder.decode(b"", final=True)
-            self._cut()
-        meant = self._alphabet.meant(self.tokens)
-        if not self._form or meant is None or cut or self.stopped:
-            return self._give(self._text)
-        _, self.calls = read(self._form, meant, self._several)
-        return self._give(self._sure() if self.calls else self._text)
+            self._apply_stop()
+        text = self._detokenizer.text(self.tokens)
+        if not self._style or text is None or cut or self.stopped:
+            return self._show(self._text)
+        _, self.calls = read(self._style, text, self._parallel_calls)
+        return self._show(self._certain() if self.calls else self._text)
 
-    def _give(self, content: str) -> str:
-        new = content[self._given :]
-        self._given += len(new)
+    def _show(self, content: str) -> str:
+        new = content[self._num_shown :]
+        self._num_shown += len(new)
         return new
 
-    def _cut(self) -> None:
-        """Leave out the first text of `stop` and what is behind it."""
+    def _apply_stop(self) -> None:
+        """Cut the text before the first text of `stop`."""
         places = [self._text.find(text) for text in self._stop]
         if places := [place for place in places if place >= 0]:
             self._text, self.stopped = self._text[: min(places)], True
 
-    def _sure(self) -> str:
-        """The text without what may turn out to be a stop, or a call."""
-        sure = len(self._text)
+    def _certain(self) -> str:
+        """Return the text without an end that may turn into a stop text or a call."""
+        size = len(self._text)
         for mark in self._stop:
-            sure = min(sure, _before(self._text, mark))
-        if self._form and self._form.open:
-            sure = min(sure, _before(self._text, self._form.open))
-            # Blanks between what is said and a call belong to neither.
-            sure = len(self._text[:sure].rstrip(BLANKS))
-        elif self._form and self._text.lstrip(BLANKS)[:1] in ("", "{"):
-            sure = 0
-        return self._text[:sure]
+            size = min(size, _find_start(self._text, mark))
+        if self._style and self._style.open:
+            size = min(size, _find_start(self._text, self._style.open))
+            # White space between the content and a call belongs to neither.
+            size = len(self._text[:size].rstrip(SPACES))
+        elif self._style and self._text.lstrip(SPACES)[:1] in ("", "{"):
+            size = 0
+        return self._text[:size]
 
 
-def _before(text: str, mark: str) -> int:
-    """Where a mark, or the beginning of one at the end of a text, begins."""
+def _find_start(text: str, mark: str) -> int:
+    """Return where a mark begins, or its beginning at the end of the text.
+
+    >>> _find_start("So <call>{", "<call>"), _find_start("So <ca", "<call>")
+    (3, 3)
+    """
     place = text.find(mark)
     if place >= 0:
         return place

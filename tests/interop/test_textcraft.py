@@ -1,12 +1,12 @@
-"""TextCraft's gold trajectories, as conversations that become tasks."""
+"""TextCraft's gold trajectories as conversations, and that they become tasks."""
 
 import json
 
 import pytest
 
+from openagent_jax.environments.tools.logs import logs
+from openagent_jax.environments.tools.types import Limits
 from openagent_jax.interop import textcraft
-from openagent_jax.sandbox import logs
-from openagent_jax.types import Limits
 
 TASK = {
     "goal": "Craft the following items: 4x stick",
@@ -44,25 +44,25 @@ def source(tmp_path):
 def test_conversations(source):
     one, other = textcraft.conversations(source, "train")
     assert one["task_id"] == "textcraft.train.7" and other["task_id"] == "textcraft.8"
-    _, user, *said = one["messages"]
+    _, user, *turns = one["messages"]
     assert user["content"] == f"{TASK['goal']}. I have 2 oak_log, 1 coal."
-    calls = [m["tool_calls"][0] for m in said if "tool_calls" in m]
+    calls = [m["tool_calls"][0] for m in turns if "tool_calls" in m]
     assert [call["function"]["arguments"] for call in calls] == [
         {"item": "oak_planks", "count": 4, "ingredients": "1 oak_log"},
         {"item": "stick", "count": 4, "ingredients": "2 oak_planks"},
     ]
-    results = [m for m in said if m["role"] == "tool"]
+    results = [m for m in turns if m["role"] == "tool"]
     assert [m["content"] for m in results] == [
         '{"crafted": "4 oak_planks"}',
         '{"crafted": "4 stick"}',
     ]
     ids = [call["id"] for call in calls]
     assert len({*ids}) == 2 and ids == [m["tool_call_id"] for m in results]
-    assert said[-1] == {"role": "assistant", "content": "Answer: done"}
+    assert turns[-1] == {"role": "assistant", "content": "Answer: done"}
     assert one["tools"] == [textcraft.TOOL]
 
 
-def test_they_are_tasks(source):
+def test_the_conversations_become_tasks(source):
     file = source / "gold.jsonl"
     rows = textcraft.conversations(source, "train")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -72,17 +72,17 @@ def test_they_are_tasks(source):
 
 
 def test_bad_sources(tmp_path, monkeypatch):
-    lacks = "has no textcraft_train.jsonl; the folder is platoon_textcraft/data"
+    lacks = "has no textcraft_train.jsonl; use the folder platoon_textcraft/data"
     with pytest.raises(ValueError, match=lacks):
         list(textcraft.conversations(tmp_path, "train"))
     (tmp_path / "textcraft_val.jsonl").write_text('{"id": "x"}\n')
-    with pytest.raises(ValueError, match="line 1 is not as it was: KeyError"):
+    with pytest.raises(ValueError, match="line 1 has an unexpected format: KeyError"):
         list(textcraft.conversations(tmp_path, "test"))
     odd = {**TASK, "misc": {**TASK["misc"], "initial_inventory": ["coal"]}}
     for data, problem in (
-        (json.dumps(odd).encode(), "line 1 is not as it was: AttributeError"),
+        (json.dumps(odd).encode(), "line 1 has an unexpected format: AttributeError"),
         (b"{}\xff", "line 1: byte 2 is not UTF-8"),
-        (b'{"id', "line 1, column 2: no JSON"),
+        (b'{"id', "line 1, column 2: invalid JSON"),
     ):
         (tmp_path / "textcraft_val.jsonl").write_bytes(data)
         with pytest.raises(ValueError, match=f"textcraft_val.jsonl: {problem}"):

@@ -1,3 +1,5 @@
+"""Models are saved and loaded as by `transformers`, and errors name the bad file."""
+
 import dataclasses
 import json
 import os
@@ -24,7 +26,7 @@ CONFIG = transformer.ModelConfig(
     norm_eps=1e-3,
     max_positions=99,
 )
-# What one family has and another has not.
+# What distinguishes families of models.
 FAMILIES = {
     "smollm2": {"head_size": 4},
     "llama": {"tied": False},
@@ -37,7 +39,7 @@ FAMILIES = {
             high_freq_factor=4.0,
         ),
         "tied": False,
-        "rope_theta": 100.0,  # frequencies on either side and between
+        "rope_theta": 100.0,  # some frequencies stay, some are lowered
     },
     "linear": {"rope_scaling": rope.Scaling("linear", factor=4.0)},
     "yarn": {
@@ -54,7 +56,7 @@ FAMILIES = {
 
 @pytest.fixture(params=FAMILIES)
 def saved(request, tmp_path):
-    """A folder, and what was written to it."""
+    """A folder, and the config and parameters that were saved in it."""
     config = dataclasses.replace(CONFIG, **FAMILIES[request.param])
     params = random_params(config)
     hf.save(tmp_path / "model", config, params)
@@ -72,7 +74,7 @@ def random_params(config, seed=0):
 
 
 def assert_same(a, b):
-    """Bit for bit."""
+    """Check that two trees are equal bit for bit."""
     assert jax.tree.map(lambda x: x.dtype, a) == jax.tree.map(lambda x: x.dtype, b)
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
@@ -85,19 +87,19 @@ def full_logits(config, params, tokens):
     return policy.head(params, hidden)
 
 
-def cached_logits(config, params, tokens, num_read):
-    """Some tokens read at once, the others one by one."""
+def cached_logits(config, params, tokens, num_prefilled):
+    """Prefill some tokens at once, and process the others one by one."""
     policy = transformer.make_policy(config)
     (rows, size), extend = tokens.shape, jax.jit(policy.extend)
-    cache, parts = policy.init_cache(rows, [num_read, size - num_read]), []
-    for chunk in np.split(tokens, range(num_read, size), axis=1):
+    cache, parts = policy.init_cache(rows, [num_prefilled, size - num_prefilled]), []
+    for chunk in np.split(tokens, range(num_prefilled, size), axis=1):
         num_new = jnp.full(rows, chunk.shape[1])
         hidden, cache = extend(params, cache, jnp.asarray(chunk), num_new)
         parts.append(policy.head(params, hidden))
     return jnp.concatenate(parts, axis=1)
 
 
-def test_load_gives_back_what_was_saved(saved):
+def test_load_returns_what_was_saved(saved):
     folder, config, params = saved
     loaded_config, loaded = hf.load(folder)
     assert loaded_config == config
@@ -107,7 +109,7 @@ def test_load_gives_back_what_was_saved(saved):
 
 @pytest.mark.parametrize("saved", ["smollm2", "llama"], indirect=True)
 def test_layout(saved):
-    """Names, orientation and absence of a tied head, as `transformers` has them."""
+    """Tensors have the names and axes of `transformers`; a tied head is absent."""
     folder, config, params = saved
     tensors = safetensors.numpy.load_file(folder / hf.WEIGHTS_FILE)
     up = tensors["model.layers.1.mlp.up_proj.weight"]
@@ -130,10 +132,10 @@ def test_transformers_computes_the_same(saved):
         expected = model(torch.tensor(tokens)).logits.numpy()
     got = full_logits(config, params, tokens)
     np.testing.assert_allclose(got, expected, atol=1e-4)
-    got = cached_logits(config, params, tokens, num_read=65)
+    got = cached_logits(config, params, tokens, num_prefilled=65)
     np.testing.assert_allclose(got, expected, atol=1e-4)
 
-    # And the way back: what transformers writes, we read.
+    # In the other direction: we load what transformers saves.
     model.save_pretrained(folder / "again")
     loaded_config, loaded = hf.load(folder / "again")
     assert loaded_config == config
@@ -143,7 +145,7 @@ def test_transformers_computes_the_same(saved):
 @pytest.mark.parametrize("param_dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("saved", ["qwen2"], indirect=True)
 def test_files_in_bfloat16(saved, tmp_path, param_dtype):
-    """Held as they are or in float32: what is written again is the same."""
+    """Weights that are loaded in either dtype are the same when saved again."""
     _, config, params = saved
     half = dataclasses.replace(config, param_dtype="bfloat16")
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
@@ -162,22 +164,22 @@ def test_files_in_bfloat16(saved, tmp_path, param_dtype):
 
 @pytest.mark.parametrize("saved", ["smollm2"], indirect=True)
 def test_bfloat16_parameters_compute(saved):
-    """Close to float32; and a start of that type is the rounded one."""
+    """The logits are close to float32's; initialisation is that of float32, rounded."""
     _, config, params = saved
     half = dataclasses.replace(config, param_dtype="bfloat16")
     tokens = np.arange(12)[None]
     rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
     got = full_logits(half, rounded, tokens)
     np.testing.assert_allclose(got, full_logits(config, params, tokens), atol=0.2)
-    start, whole = (
+    initial, unrounded = (
         transformer.make_policy(c).init(jax.random.key(0)) for c in (half, config)
     )
-    assert_same(start, jax.tree.map(lambda x: x.astype(jnp.bfloat16), whole))
+    assert_same(initial, jax.tree.map(lambda x: x.astype(jnp.bfloat16), unrounded))
 
 
 @pytest.mark.parametrize("saved", ["qwen3"], indirect=True)
 def test_shards(saved, tmp_path, monkeypatch):
-    """Files of a bounded size and an index, as transformers splits them too."""
+    """Weights are split into files of a bounded size, as transformers does."""
     folder, config, params = saved
     size = (folder / hf.WEIGHTS_FILE).stat().st_size
     monkeypatch.setattr(hf, "MAX_SHARD", size // 3)
@@ -197,7 +199,7 @@ def test_shards(saved, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("saved", ["llama"], indirect=True)
-def test_save_is_whole_or_not_at_all(saved, tmp_path, monkeypatch):
+def test_save_is_atomic(saved, tmp_path, monkeypatch):
     folder, config, params = saved
     umask = os.umask(0o022)
     try:
@@ -219,7 +221,7 @@ def test_save_is_whole_or_not_at_all(saved, tmp_path, monkeypatch):
     assert sorted(x.name for x in tmp_path.iterdir()) == [folder.name, "usual"]
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
-    # A smaller model in the place of one with shards: none of those is left.
+    # A smaller model replaces one with shards: none of the shards is left.
     monkeypatch.setattr(hf, "MAX_SHARD", 1000)
     (folder / "README.md").write_text("mine")
     hf.save(folder, config, params)
@@ -266,7 +268,7 @@ ROPE = {"rope_type": "llama3", "factor": 8.0}
         (
             {"intermediate_size": 21},
             r'model.safetensors: tensor "model.layers.0.mlp.down_proj.weight" has '
-            r"shape \[16, 20\], config.json asks for \[16, 21\]",
+            r"shape \[16, 20\], but config.json requires \[16, 21\]",
         ),
         ({"num_hidden_layers": 3}, 'tensor "model.layers.2.input_.*" is missing'),
         ({"num_hidden_layers": 1}, 'tensor "model.layers.1.input_.*" is unknown to'),
@@ -319,7 +321,7 @@ def test_bad_index(saved, monkeypatch):
     index, name = folder / hf.INDEX_FILE, "model.norm.weight"
     fields = json.loads(index.read_text())
 
-    def says(message, weight_map):
+    def check(message, weight_map):
         index.write_text(json.dumps({"weight_map": weight_map}))
         with pytest.raises(ValueError, match=message):
             hf.load(folder)
@@ -327,15 +329,18 @@ def test_bad_index(saved, monkeypatch):
     pairs = fields["weight_map"]
     shard = pairs[name]
     moved = "model-00001-of-.* tensor .*norm.* is missing; .*index.json says"
-    says(moved, pairs | {name: pairs["model.embed_tokens.weight"]})
-    says(
+    check(moved, pairs | {name: pairs["model.embed_tokens.weight"]})
+    check(
         "nowhere.safetensors: no such file, but .*json names",
         pairs | {name: "nowhere.safetensors"},
     )
-    says("index.json: .* is in '../up', no name of a file", pairs | {name: "../up"})
-    says('index.json: not a JSON object with a "weight_map"', [])
+    check(
+        "index.json: .* is in '../up', which is not the name of a file",
+        pairs | {name: "../up"},
+    )
+    check('index.json: not a JSON object with a "weight_map"', [])
     rest = {name: file for name, file in pairs.items() if file != shard}
-    says('index.json: tensor ".*" is missing', rest)
+    check('index.json: tensor ".*" is missing', rest)
     index.write_text(json.dumps(fields))
     (folder / shard).unlink()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Adapters change what their formula says, and nothing else is trained."""
+"""Adapters compute what the LoRA paper says, and nothing else is trained."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 from openagent_jax import sharding
 from openagent_jax.models import hf, lora, transformer
 
-# No two sizes are alike, so that a gradient is known by its shape.
+# All sizes differ, so that a gradient can be recognised by its shape.
 CONFIG = transformer.ModelConfig(
     vocab_size=60,
     width=20,
@@ -34,11 +34,11 @@ def noisy(tree, scale=0.3):
     )
 
 
-def whole(settings=CONFIG.lora, start=False):
-    """Parameters with adapters: as they start, or anywhere."""
+def adapted_params(settings=CONFIG.lora, initial=False):
+    """Return parameters with adapters, either initialised or random."""
     params = noisy(jax.eval_shape(POLICY.init, jax.random.key(0)))
     adapters = lora.init(settings, jax.random.key(1), params)
-    return {**params, **(adapters if start else noisy(adapters))}
+    return {**params, **(adapters if initial else noisy(adapters))}
 
 
 def texts(num_rows=3, size=12):
@@ -59,7 +59,7 @@ def score(params, config=CONFIG):
 
 
 def gradient(config=CONFIG):
-    """Of the adapters, the rest given."""
+    """Return a function `(adapters, other params) -> gradient of the adapters`."""
     return jax.grad(lambda adapters, rest: score({**rest, **adapters}, config))
 
 
@@ -75,20 +75,20 @@ def assert_close(a, b, **bounds):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_at_the_start_nothing_is_changed(dtype):
+def test_initial_adapters_change_nothing(dtype):
     config = dataclasses.replace(CONFIG, dtype=dtype)
-    params = whole(start=True)
+    params = adapted_params(initial=True)
     run = jax.jit(lambda params: logits(params, *texts(), config=config))
     np.testing.assert_array_equal(run(params), run(lora.base(params)))
     adapter = params[lora.LORA]["layers"]["o"]
     assert not adapter["b"].any() and adapter["a"].shape == (2, 24, 3)
     assert abs(np.std(adapter["a"]) - 24**-0.5) < 0.03
-    assert (run(whole()) != run(params)).any()
+    assert (run(adapted_params()) != run(params)).any()
 
 
 def test_the_formula():
-    """Against plain weights, merged by hand."""
-    params = whole()
+    """Compared with plain weights that are merged by hand."""
+    params = adapted_params()
     merged = {**params["layers"]}
     for name, adapter in params[lora.LORA]["layers"].items():
         product = np.einsum("ldr,lre->lde", adapter["a"], adapter["b"])
@@ -98,26 +98,27 @@ def test_the_formula():
 
 
 @pytest.mark.parametrize("settings", [CONFIG.lora, SOME], ids=["all", "some"])
-def test_gradients_are_those_of_the_whole_weights(settings):
-    """By the chain rule: of A it is s G B', of B it is s A' G."""
+def test_gradients_follow_from_those_of_the_weights(settings):
+    """By the chain rule, with G the gradient of W and s the scale: that of A is
+    s G B', and that of B is s A' G."""
     config = dataclasses.replace(CONFIG, lora=settings)
-    params = whole(settings)
+    params = adapted_params(settings)
     got = jax.jit(gradient(config))(*split(params))
     plain = jax.grad(score)(lora.merge(settings, params))["layers"]
-    found = got[lora.LORA]["layers"]
-    assert set(found) == set(settings.targets)
+    got = got[lora.LORA]["layers"]
+    assert set(got) == set(settings.targets)
     for name, adapter in params[lora.LORA]["layers"].items():
         a, b = (settings.scale * adapter[x].swapaxes(1, 2) for x in "ab")
         expected = {"a": plain[name] @ b, "b": a @ plain[name]}
-        assert_close(found[name], expected, rtol=1e-4, atol=1e-7)
-        assert np.abs(found[name]["a"]).max() > 1e-5
+        assert_close(got[name], expected, rtol=1e-4, atol=1e-7)
+        assert np.abs(got[name]["a"]).max() > 1e-5
 
 
 @pytest.mark.parametrize("remat", [False, True])
 def test_no_gradient_has_the_size_of_a_weight(remat):
-    """Not one product of the backward pass does: what is summed over rows is small."""
+    """No matrix product of the backward pass has a result of that size."""
     config = dataclasses.replace(CONFIG, remat=remat)
-    adapters, rest = split(whole())
+    adapters, rest = split(adapted_params())
     sizes = {x.shape[1:] for x in jax.tree.leaves(rest["layers"]) if x.ndim == 3}
     sizes |= {size[::-1] for size in sizes}
 
@@ -129,19 +130,22 @@ def test_no_gradient_has_the_size_of_a_weight(remat):
     assert len(products(gradient(config), adapters, rest)) > 20
     assert not sizes & set(products(gradient(config), adapters, rest))
     dense = jax.grad(lambda rest, adapters: score({**rest, **adapters}, config))
-    assert sizes & set(products(dense, rest, adapters))  # it would be seen
+    assert sizes & set(products(dense, rest, adapters))  # the check would find one
 
 
 def test_remat_changes_nothing():
     again = jax.jit(gradient(dataclasses.replace(CONFIG, remat=True)))
-    got, expected = again(*split(whole())), plain_gradient(*split(whole()))
+    got, expected = (
+        again(*split(adapted_params())),
+        plain_gradient(*split(adapted_params())),
+    )
     assert_close(got, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_bfloat16_weights_and_activations():
-    """Adapters and their gradients stay float32, near those of float32."""
+    """Adapters and their gradients stay float32, and close to the float32 model's."""
     config = dataclasses.replace(CONFIG, dtype="bfloat16")
-    adapters, rest = split(whole())
+    adapters, rest = split(adapted_params())
     half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), rest)
     assert_close(
         lora.init(CONFIG.lora, jax.random.key(1), half),
@@ -156,10 +160,10 @@ def test_bfloat16_weights_and_activations():
     assert {x.dtype for x in jax.tree.leaves(merged)} == {jnp.dtype("bfloat16")}
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_decoding_is_adapted_too(apart):
-    params, (tokens, positions, _) = whole(), texts()
-    given = POLICY.apart(params) if apart else params
+@pytest.mark.parametrize("unstacked", [False, True])
+def test_decoding_is_adapted_too(unstacked):
+    params, (tokens, positions, _) = adapted_params(), texts()
+    given = POLICY.unstack_layers(params) if unstacked else params
     cache, parts = POLICY.init_cache(3, [8, 4]), []
     for columns in (tokens[:, :7], tokens[:, 7:8], tokens[:, 8:]):
         num_new = jnp.full(3, columns.shape[1])
@@ -170,9 +174,9 @@ def test_decoding_is_adapted_too(apart):
 
 
 @pytest.mark.parametrize("settings", [CONFIG.lora, SOME], ids=["all", "some"])
-def test_merged_is_a_plain_model(settings, tmp_path):
+def test_merged_parameters_are_a_plain_model(settings, tmp_path):
     config = dataclasses.replace(CONFIG, lora=settings)
-    params = whole(settings)
+    params = adapted_params(settings)
     expected = logits(params, *texts(), config=config)
     hf.save(tmp_path, config, lora.merge(settings, params))
     loaded_config, loaded = hf.load(tmp_path)
@@ -182,17 +186,19 @@ def test_merged_is_a_plain_model(settings, tmp_path):
     assert np.abs(got - logits(lora.base(params), *texts())).max() > 0.1
 
 
-def test_what_has_no_adapters_is_merged_already():
-    params = lora.base(whole())
+def test_merging_parameters_without_adapters_returns_them():
+    params = lora.base(adapted_params())
     assert lora.merge(None, params) is lora.merge(CONFIG.lora, params) is params
 
 
 @pytest.mark.parametrize("sizes", [(1, 8, 1), (2, 2, 2)])
 def test_every_mesh_computes_the_same(sizes):
-    adapters, rest = split(noisy(whole()))
+    adapters, rest = split(noisy(adapted_params()))
     mesh = sharding.make_mesh(*sizes)
     axes = transformer.logical_axes(CONFIG)
-    jax.tree.map(lambda x, y: np.testing.assert_equal(x.ndim, len(y)), whole(), axes)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_equal(x.ndim, len(y)), adapted_params(), axes
+    )
     shardings = sharding.state_shardings(mesh, axes, (adapters, rest))
     spec = shardings[0][lora.LORA]["layers"]["up"]["b"].spec
     assert spec == PartitionSpec(None, None, "tensor")
@@ -201,9 +207,11 @@ def test_every_mesh_computes_the_same(sizes):
     assert_close(got, plain_gradient(adapters, rest), rtol=1e-4, atol=1e-6)
 
 
-def test_adapters_are_not_passed_over():
-    with pytest.raises(ValueError, match="their config has none"):
-        logits(whole(), *texts(), config=dataclasses.replace(CONFIG, lora=None))
+def test_adapters_are_not_silently_ignored():
+    with pytest.raises(ValueError, match="their config has no lora settings"):
+        logits(
+            adapted_params(), *texts(), config=dataclasses.replace(CONFIG, lora=None)
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +220,7 @@ def test_adapters_are_not_passed_over():
         ({"rank": 0}, "rank=0 must be positive"),
         ({"alpha": 0.0}, "alpha=0.0 must be more than 0"),
         ({"targets": ()}, "targets is empty; name some of q, k, v"),
-        ({"targets": ("q", "head")}, 'targets: there is no "head"; q, k, v, o'),
+        ({"targets": ("q", "head")}, 'targets: "head" is not one of q, k, v, o'),
     ],
 )
 def test_bad_settings(change, message):

@@ -1,4 +1,4 @@
-"""How much memory the host needs to load weights, in a process of its own."""
+"""How much memory the host needs to load weights, measured in a process of its own."""
 
 import subprocess
 import sys
@@ -19,7 +19,8 @@ CONFIG = transformer.ModelConfig(
     mlp_width=2304,
     tied=False,
 )
-# Prints what the process held at most beyond what it held before, in bytes.
+# Prints, in bytes, the peak memory of the process beyond what it used before loading,
+# the size of the weights, and the size of the largest shard of each, summed.
 LOAD = """
 import resource, sys
 import jax
@@ -36,25 +37,26 @@ if num_devices > 1:
     axes = transformer.logical_axes(config)
     shardings = sharding.state_shardings(mesh, axes, shapes)
 
-def held(field):
+def memory(field):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(field))
 
 jax.jit(lambda x: x + 1)(1.0).block_until_ready()
-before = held("VmRSS")
+before = memory("VmRSS")
 _, params = hf.load(folder, shardings)
 jax.block_until_ready(params)
-split = sum(
+per_device = sum(
     max(x.addressable_shards, key=lambda part: part.data.nbytes).data.nbytes
     for x in jax.tree.leaves(params)
 )
-print(held("VmHWM") - before, sum(x.nbytes for x in jax.tree.leaves(params)), split)
+weights = sum(x.nbytes for x in jax.tree.leaves(params))
+print(memory("VmHWM") - before, weights, per_device)
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model of some 240 MB in shards of at most 80 MB."""
+    """A model of about 240 MB in shards of at most 80 MB."""
     folder = tmp_path_factory.mktemp("model")
     numbers = np.random.default_rng(0)
     shapes = jax.eval_shape(transformer.make_policy(CONFIG).init, jax.random.key(0))
@@ -69,7 +71,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("num_devices", [1, 4])
-def test_the_host_holds_little_besides_the_weights(folder, num_devices):
+def test_the_host_needs_little_memory_beyond_the_weights(folder, num_devices):
     largest = max(file.stat().st_size for file in folder.glob("*.safetensors"))
     assert len(list(folder.glob("*.safetensors"))) >= 3
     done = subprocess.run(
@@ -78,6 +80,6 @@ def test_the_host_holds_little_besides_the_weights(folder, num_devices):
         text=True,
         check=True,
     )
-    peak, weights, on_one = map(int, done.stdout.split())
-    assert on_one < weights * (1.2 / num_devices)
+    peak, weights, per_device = map(int, done.stdout.split())
+    assert per_device < weights * (1.2 / num_devices)
     assert weights <= peak <= weights + 1.3 * largest

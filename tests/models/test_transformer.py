@@ -1,3 +1,5 @@
+"""The decoder: caches, masks and dtypes change nothing that they should not."""
+
 import dataclasses
 from functools import partial
 
@@ -22,7 +24,7 @@ LENGTHS = (7, 90, 70)  # more than one block of queries
 
 
 def noisy_params(config):
-    """Parameters large enough that every part of the model shows in the logits."""
+    """Return parameters so large that every part of the model affects the logits."""
     shapes = jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
     numbers = np.random.default_rng(0)
     return jax.tree.map(
@@ -45,39 +47,39 @@ def full_logits(config, params, tokens, positions, valid):
 
 
 def test_cached_decoding_equals_full_forward(getkey):
-    """Prompts of several lengths, then a padded chunk, then single tokens."""
+    """With prompts of several lengths, then a padded chunk, then single tokens."""
     config = dataclasses.replace(CONFIG, tied=False)
     policy = transformer.make_policy(config)
     params = noisy_params(config)
-    pieces = [(5, 70, 33), (2, 0, 17)] + [(1, 1, 1)] * 3  # new tokens of each row
-    totals = np.sum(pieces, axis=0)
+    chunks = [(5, 70, 33), (2, 0, 17)] + [(1, 1, 1)] * 3  # new tokens of each row
+    totals = np.sum(chunks, axis=0)
     tokens, positions, valid = right_padded(getkey(), tuple(totals))
     full = jax.nn.log_softmax(full_logits(config, params, tokens, positions, valid))
 
-    cache = policy.init_cache(3, [5, 1, sum(max(piece) for piece in pieces) - 2])
+    cache = policy.init_cache(3, [5, 1, sum(max(chunk) for chunk in chunks) - 2])
     extend = jax.jit(policy.extend)
-    seen = np.zeros(3, int)
-    for piece in pieces:
-        slots = np.arange(max(piece))[None]
-        at = np.minimum(seen[:, None] + slots, tokens.shape[1] - 1)
-        used = slots < np.array(piece)[:, None]
-        chunk = jnp.where(used, jnp.take_along_axis(tokens, jnp.array(at), 1), 3)
-        x, cache = extend(params, cache, chunk, jnp.array(piece))
+    start = np.zeros(3, int)
+    for num_new in chunks:
+        columns = np.arange(max(num_new))[None]
+        index = np.minimum(start[:, None] + columns, tokens.shape[1] - 1)
+        used = columns < np.array(num_new)[:, None]
+        new = jnp.where(used, jnp.take_along_axis(tokens, jnp.array(index), 1), 3)
+        x, cache = extend(params, cache, new, jnp.array(num_new))
         got = jax.nn.log_softmax(policy.head(params, x))
         for row in range(3):
             np.testing.assert_allclose(
-                got[row, : piece[row]],
-                full[row, seen[row] : seen[row] + piece[row]],
+                got[row, : num_new[row]],
+                full[row, start[row] : start[row] + num_new[row]],
                 atol=1e-5,
                 rtol=1e-5,
             )
-        seen += np.array(piece)
+        start += np.array(num_new)
     np.testing.assert_array_equal(cache.length, totals)
 
 
 @pytest.mark.parametrize("num_groups", [2, 4])
-def test_rows_share_what_they_have_read(getkey, num_groups):
-    """Texts of two lengths, each gone on with by its rows in their own ways."""
+def test_rows_share_a_prefix(getkey, num_groups):
+    """Prefixes of two lengths; every row continues its prefix in its own way."""
     policy, num_rows = transformer.make_policy(CONFIG), 4
     params = noisy_params(CONFIG)
     lengths = np.array([5, 3, 5, 3][:num_groups])
@@ -90,10 +92,10 @@ def test_rows_share_what_they_have_read(getkey, num_groups):
     tokens = tokens.at[np.arange(num_rows)[:, None], at].set(own)
 
     extend = jax.jit(policy.extend)
-    read = policy.init_cache(num_groups, [6])
-    _, read = extend(params, read, texts, jnp.array(lengths))
+    shared = policy.init_cache(num_groups, [6])
+    _, shared = extend(params, shared, texts, jnp.array(lengths))
     length = jnp.array(lengths[group])
-    prefix = Prefix(read.keys[0], read.values[0], length)
+    prefix = Prefix(shared.keys[0], shared.values[0], length)
     cache = policy.init_cache(num_rows, [2, 3])
     cache = dataclasses.replace(cache, length=length, prefix=prefix)
     parts = []
@@ -107,14 +109,14 @@ def test_rows_share_what_they_have_read(getkey, num_groups):
     np.testing.assert_allclose(jnp.concatenate(parts, axis=1), expected, atol=1e-5)
 
 
-def test_what_is_out_of_range_is_not_put():
+def test_slots_out_of_range_are_not_written():
     """On either side: -1 is not the last slot."""
     slots = jnp.array([[-2, -1, 0], [1, 2, 3]])
-    got = layers.put(jnp.zeros((2, 1, 2)), jnp.ones((2, 1, 3)), slots, axis=2)
+    got = layers.write_slots(jnp.zeros((2, 1, 2)), jnp.ones((2, 1, 3)), slots, axis=2)
     assert got[:, 0].tolist() == [[1, 0], [0, 1]]
 
 
-def test_extend_is_a_loop_body(getkey):
+def test_extend_works_as_a_loop_body(getkey):
     policy = transformer.make_policy(CONFIG)
     params = noisy_params(CONFIG)
     tokens, positions, valid = right_padded(getkey(), (6, 6))
@@ -128,9 +130,9 @@ def test_extend_is_a_loop_body(getkey):
     np.testing.assert_allclose(hidden.swapaxes(0, 1), full, atol=1e-5)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_layers_that_are_apart_are_not_copied(apart):
-    """Out of stacks each call of a program with a loop cuts all of them anew."""
+@pytest.mark.parametrize("unstacked", [False, True])
+def test_unstacked_layers_are_not_copied(unstacked):
+    """A program with a loop copies every layer out of its stack, in each call."""
     policy = transformer.make_policy(dataclasses.replace(CONFIG, mlp_width=4096))
     params = policy.init(jax.random.key(0))
     size = sum(x.nbytes for x in jax.tree.leaves(params["layers"]))
@@ -143,16 +145,17 @@ def test_layers_that_are_apart_are_not_copied(apart):
 
         return jax.lax.fori_loop(0, 3, step, cache)
 
-    given = policy.apart(params) if apart else params
+    given = policy.unstack_layers(params) if unstacked else params
     memory = jax.jit(loop).lower(given, policy.init_cache(1, [4])).compile()
     memory = memory.memory_analysis()
     assert memory
     copied = memory.temp_size_in_bytes / size
-    assert copied < 0.1 if apart else copied > 0.4  # the last layer says nothing here
+    # The output of the last layer is not used here, so it is not copied.
+    assert copied < 0.1 if unstacked else copied > 0.4
 
 
 def test_no_gradient_from_the_future(getkey):
-    """Token t depends on the embeddings of tokens up to t, all of them, no others."""
+    """Token t depends on the embeddings of all tokens up to t, and on no others."""
     policy = transformer.make_policy(CONFIG)
     params = noisy_params(CONFIG)
     size, at = 70, 66
@@ -170,7 +173,7 @@ def test_no_gradient_from_the_future(getkey):
 
 
 def test_padding_changes_nothing(getkey):
-    """Neither the content of padding nor its amount reaches valid tokens."""
+    """Neither the content of padding nor its amount affects valid tokens."""
     params = noisy_params(CONFIG)
     tokens, positions, valid = right_padded(getkey())
     got = full_logits(CONFIG, params, tokens, positions, valid)
@@ -212,7 +215,7 @@ def test_remat_changes_nothing(getkey):
             logits = full_logits.__wrapped__(config, params, *batch)
             return jax.nn.log_softmax(logits)[..., 0].mean()
 
-        # The text shows that the layer is indeed computed again, or not.
+        # The text of the program shows whether the layer is computed again.
         return grad(params), "rematted" in grad.lower(params).as_text(debug_info=True)
 
     (with_remat, rematted), (without, plain) = grads(True), grads(False)

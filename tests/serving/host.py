@@ -7,10 +7,11 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from launch import bench_serve
-from openagent_jax.sandbox import style
-from openagent_jax.serving import app, compact, conversation, decoder, reply, spell
+from launch.benchmarks import serving
+from openagent_jax.serving import app, compact, conversation, decoder, reply
 from openagent_jax.serving.engine import Engine
+from openagent_jax.serving.surface_tokenizer import SurfaceTokenizer
+from openagent_jax.text import style
 from openagent_jax.types import Cache, Policy
 from tests import helpers
 
@@ -76,18 +77,18 @@ def gated(made, gate):
 
 
 def serve(made, source=None, **changes):
-    """What is served of a decoder, in the compact form."""
-    source, form = source or helpers.world("poi"), style.compact(3)
-    tokenizer, end = helpers.tokenizer(), source.lexicon.end_token
-    speller = spell.Speller(tokenizer, source.lexicon)
+    """Return what is served of a decoder, in the compact style."""
+    source, compact_style = source or helpers.world("poi"), style.compact(3)
+    tokenizer, end = helpers.tokenizer(), source.tables.lexicon.end_token
+    tokenize = SurfaceTokenizer(tokenizer, source.tables.lexicon)
     given = {
         "name": NAME,
         "engine": Engine(made),
         "conversations": conversation.Conversations(
-            compact.render, form.end, end, speller
+            compact.render, compact_style.end, end, tokenize
         ),
-        "alphabet": reply.Alphabet(tokenizer, form, end),
-        "form": reply.form_of(form, flat=True),
+        "detokenizer": reply.Detokenizer(tokenizer, compact_style, end),
+        "call_style": reply.call_style(compact_style, flat=True),
         "max_context": made.num_slots,
         "max_tokens": 16,
         "temperature": 0.0,
@@ -99,5 +100,5 @@ def serve(made, source=None, **changes):
 @contextlib.contextmanager
 def address(served):
     """Of a server that runs until the end of the block."""
-    with bench_serve.running(served) as port:
+    with serving.running(served) as port:
         yield f"http://127.0.0.1:{port}"

@@ -5,17 +5,20 @@ import functools
 import numpy as np
 import pytest
 
-from openagent_jax.sandbox import chat
-from openagent_jax.serving import compact, conversation, spell
+from openagent_jax.serving import compact, conversation
+from openagent_jax.serving.surface_tokenizer import SurfaceTokenizer
+from openagent_jax.text import chat, messages
 from tests import helpers
-from tests.sandbox import test_chat
+from tests.text import test_chat
 
 END = helpers.END
 
 
 @functools.cache
-def speller(name, form=helpers.COMPACT):
-    return spell.Speller(helpers.chat_tokenizer(), helpers.world(name, form).lexicon)
+def tokenizer(name, form=helpers.COMPACT):
+    return SurfaceTokenizer(
+        helpers.chat_tokenizer(), helpers.world(name, form).tables.lexicon
+    )
 
 
 @functools.cache
@@ -33,7 +36,7 @@ def fresh(form=helpers.COMPACT):
             return [helpers.template(form).render(said, tools, speaks)]
 
     end_token = helpers.chat_tokenizer().token_to_id(end)
-    return conversation.Conversations(render, end, end_token, speller("poi", form))
+    return conversation.Conversations(render, end, end_token, tokenizer("poi", form))
 
 
 def over_the_wire(said):
@@ -64,7 +67,7 @@ def over_the_wire(said):
 @pytest.mark.parametrize("name", helpers.DOMAINS)
 def test_tokens_are_those_of_the_renderer(name, entry):
     """Of a whole conversation of which nothing is remembered."""
-    spelled, num = speller(name), 0
+    spelled, num = tokenizer(name), 0
     for episode, tokens, mask in test_chat.written(name, helpers.COMPACT, entry):
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
         *before, _ = episode.messages()
@@ -88,7 +91,7 @@ def test_tokens_of_a_template(form):
             assert made.tokens(said, episode.documents()) == tokens[:start].tolist()
 
 
-TOOLS = [chat.tool("look", "opening hour of a place", {"place": "string"})]
+TOOLS = [messages.tool("look", "opening hour of a place", {"place": "string"})]
 ASKED = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Show me the opening hour of Oak Bay."},
@@ -164,7 +167,7 @@ def test_what_clients_add_makes_no_difference():
 
 
 def test_the_oldest_are_forgotten(monkeypatch):
-    monkeypatch.setattr(conversation, "MEMORY", 3)
+    monkeypatch.setattr(conversation, "MAX_KEPT", 3)
     made = fresh()
     asked = [[{"role": "user", "content": f"{n}"}] for n in range(5)]
     answer = {"role": "assistant", "content": "Hm"}
@@ -191,7 +194,7 @@ def test_a_template_that_writes_the_past_anew_is_read_anew():
         ]
 
     end_token = helpers.chat_tokenizer().token_to_id(END)
-    made = conversation.Conversations(render, END, end_token, speller("poi"))
+    made = conversation.Conversations(render, END, end_token, tokenizer("poi"))
     asked = [{"role": "user", "content": "Hm"}]
     said = [*asked, {"role": "assistant", "content": "Well"}]
     made.keep(said, [], made.tokens(asked, []), SAID)
@@ -208,7 +211,7 @@ def text(said, tools=(), speaks=True):
 
 def test_several_calls_and_their_results():
     two = called() | {"tool_calls": called()["tool_calls"] * 2}
-    two = conversation._written([*ASKED, two, told(), told()])
+    two = messages.for_template([*ASKED, two, told(), told()])
     assert text(two, TOOLS) == (
         '<|system|>{"description":"opening hour of a place","name":"look","parameters":'
         '["place"]}<|user|>Show me the opening hour of Oak Bay.<|assistant|>'
@@ -222,11 +225,11 @@ def test_several_calls_and_their_results():
 def test_any_tools():
     """More arguments than a sandbox has, values of all kinds, quotes, no schema."""
     names = [f"a{i}" for i in range(12)]
-    wide = chat.tool("wide", 'a "wide" one', dict.fromkeys(names, "string"))
+    wide = messages.tool("wide", 'a "wide" one', dict.fromkeys(names, "string"))
     bare = {"type": "function", "function": {"name": "bare"}}
     arguments = '{"n": 1.5, "o": {"x": null}, "q": "\\"\\n", "t": true}'
     said = [*ASKED, called(arguments=arguments), called(arguments="no JSON")]
-    written = text(conversation._written(said), [wide, bare], speaks=False)
+    written = text(messages.for_template(said), [wide, bare], speaks=False)
     listed = '","'.join(names)
     assert (
         f'{{"description":"a \\"wide\\" one","name":"wide","parameters":["{listed}"]}}'
@@ -268,13 +271,13 @@ def test_any_tools():
     ],
 )
 def test_needs_of_a_tool(description, parameters, written):
-    tool = chat.tool("look", description, dict.fromkeys(parameters, "string"))
+    tool = messages.tool("look", description, dict.fromkeys(parameters, "string"))
     assert f'{{"description":{written}' in text(ASKED, [tool])
 
 
 def test_texts_of_others_are_spelled_as_they_are():
     """And none of them takes long."""
-    spelled = speller("poi")
+    spelled = tokenizer("poi")
     for said in ("Zyzzyva!", "1" * 5000, "a" * 200_000, "", "é🦊"):
         assert spelled([said]) == tokens(said) or said.startswith("1")
         assert helpers.spell(spelled([said])) == said

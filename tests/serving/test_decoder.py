@@ -55,42 +55,44 @@ class Bench:
     def __init__(self):
         self.made = made()
         self.cache = self.made.empty()
-        self.rows = decoders.idle(self.made.num_rows)
+        self.rows = decoders.idle_rows(self.made.num_rows)
 
     def read(self, row, tokens, num_left=0, **how):
         """The token that comes next."""
         for name, value in how.items():
             getattr(self.rows, name)[row] = value
-        size = decoders.PIECE
+        size = decoders.MAX_PREFILL
         for start in range(0, len(tokens), size):
             piece = np.full(size, 7, np.int32)  # what is behind does not count
             some = tokens[start : start + size]
             piece[: len(some)] = some
             self.rows.length[row] = start
-            self.cache, token = self.made.read(
+            self.cache, token = self.made.prefill(
                 self.cache, row, piece, len(some), self.rows
             )
         self.rows.length[row] = len(tokens)
         ended = token == made().end_token
-        self.rows.token[row], self.rows.left[row] = token, 0 if ended else num_left
+        self.rows.token[row], self.rows.remaining[row] = token, 0 if ended else num_left
         return int(token)
 
     def decode(self, num_steps=decoders.MAX_STEPS):
         """What each row says."""
         self.cache, said = self.made.decode(self.cache, self.rows, num_steps)
-        said = [row[row != decoders.NONE].tolist() for row in np.asarray(said)]
+        said = [row[row != decoders.NO_TOKEN].tolist() for row in np.asarray(said)]
         for i, row in enumerate(said):
             if row:
                 ended = row[-1] == made().end_token
                 self.rows.token[i] = row[-1]
-                self.rows.left[i] = 0 if ended else self.rows.left[i] - len(row)
+                self.rows.remaining[i] = (
+                    0 if ended else self.rows.remaining[i] - len(row)
+                )
                 self.rows.length[i] += len(row)
         return said
 
     def all(self, row):
         """All that is left to a row."""
         said = []
-        while self.rows.left[row]:
+        while self.rows.remaining[row]:
             said += self.decode()[row]
         return said
 
@@ -107,7 +109,7 @@ def test_greedy_rows_say_what_the_model_says(length):
 def test_rows_of_any_length_at_once():
     bench, prompts = Bench(), [prompt(n, n) for n in (5, 200, 31)]
     said = [[bench.read(i, tokens, 29)] for i, tokens in enumerate(prompts)]
-    while bench.rows.left.any():
+    while bench.rows.remaining.any():
         for row, more in zip(said, bench.decode()):
             row += more
     assert said == [greedy(tokens, 30) for tokens in prompts]
@@ -121,7 +123,7 @@ def test_it_leaves_off_where_a_row_has_ended():
     said = bench.decode()
     assert [len(row) for row in said] == [3, 3, 0, 0]
     assert len(bench.decode(5)[1]) == 5
-    assert bench.rows.left.tolist() == [0, 12, 0, 0]
+    assert bench.rows.remaining.tolist() == [0, 12, 0, 0]
 
 
 HOT = {"temperature": 1.5, "seed": 11}

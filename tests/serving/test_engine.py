@@ -57,7 +57,7 @@ def test_more_requests_than_rows():
 
 def test_all_at_once():
     with running() as engine:
-        asked = Asked(engine, prompt(40), 100, at_once=False)
+        asked = Asked(engine, prompt(40), 100, incremental=False)
         tokens, end = asked.next()
     assert (tokens, end) == (greedy(prompt(40), 100), engines.LENGTH)
     assert len(tokens) == 100
@@ -148,19 +148,19 @@ class Told:
     def __getattr__(self, name):
         return getattr(made(), name)
 
-    def read(self, *args):
-        self.calls.append("read")
-        return made().read(*args)
+    def prefill(self, *args):
+        self.calls.append("prefill")
+        return made().prefill(*args)
 
     def decode(self, cache, rows, num_steps):
-        self.calls.append((rows.left > 0).sum())
+        self.calls.append((rows.remaining > 0).sum())
         return made().decode(cache, rows, num_steps)
 
 
 @pytest.mark.parametrize("read_s", [60, 0])
 def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
     """With little time for reading, who can speak gets a step between two pieces."""
-    monkeypatch.setattr(engines, "READ_S", read_s)
+    monkeypatch.setattr(engines, "PREFILL_S", read_s)
     decoder = Told()
     engine = engines.Engine(decoder)
     prompts = [prompt(n, n) for n in (40, 260, 70)]
@@ -169,7 +169,8 @@ def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
     assert [one.said() for one in asked] == [greedy(x, 4) for x in prompts]
     engine.close()
     pieces = decoder.calls[:5]
-    assert pieces == (["read"] * 5 if read_s else ["read", 1, "read", 1, "read"])
+    one = "prefill"
+    assert pieces == ([one] * 5 if read_s else [one, 1, one, 1, one])
 
 
 def test_who_has_left_does_not_wait():
@@ -203,7 +204,7 @@ class Broken:
         self.num_rows, self.end_token, self.empty = 2, 5, made().empty
         self.num_calls = 0
 
-    def read(self, *args):
+    def prefill(self, *args):
         return self.decode(*args)
 
     def decode(self, cache, *args):
@@ -221,9 +222,9 @@ def test_those_who_wait_hear_of_a_failure():
     assert seen.get(timeout=60) == "the device is gone"
     for one in asked:
         one.said()
-        assert isinstance(one.end, engines.Broken)
+        assert isinstance(one.end, engines.EngineStopped)
         assert "the device is gone" in str(one.end)
-    with pytest.raises(engines.Broken, match="the device is gone"):
+    with pytest.raises(engines.EngineStopped, match="the device is gone"):
         Asked(engine, prompt(3))
     engine.close()
 
@@ -234,7 +235,7 @@ def test_nobody_is_left_behind_at_the_end():
         asked[0].next()
     for one in asked:
         one.said()
-        assert isinstance(one.end, engines.Broken) or one.end == engines.STOP
+        assert isinstance(one.end, engines.EngineStopped) or one.end == engines.STOP
     assert engine.error is None
-    with pytest.raises(engines.Broken, match="it was closed"):
+    with pytest.raises(engines.EngineStopped, match="it was closed"):
         Asked(engine, prompt(3))

@@ -8,19 +8,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import base
-from launch import backbones
-from openagent_jax import evaluate, rollout, types
-from openagent_jax.interop import agents, play
-from tests import helpers
+from launch.common import backbones
+from openagent_jax import rollout
+from openagent_jax.agents import agents, play
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools import make, types
+from openagent_jax.suites import tasks
+from openagent_jax.types import Sizes
+from tests import helpers, tiny
 from tests.serving import host
 
 NUM, TURNS = 12, 6
 # Longer calls are cut off, and a long episode has no room to go on.
-SIZES = rollout.Sizes(TURNS, 210, 18, 36, 264)
+SIZES = Sizes(TURNS, 210, 18, 36, 264)
 SCENARIOS = ("query_underspecified", "nonstandard_feedback")
 SEED = 5
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
+
+
+@functools.cache
+def world():
+    """One whose episodes have these sizes."""
+    environment = make.functions(SIZES, helpers.NUM_VISIBLE)
+    return helpers.world("poi")._replace(environment=environment)
 
 
 def talker():
@@ -29,7 +39,7 @@ def talker():
 
 def nano():
     """The shipped backbone: it calls tools, right or wrong."""
-    c = base.get_config()
+    c = tiny.stated()
     model = backbones.backbone(c)
     return model.policy, backbones.first_params(c, model)
 
@@ -38,15 +48,21 @@ def nano():
 def compiled(agent):
     """What the compiled evaluation plays: `(tokens, own) of each row, scores`."""
     policy, params = agent()
-    source = helpers.world("poi")
-    draw = evaluate.make_draw(source, SCENARIOS)
+    environment, tables = world().environment, world().tables
+    one = draw.make_draw(environment, SCENARIOS, "test")
 
     @jax.jit
     def run(params, scenario):
-        keys = evaluate.task_keys(jax.random.key(SEED), 0, NUM)
-        tasks, _ = jax.vmap(draw, (None, 0, None))(scenario, keys, jnp.float32(1))
-        played = rollout.rollout(policy, source.lexicon, params, keys, tasks, SIZES)
-        return played, evaluate._grade(played, tasks)
+        keys = draw.task_keys(jax.random.key(SEED), 0, NUM)
+        edited = jax.vmap(one, (None, 0, 0, None, None))(
+            tables, keys, draw.edit_keys(keys), jnp.float32(1), scenario
+        )
+        played = rollout.rollout(policy, environment, tables, params, keys, edited.task)
+        final = played.trajectory.state
+        outcome = jax.vmap(environment.outcome, (None, 0, 0))(
+            tables, edited.task, final
+        )
+        return played, outcome
 
     return [helpers.host(run(params, jnp.int32(i))) for i in range(1 + len(SCENARIOS))]
 
@@ -69,7 +85,7 @@ def served(agent):
     ],
 )
 def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
-    suite = play.Suite(helpers.world("poi"), SCENARIOS, SEED, NUM, 1.0, "test", TURNS)
+    suite = tasks.Suite(world(), SCENARIOS, SEED, NUM, 1.0, "test")
     ours, said = served(agent), []
     keep = ours.conversations.keep
 
@@ -91,12 +107,13 @@ def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
     assert len(by_place) == len(outcomes) == NUM * len(suite.names)
     spoken, wanted, full, kinds = set(map(tuple, said)), 0, 0, set()
     for scenario, (played, scores) in zip(suite.names, compiled(agent), strict=True):
-        assert not scores["overflow"].any()
+        assert not played.overflow.any()
         for i in range(NUM):
             outcome = by_place[scenario, i]
             assert outcome["answered"], outcome
             for name in ("success", "refused", "num_calls", "num_errors", "solvable"):
-                assert outcome[name] == scores[name][i], (scenario, i, name)
+                score = getattr(scores, name)[i]
+                assert outcome[name] == score, (scenario, i, name)
             turns = np.flatnonzero(played.trajectory.valid[i])
             assert outcome["num_replies"] == len(turns)
             kinds |= {*played.trajectory.action.kind[i][turns].tolist()}

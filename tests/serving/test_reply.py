@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openagent_jax import types
-from openagent_jax.sandbox import chat, parse, style
+from openagent_jax.environments.tools import parse, types
 from openagent_jax.serving import reply
+from openagent_jax.text import chat, style
+from openagent_jax.text.messages import Call
 from tests import helpers
 
-COMPACT = reply.form_of(style.compact(3), flat=True)
-HERMES = reply.Form("<tool_call>", "</tool_call>", "name", "arguments", "purpose")
-LLAMA = reply.Form("", "", "name", "parameters", "purpose")
+COMPACT = reply.call_style(style.compact(3), flat=True)
+HERMES = reply.CallStyle("<tool_call>", "</tool_call>", "name", "arguments", "purpose")
+LLAMA = reply.CallStyle("", "", "name", "parameters", "purpose")
 FORMS = {"compact": COMPACT, "hermes": HERMES, "llama": LLAMA}
 
 
@@ -30,7 +31,7 @@ def marked(text):
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
 def test_forms_are_those_of_the_styles(form):
-    made = reply.form_of(chat.read(helpers.template(form), 3), flat=False)
+    made = reply.call_style(chat.read(helpers.template(form), 3), flat=False)
     assert made == {"hermes": HERMES, "llama3": LLAMA}[form]
 
 
@@ -112,7 +113,7 @@ def test_whatever_else_is_content(form, text):
 def test_one_call_at_most():
     two = marked(call(ONE)) * 2
     assert len(reply.read(HERMES, two)[1]) == 2
-    assert reply.read(HERMES, two, several=False) == (two, [])
+    assert reply.read(HERMES, two, parallel_calls=False) == (two, [])
 
 
 def test_half_a_surrogate_pair_is_no_name():
@@ -123,7 +124,8 @@ def test_half_a_surrogate_pair_is_no_name():
 @pytest.mark.parametrize("texts", [CALLS, TALK], ids=["calls", "talk"])
 def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
     """Of the sandbox: the same texts are calls to both."""
-    lexicon, task = helpers.world("poi").lexicon, helpers.rows(helpers.tasks("poi"))[0]
+    lexicon = helpers.world("poi").tables.lexicon
+    task = helpers.rows(helpers.tasks("poi"))[0]
     read = jax.jit(parse.parse_bytes)
     for form, text, *_ in texts.values():
         if form == "compact":
@@ -137,11 +139,11 @@ def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
 
 
 @functools.cache
-def alphabet(name=helpers.COMPACT):
+def detokenizer(name=helpers.COMPACT):
     named = name != helpers.COMPACT
     form = chat.read(helpers.template(name), 3) if named else style.compact(3)
     tokenizer = helpers.chat_tokenizer()
-    return reply.Alphabet(tokenizer, form, tokenizer.token_to_id(form.end))
+    return reply.Detokenizer(tokenizer, form, tokenizer.token_to_id(form.end))
 
 
 def tokens(text):
@@ -167,7 +169,7 @@ TEXTS = {
 def test_whatever_the_pieces_it_is_the_same_reply(text, data):
     said = tokens(text + helpers.END)
     ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
-    made, content = reply.Reply(alphabet(), COMPACT), ""
+    made, content = reply.Reply(detokenizer(), COMPACT), ""
     for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
         content += made.add(said[a:b])
     content += made.end(cut=False)
@@ -180,12 +182,12 @@ def test_talk_before_a_call_is_given_at_once_and_marks_never(data):
     text = "Let me see. <tool> \n" + marked(call(ONE))
     said = tokens(text)
     ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
-    made, parts = reply.Reply(alphabet("hermes"), HERMES), []
+    made, parts = reply.Reply(detokenizer("hermes"), HERMES), []
     for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
         parts.append(made.add(said[a:b]))
     assert "".join(parts) == "Let me see. <tool>"
     assert made.end(cut=False) == ""
-    assert made.calls == [reply.Call("look", ONE)]
+    assert made.calls == [Call("", "look", ONE)]
 
 
 def test_bytes_that_are_no_text():
@@ -193,24 +195,24 @@ def test_bytes_that_are_no_text():
     letter = tokens("é")  # two bytes
     assert len(letter) == 2
     said = tokens(call(ONE)[:-2])
-    made = reply.Reply(alphabet(), COMPACT)
+    made = reply.Reply(detokenizer(), COMPACT)
     assert made.add([*said, letter[0], *tokens('"}}')]) == ""
     assert "\N{REPLACEMENT CHARACTER}" in made.end(cut=False)
     assert not made.calls
-    made = reply.Reply(alphabet(), COMPACT)
+    made = reply.Reply(detokenizer(), COMPACT)
     assert made.add([*tokens("a"), letter[0]]) == "a"
     assert made.end(cut=True) == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_what_was_cut_off_is_no_call():
-    made = reply.Reply(alphabet(), COMPACT)
+    made = reply.Reply(detokenizer(), COMPACT)
     assert made.add(tokens(call(ONE))) == ""
     assert made.end(cut=True) == call(ONE)
     assert not made.calls
 
 
 def test_calls_do_not_count_where_there_are_no_tools():
-    made = reply.Reply(alphabet(), None)
+    made = reply.Reply(detokenizer(), None)
     assert made.add(tokens(call(ONE))) + made.end(cut=False) == call(ONE)
     assert not made.calls
 
@@ -219,7 +221,7 @@ def test_calls_do_not_count_where_there_are_no_tools():
 def test_stop(data):
     said = tokens("one two three two four")
     ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
-    made, content = reply.Reply(alphabet(), COMPACT, ["five", "two th", "three"]), ""
+    made, content = reply.Reply(detokenizer(), COMPACT, ["five", "two th", "three"]), ""
     for a, b in zip([0, *ends], [*ends, len(said)], strict=True):
         if not made.stopped:
             content += made.add(said[a:b])
@@ -228,7 +230,7 @@ def test_stop(data):
 
 
 def test_a_stop_that_does_not_come():
-    made = reply.Reply(alphabet(), COMPACT, ["two!"])
+    made = reply.Reply(detokenizer(), COMPACT, ["two!"])
     assert made.add(tokens("one two")) == "one "
     assert made.end(cut=False) == "two"
     assert not made.stopped

@@ -1,0 +1,78 @@
+"""The training step with its data, and what a run spends outside of it."""
+
+import contextlib
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from launch.common import build
+from launch.common.backbones import Backbone
+from launch.common.config import Config
+from openagent_jax import metrics, train
+from openagent_jax.checkpoint import Checkpoints
+from openagent_jax.environments.world import World
+
+
+def measure(
+    c: Config, model: Backbone, source: World, repeats: int
+) -> dict[str, float]:
+    """Return the seconds of a step, its tokens per second, and shares of waste."""
+    step, state = build.trainer(c, model, source, fed=build.feed(c, source))
+    state, measured = step(state)
+    num_tokens = float(measured["train/num_tokens"])
+    plays = c.algorithm.is_reinforcement
+    num_columns = c.sandbox.context_tokens if plays else c.algorithm.num_tokens
+    num_slots = c.num_rows * num_columns * c.train.num_epochs
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        state, measured = step(state)
+        jax.block_until_ready(state)
+        times.append(time.perf_counter() - start)
+    seconds = statistics.median(times)
+    return {
+        "step_s": seconds,
+        "outside_share": _outside_share(c, step, state),
+        "tokens_per_s": num_tokens / seconds,
+        "padding_share": 1 - num_tokens / num_slots,
+        "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
+    }
+
+
+def _outside_share(c: Config, step, state) -> float:
+    """Return the share of a run's time outside of its compiled step.
+
+    It is measured from one checkpoint to the next, and is an upper bound: here no step
+    overlaps with what the loop does.
+    """
+    inside, first = [], int(state.step)
+
+    def timed(state):
+        start = time.perf_counter()
+        made = jax.block_until_ready(step(state))
+        inside.append(time.perf_counter() - start)
+        return made
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Checkpoints(Path(folder) / "checkpoints")) as checkpoints,
+        metrics.Writer(folder) as writer,
+    ):
+        start = time.perf_counter()
+        train.run(
+            timed,
+            state,
+            num_steps=first + c.checkpoint.every,
+            writer=writer,
+            checkpoints=checkpoints,
+            checkpoint_every=c.checkpoint.every,
+            meta={},
+            log_every=c.train.log_every,
+            watch=build.watch(c.monitor, print),
+        )
+        total = time.perf_counter() - start
+    return 1 - sum(inside) / total

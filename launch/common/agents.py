@@ -1,0 +1,262 @@
+"""Evaluate an agent that is reached by messages, on the tasks of an evaluation."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tqdm import tqdm
+
+from launch.common import checks, errors, model_folders, tokenizer_files
+from launch.common.config import Config
+from launch.common.errors import UsageError
+from openagent_jax import perturb
+from openagent_jax.agents import agents, play
+from openagent_jax.agents import log as logs
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
+from openagent_jax.environments.world import Settings, Spelling, World
+from openagent_jax.evaluation import evaluate
+from openagent_jax.suites import bfcl
+from openagent_jax.suites.tasks import Suite
+
+LOG = "episodes.jsonl"
+FIXED = {"messages", "model", "n", "stream", "tools"}  # --request may not set these
+
+
+class Speaker(NamedTuple):
+    """An agent that is not connected yet."""
+
+    name: str
+    about: dict[str, Any]  # its entries in the log and in the report
+    # Connects it. It is called within the event loop that plays the episodes.
+    connect: Callable[[], contextlib.AbstractAsyncContextManager[agents.Agent]]
+
+
+def endpoint(
+    base_url: str | None, model: str | None, key_variable: str, **more: Any
+) -> Speaker:
+    """Return the agent behind an endpoint of OpenAI's protocol.
+
+    Args:
+      base_url: with its /v1.
+      model: name of the model there.
+      key_variable: environment variable that holds the key.
+      **more: further fields of `agents.Endpoint`.
+
+    Raises:
+      UsageError: an argument is missing or wrong, or the endpoint needs a key.
+    """
+    if not base_url or not model:
+        raise UsageError(
+            "--agent=openai needs --base_url and --model, such as "
+            "--base_url=http://127.0.0.1:8000/v1 --model=NAME"
+        )
+    if not base_url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"--base_url={base_url} is not an address; it begins with http://"
+        )
+    key = os.environ.get(key_variable, "").strip()
+    with errors.blame(f"--base_url or {key_variable}"):
+        target = agents.Endpoint(base_url, model, key, **more)
+    if not key and not target.is_local:
+        raise UsageError(f"{target.place} needs a key; put it in {key_variable}")
+    with errors.needs_extra("--agent=openai", "agents"):
+        import openai  # noqa: F401
+    about = {"agent": "openai", "model": model, "base_url": target.place}
+    about |= {"request": target.request}
+    return Speaker(model, about, partial(agents.endpoint, target))
+
+
+def function(name: str, key_variable: str) -> Speaker:
+    """Return the agent `python:module:function`.
+
+    Raises:
+      UsageError: there is no such function.
+    """
+    kind, _, name = name.partition(":")
+    if kind != "python":
+        raise UsageError(f"--agent={kind} is neither openai nor python:module:function")
+    with errors.blame("--agent"):
+        agent = agents.function(name, os.environ.get(key_variable, "").strip())
+    about = {"agent": "python", "model": name}
+    return Speaker(name, about, lambda: contextlib.nullcontext(agent))
+
+
+def message_world(sandbox: Settings, domain: str) -> World:
+    """Return the environment of a domain for agents that read messages, not tokens."""
+    # A tokenizer is needed to make it, but no agent sees its tokens.
+    tokenizer = tokenizer_files.tokenizer(model_folders.BUILTIN / "nano")
+    room = {"sandbox.max_turns": sandbox.max_turns}
+    return registry.make(
+        dataclasses.replace(sandbox, domain=domain), Spelling(tokenizer, room=room)
+    )
+
+
+class Tasks(Protocol):
+    """Episodes for agents to play."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...  # of scenarios, clean first
+    @property
+    def num_tasks(self) -> int: ...  # of each scenario
+    @property
+    def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
+    def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
+    def digest(self) -> str: ...
+
+
+def suite(c: Config) -> Tasks:
+    """Return the episodes that `config.eval` describes.
+
+    Raises:
+      UsageError: the config is wrong, or the domain cannot be used.
+    """
+    if c.eval.domain.startswith(bfcl.PREFIX):
+        return _bfcl(c)
+    checks.check(c)
+    domain = c.eval_domain
+    with errors.blame(f"the suite {domain}"):
+        world = message_world(c.sandbox, domain)
+    if world.summary:
+        print(f"{domain}: {world.summary}")
+    return Suite(
+        world,
+        draw.expand(world.environment, c.eval.scenarios, "suite"),
+        c.eval.seed,
+        c.eval.num_tasks,
+        c.eval.strength,
+        c.eval.split,
+    )
+
+
+def _bfcl(c: Config) -> bfcl.Suite:
+    """Return a category of BFCL, with those scenarios that exist there."""
+    name = c.eval.domain.removeprefix(bfcl.PREFIX)
+    checks.check(c.replace({"eval.domain": ""}))  # all but the domain
+    with errors.blame(f"the suite {c.eval.domain}"):
+        items = bfcl.load(name)[: c.eval.num_tasks]
+    named = draw.expand(bfcl.SPEC, c.eval.scenarios, "suite")
+    scenarios = tuple(x for x in named if x in bfcl.SCENARIOS)
+    if c.eval.scenarios and not scenarios:
+        raise UsageError(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
+    return bfcl.Suite(
+        name, items, scenarios, c.eval.seed, c.eval.strength, c.eval.split
+    )
+
+
+def score(
+    c: Config,
+    log_file: Path,
+    speaker: Speaker,
+    concurrency: int,
+    budget: play.Budget,
+) -> dict:
+    """Play the episodes of an agent, and return its report.
+
+    Args:
+      c: the config.
+      log_file: episodes that it holds already are not played again.
+      speaker: the agent.
+      concurrency: episodes that are played at once.
+      budget: of calls and tokens.
+
+    Raises:
+      RuntimeError: the evaluation did not finish; the log has the finished episodes.
+    """
+    tasks = suite(c)
+    about = speaker.about | {
+        "suite": c.eval_domain,
+        "seed": c.eval.seed,
+        "split": c.eval.split,
+        "strength": c.eval.strength,
+        "max_turns": c.sandbox.max_turns,
+        "tasks": tasks.digest(),
+        "grading_version": evaluate.GRADING_VERSION,
+    }
+    with contextlib.closing(logs.Log(log_file, about)) as log:
+        total = len(tasks.names) * tasks.num_tasks
+        finished = {key for key, kept in log.done.items() if kept["answered"]}
+
+        async def run() -> None:
+            async with speaker.connect() as agent:
+                episodes = tasks.episodes(finished)
+                playing = play.play(episodes, agent, concurrency, budget)
+                async with contextlib.aclosing(playing):
+                    async for outcome in playing:
+                        log.add(outcome)
+                        bar.update(outcome["answered"])
+            reasons = [kept["reason"] for kept in log.done.values()]
+            if reasons and not any(kept["answered"] for kept in log.done.values()):
+                raise RuntimeError(f"no episode had an answer: {reasons[-1]}")
+
+        num_finished = _num_wanted(tasks, finished)
+        with tqdm(total=total, initial=num_finished, unit="episode") as bar:
+            try:
+                asyncio.run(run())
+            except (RuntimeError, agents.Rejected) as error:
+                raise RuntimeError(
+                    f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
+                    "the same command goes on from there"
+                ) from error
+        rows = logs.rows(
+            log,
+            tasks.entries,
+            tasks.names,
+            tasks.num_tasks,
+            c.eval.strength,
+            c.eval.split,
+        )
+        num = min(c.eval.keep, tasks.num_tasks)
+        logs.keep(log, log_file.parent, tasks.names, num)
+    sent = speaker.about.get("request", {"temperature": c.eval.temperature})
+    return {
+        "suite": about["suite"],
+        "policy": speaker.name,
+        "checkpoint_step": 0,
+        **speaker.about,
+        "seed": c.eval.seed,
+        "num_tasks": tasks.num_tasks,
+        "split": c.eval.split,
+        "temperature": sent.get("temperature", "unknown"),
+        "grading_version": evaluate.GRADING_VERSION,
+        "rows": rows,
+    }
+
+
+def request(text: str, temperature: float) -> dict[str, Any]:
+    """Return more fields of the body of a request: the temperature, and `text`.
+
+    Args:
+      text: a JSON object, or "". A value of null removes a field.
+      temperature: of sampling, unless `text` sets it.
+
+    Raises:
+      UsageError: it is not a JSON object, or sets what cannot be set.
+
+    >>> request('{"seed": 5, "temperature": null}', temperature=0.0)
+    {'seed': 5}
+    """
+    try:
+        fields = json.loads(text or "{}")
+        json.dumps(fields, allow_nan=False)
+    except ValueError as error:
+        raise UsageError(f"--request is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise UsageError(f"--request is not a JSON object: {text}")
+    if fixed := sorted(FIXED & fields.keys()):
+        raise UsageError(
+            f"--request: {', '.join(fixed)} cannot be set there; remove it"
+        )
+    fields = {"temperature": temperature} | fields
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _num_wanted(tasks: Tasks, finished: set[tuple[str, int]]) -> int:
+    """Return how many of the finished episodes belong to these tasks."""
+    return sum(n in tasks.names and i < tasks.num_tasks for n, i in finished)

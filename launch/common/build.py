@@ -1,0 +1,301 @@
+"""Build the parts of a run from its config."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from launch.common import backbones, errors, placement, tokenizer_files
+from launch.common.backbones import Backbone
+from launch.common.config import Config
+from launch.common.errors import UsageError
+from launch.common.sections import Monitor
+from openagent_jax import expert, monitors, sharding, train
+from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
+from openagent_jax.curriculum import draw, mix
+from openagent_jax.data.demonstrations import Recipe
+from openagent_jax.environments import registry
+from openagent_jax.environments.world import Spelling, World
+from openagent_jax.interop import chat_template
+from openagent_jax.models import embedding_shuffle, lora, transformer
+from openagent_jax.text import chat, style
+from openagent_jax.types import (
+    Algorithm,
+    Curriculum,
+    Environment,
+    Metrics,
+    Params,
+    Policy,
+)
+
+
+def world(c: Config, model: Backbone, domain: str) -> World:
+    """Return the environment of a domain under the model's tokenizer and template.
+
+    Raises:
+      UsageError: the domain cannot be used, or its texts do not fit the config's sizes.
+    """
+    if c.sandbox.context_tokens > model.config.max_positions:
+        raise UsageError(
+            f"sandbox.context_tokens={c.sandbox.context_tokens} is more than the "
+            f"{model.config.max_positions} positions that {model.folder} has"
+        )
+    _, text_style = style_of(c.sandbox.num_args, model)
+    with errors.blame(f"sandbox, with the domain {domain}"):
+        made = registry.make(
+            dataclasses.replace(c.sandbox, domain=domain),
+            Spelling(model.tokenizer, text_style, model.config.vocab_size, c.room),
+        )
+    if model.template:  # documents are long in a chat template
+        _check_room(c, made)
+    return made
+
+
+def style_of(
+    num_args: int, model: Backbone
+) -> tuple[chat.Template | None, style.Style[str]]:
+    """Return how episodes are written: in the model's chat template, or compactly.
+
+    Returns:
+      The template, None for the compact form; and the style that is read from it.
+
+    Raises:
+      UsageError: the model has no template that can be used, and no compact form.
+    """
+    if model.template:
+        with errors.blame("model.chat_template"):
+            template = chat_template.load(model.tokenizer, model.template, model.folder)
+            return template, chat.read(template, num_args)
+    if model.tokenizer.token_to_id(style.END) is None:
+        raise UsageError(
+            f"{model.folder} has no chat template; name one by model.chat_template: "
+            f"{', '.join(tokenizer_files.TEMPLATES)}, or a .jinja file"
+        )
+    return None, style.compact(num_args)
+
+
+def _check_room(c: Config, source: World) -> None:
+    """Check that the prompts of a few tasks fit."""
+    longest = _longest_prompt(source, jax.random.key(c.seed), num=64)
+    rooms = {"sandbox.prompt_tokens": c.sandbox.prompt_tokens}
+    if not c.algorithm.is_reinforcement:
+        rooms["algorithm.num_tokens"] = c.algorithm.num_tokens
+    for key, room in rooms.items():
+        if longest > room:
+            raise UsageError(
+                f"{key}={room} is too short for the prompts of these tasks, which take "
+                f"{longest} tokens and more; raise it, and sandbox.context_tokens too"
+            )
+
+
+def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
+    """Return the tokens of the longest of `num` prompts."""
+    environment = source.environment
+
+    @jax.jit
+    def lengths(tables, keys):
+        def one(key):
+            task = environment.sample(tables, key, "train")
+            return expert.num_tokens(tables, environment.prompt(tables, task))
+
+        return jax.vmap(one)(keys)
+
+    return int(lengths(source.tables, jax.random.split(key, num)).max())
+
+
+def curriculum(c: Config, environment: Environment) -> Curriculum:
+    """Return fresh tasks, with PAFT's mix where `paft.alpha` is not 0."""
+    clean = draw.clean(environment)
+    if c.paft.alpha == 0:
+        return clean
+    names = draw.expand(environment, c.paft.perturbations, "training_mix")
+    return mix.paft(
+        clean, environment, names, c.paft.alpha, c.paft.schedule, c.paft.paired
+    )
+
+
+def algorithm(c: Config, policy: Policy, environment: Environment) -> Algorithm:
+    """Return the algorithm that makes batches and computes their loss."""
+    if c.algorithm.name == "sft":
+        num_tokens, num_rows = c.algorithm.num_tokens, c.algorithm.num_rows
+        return sft.sft(policy, environment, num_tokens, num_rows)
+    learner = policy_gradient.Learner(
+        policy,
+        environment,
+        c.reward.weights,
+        c.algorithm.temperature,
+        c.surrogate.objective,
+    )
+    if c.algorithm.name == "grpo":
+        return grpo.grpo(learner, c.grpo.groups)
+    return ppo.ppo(learner, c.ppo.critic)
+
+
+def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
+    """Return the parameters that are trained, and those that are used beside them.
+
+    Both lie where training needs them. The second ones are what adapters adapt, and the
+    reference of a KL penalty where that is another model.
+    """
+    placed = placement.shardings(model.config, mesh)
+    params, frozen = backbones.first_params(c, model, placed), {}
+    if adapters := model.config.lora:
+        # No step has this number, so the tasks of no step are drawn from this key.
+        key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)
+        abstract, frozen = placement.shapes(model.config), params
+        params, _ = sharding.init_sharded(
+            mesh,
+            transformer.logical_axes(model.config),
+            lambda key: lora.init(adapters, key, abstract),
+            key,
+        )
+    if c.algorithm.is_reinforcement and c.surrogate.kl:
+        other = backbones.reference(c, model)
+        reference = backbones.first_params(c, other, placed) if other else None
+        if not frozen:
+            # A copy, because the train state will own the arrays it is made of.
+            reference = reference or jax.tree.map(jnp.copy, params)
+            params = {**params, policy_gradient.REFERENCE: reference}
+        elif reference:  # else the reference is the model without its adapters
+            frozen = {**frozen, policy_gradient.REFERENCE: reference}
+    if c.algorithm.name == "ppo":
+        params = ppo.with_value(params, model.config.width)
+    return params, frozen
+
+
+def trainer(
+    c: Config,
+    model: Backbone,
+    source: World,
+    devices: Sequence[Any] | None = None,
+    fed: Any = None,
+):
+    """Return `(step, state)`: one compiled update, and the sharded state to start from.
+
+    Args:
+      c: the config.
+      model: what is trained.
+      source: of the tasks.
+      devices: to train on; all by default.
+      fed: batches of stored demonstrations, as `feed` makes them; None takes those of
+        the algorithm.
+    """
+    mesh = placement.mesh(c, devices)
+    tx = c.optim.optimizer(c.train.num_steps)
+    tasks = curriculum(c, source.environment)
+    step = train.make_step(
+        tasks,
+        algorithm(c, model.policy, source.environment),
+        tx,
+        c.num_sampled_tasks,
+        c.train.num_micro_batches,
+        c.train.num_epochs,
+        c.train.num_minibatches,
+        # Few episodes need all of their room, so most batches can be cut to this many
+        # columns. Demonstrations have a size of their own.
+        c.sandbox.context_tokens * 5 // 8 if c.algorithm.is_reinforcement else 0,
+        partial(
+            jax.lax.with_sharding_constraint,
+            shardings=sharding.batch_sharding(mesh),
+        ),
+        _view(c, source),
+    )
+    params, frozen = start(c, model, mesh)
+    state, shardings = sharding.init_sharded(
+        mesh,
+        transformer.logical_axes(model.config),
+        lambda given: train.init_state(given[0], tx, *given[1:]),
+        (params, jax.random.key(c.seed), frozen, tasks.init()),
+        donate=True,
+    )
+    outputs = shardings, sharding.replicated(mesh)
+    update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
+    tables = jax.device_put(source.tables, sharding.replicated(mesh))
+    if fed is None:
+        compiled = update.lower(state, tables).compile()
+        return lambda state: compiled(state, tables), state
+    compiled = update.lower(state, tables, fed.abstract).compile()
+    return lambda state: compiled(state, tables, next(fed)), state
+
+
+def recipe(c: Config, source: World, **about: Any) -> Recipe:
+    """Return what a dataset of demonstrations is made of.
+
+    Args:
+      c: the config.
+      source: of the tasks.
+      **about: more for the metadata of the dataset.
+    """
+    names = c.paft.perturbations if c.paft.alpha else ()
+    return Recipe(
+        world=source,
+        domain=c.sandbox.domain,
+        num_tokens=c.algorithm.num_tokens,
+        seed=c.seed,
+        alpha=c.paft.alpha,
+        strength=c.paft.strength,
+        perturbations=draw.expand(source.environment, names, "training_mix"),
+        about=about | {"sandbox": dataclasses.asdict(c.sandbox)},
+    )
+
+
+def feed(c: Config, source: World, devices: Sequence[Any] | None = None):
+    """Return batches of a stored dataset; None if they are made on the devices.
+
+    Raises:
+      UsageError: there is no dataset, or it is not of this tokenizer and these sizes.
+    """
+    if not c.data.path:
+        return None
+    with errors.needs_extra("data.path", "data"):
+        from openagent_jax.data import demonstrations, feed, store
+    rows, columns, count = c.num_rows, c.algorithm.num_tokens, jax.process_count()
+    mesh = placement.mesh(c, devices)
+    with errors.blame("data.path"):
+        sharding.check_processes(mesh, count)
+        try:
+            stored = store.read(c.data.path)
+        except FileNotFoundError as error:
+            raise UsageError(f"data.path: {error}") from None
+        store.check(stored, demonstrations.fingerprints(source.tables.lexicon), columns)
+        batches = feed.batches(
+            stored.splits["train"],
+            c.seed,
+            rows // count,
+            columns,
+            packed=c.algorithm.num_rows > 0,
+            process=(jax.process_index(), count),
+            num_threads=c.data.num_threads,
+        )
+    shape, layout = (rows, columns), sharding.batch_sharding(mesh)
+    return feed.Feed(batches, shape, layout, stored.metadata)
+
+
+def watch(
+    monitor: Monitor, warn: Callable[[str], None]
+) -> Callable[[int, Metrics], None]:
+    """Return a function that compares the metrics of each step with their bounds.
+
+    Args:
+      monitor: the bounds.
+      warn: called with a warning of one line.
+    """
+    watched = monitors.Watchdog(monitor.bounds, monitor.patience, monitor.stop, warn)
+    return watched.check
+
+
+def _view(c: Config, source: World) -> train.View:
+    """Return the function that turns the parameters into those that the loss sees."""
+
+    def view(params: Params, key: jax.Array) -> Params:
+        if not c.optim.train_embedding:  # so that its gradient is not computed
+            params = {**params, "embed": jax.lax.stop_gradient(params["embed"])}
+        if c.train.shuffle_vectors and source.free_tokens:
+            params = embedding_shuffle.shuffle(params, key, *source.free_tokens)
+        return params
+
+    return view

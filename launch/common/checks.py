@@ -1,0 +1,183 @@
+"""Find what cannot work in a config, before anything is compiled or written."""
+
+from launch.common import errors
+from launch.common.config import Config, flat
+from launch.common.errors import UsageError
+from openagent_jax import advantages, losses, monitors, perturb, rewards
+from openagent_jax.algorithms import grpo
+from openagent_jax.curriculum import draw, mix
+from openagent_jax.environments import registry
+from openagent_jax.environments.world import SPLITS
+
+ALGORITHMS = ("sft", "grpo", "ppo")
+RANDOM = "random"  # the domain of random worlds
+# Keys whose values lie between 0 and 1.
+SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
+# Whole numbers that may be 0; all others are at least 1.
+MAY_BE_ZERO = (
+    "seed",
+    "optim.warmup_steps",
+    "paft.ramp_steps",
+    "train.max_tokens",
+    "eval.every",
+    "eval.seed",
+    "eval.keep",
+    "model.look_back_heads",
+    "algorithm.num_rows",
+    "model.lora.rank",
+    "checkpoint.keep_last",
+)
+
+
+def check(c: Config) -> None:
+    """Check everything that does not depend on the machine or the model.
+
+    Raises:
+      UsageError: something cannot work; the message names the key and the remedy.
+    """
+    _check_numbers(c)
+    _check_names(c)
+    _check_combinations(c)
+    _check_domains(c)
+    with errors.blame("optim"):
+        c.optim.optimizer(c.train.num_steps)
+    errors.check_names("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
+    errors.check_names(
+        "surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS]
+    )
+    errors.check_names("grpo.std", [c.grpo.std], advantages.STD_OVER)
+    if c.data.path:
+        _check_stored_demonstrations(c)
+    if c.algorithm.num_rows:
+        _check_packing(c)
+    if c.algorithm.is_reinforcement:
+        with errors.blame("reward"):
+            paid = dict(registry.spec(c.sandbox.domain).rewards)
+            rewards.check(c.reward.weights, paid)
+    if c.algorithm.name == "grpo":
+        with errors.blame("grpo"):
+            grpo.check(c.grpo.groups, c.train.batch_size)
+    if c.paft.alpha:
+        with errors.blame("paft"):
+            mix.check(c.paft.alpha, c.paft.paired)
+    if c.grpo.paired and not c.paft.paired:
+        raise UsageError("grpo.paired=True needs paft.paired=True and paft.alpha=0.5")
+
+
+def check_unpaired(c: Config) -> None:
+    """Check that demonstrations can be made one by one.
+
+    Raises:
+      UsageError: they come in pairs.
+    """
+    if c.paft.alpha and c.paft.paired:
+        raise UsageError(
+            "paft.paired=True pairs the tasks of a batch, and there are no batches "
+            "here; set it to False"
+        )
+
+
+def _check_numbers(c: Config) -> None:
+    for key, value in flat(c).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        low = 0 if isinstance(value, float) or key in MAY_BE_ZERO else 1
+        low = -1 if key.startswith("mesh.") else low
+        high = 1 if key in SHARES else 2**31 - 1
+        low = -high if key.startswith("reward.") else low
+        if not low <= value <= high:
+            raise UsageError(f"{key}={value} is not a number from {low} to {high}")
+
+
+def _check_names(c: Config) -> None:
+    errors.check_names("algorithm.name", [c.algorithm.name], ALGORITHMS)
+    errors.check_names("eval.split", [c.eval.split], SPLITS)
+    errors.check_names("monitor.stop", c.monitor.stop, monitors.MONITORS)
+    entries = perturb.catalogue(registry.spec(c.eval_domain))
+    errors.check_names("eval.scenarios", c.eval.scenarios, [*draw.GROUPS, *entries])
+    spec = registry.spec(c.sandbox.domain)
+    entries = perturb.catalogue(spec)
+    if c.paft.alpha and not entries:
+        raise UsageError(
+            "paft.alpha needs perturbations, and sandbox.domain="
+            f'"{c.sandbox.domain}" has none: set paft.alpha=0'
+        )
+    if not entries:
+        return
+    errors.check_names(
+        "paft.perturbations", c.paft.perturbations, [*draw.GROUPS, *entries]
+    )
+    for name in draw.expand(spec, c.paft.perturbations, "training_mix"):
+        if entries[name].family != "train":
+            raise UsageError(
+                f'paft.perturbations: "{name}" is held out for evaluation; remove it'
+            )
+
+
+def _check_combinations(c: Config) -> None:
+    if c.paft.alpha and not c.paft.perturbations:
+        raise UsageError("paft.perturbations is empty; name some, or set paft.alpha=0")
+    if c.train.shuffle_vectors and c.sandbox.domain != RANDOM:
+        raise UsageError(
+            'train.shuffle_vectors needs sandbox.domain="random"; it is '
+            f'"{c.sandbox.domain}"'
+        )
+    if c.sandbox.min_visible > c.sandbox.num_visible:
+        raise UsageError(
+            f"sandbox.min_visible={c.sandbox.min_visible} is more than "
+            f"sandbox.num_visible={c.sandbox.num_visible}"
+        )
+    least = c.sandbox.prompt_tokens + c.sandbox.action_tokens + c.sandbox.result_tokens
+    if c.sandbox.context_tokens < least:
+        raise UsageError(
+            f"sandbox.context_tokens={c.sandbox.context_tokens} has no room for a "
+            f"prompt, an action and a result: {least} tokens"
+        )
+    if c.model.lora.adapters and c.optim.train_embedding:
+        raise UsageError(
+            "optim.train_embedding=True needs model.lora.rank=0: with adapters, "
+            "nothing else is trained"
+        )
+
+
+def _check_domains(c: Config) -> None:
+    for key, name in (
+        ("sandbox.domain", c.sandbox.domain),
+        ("sandbox.transfer", c.sandbox.transfer),
+        ("eval.domain", c.eval_domain),
+    ):
+        with errors.blame(key):
+            registry.spec(name).check(name, c.sandbox, c.room)
+
+
+def _check_stored_demonstrations(c: Config) -> None:
+    if c.algorithm.is_reinforcement:
+        raise UsageError(
+            "data.path is for supervised fine-tuning; with algorithm.name="
+            f'"{c.algorithm.name}" the policy plays its own episodes: set data.path=""'
+        )
+    if c.paft.alpha:
+        raise UsageError(
+            f"paft.alpha={c.paft.alpha} does not perturb the stored demonstrations of "
+            "data.path: set paft.alpha=0, and perturb them when the dataset is built"
+        )
+
+
+def _check_packing(c: Config) -> None:
+    rows, columns = c.algorithm.num_rows, c.algorithm.num_tokens
+    if c.algorithm.is_reinforcement:
+        raise UsageError(
+            f"algorithm.num_rows={rows} packs demonstrations, and the rows of "
+            f'algorithm.name="{c.algorithm.name}" are episodes: set it to 0'
+        )
+    if rows > c.train.batch_size and not c.data.path:
+        raise UsageError(
+            f"algorithm.num_rows={rows} is more than train.batch_size="
+            f"{c.train.batch_size}: some rows would always be empty"
+        )
+    least = c.sandbox.prompt_tokens + c.sandbox.action_tokens
+    if columns < least:
+        raise UsageError(
+            f"algorithm.num_tokens={columns} has no room for one demonstration, which "
+            f"is a prompt and an action at least: {least} tokens"
+        )

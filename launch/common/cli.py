@@ -1,0 +1,149 @@
+"""What all commands share: flags, exit codes, and one clear line for each error.
+
+Exit codes: 0 done; 1 failure; 2 bad flags or config; 130 after Ctrl-C; 143 after a
+preemption whose state was saved. OPENAGENT_TRACEBACK=1 shows where an error comes from.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from absl import flags
+
+from configs import base
+from launch.common.errors import UsageError
+
+FAILURE, BAD_USAGE, INTERRUPTED, PREEMPTED = 1, 2, 130, 143
+
+
+def run(
+    main: Callable[..., None],
+    required: Sequence[str] = (),
+    commands: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Parse the flags, call `main`, and turn its errors into exit codes.
+
+    Args:
+      main: called with the positional arguments: none, or a subcommand and its own.
+      required: flags that must be given.
+      commands: the subcommands, each with the names of its positional arguments.
+    """
+    if {"-h", "--help"} & {*sys.argv}:
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        return
+    try:
+        main(*_parse(sys.argv, required, commands or {}))
+    except BaseException as error:
+        code, message = _diagnose(error)
+        if not message or os.environ.get("OPENAGENT_TRACEBACK"):
+            raise
+        print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+        sys.exit(code)
+
+
+def check_out(out: str | None) -> Path:
+    """Return the file that --out names, before anything is computed for it.
+
+    Raises:
+      UsageError: it is missing, a folder, or in a folder that does not exist.
+    """
+    if not out:
+        raise UsageError("--out is missing: the file to write")
+    file = Path(out)
+    if file.is_dir():
+        raise UsageError(f"--out={out} is a folder; name a file in it")
+    if not file.parent.is_dir():
+        raise UsageError(
+            f"--out={out}: there is no folder {file.parent}; make it first"
+        )
+    return file
+
+
+def git(*words: str) -> str | None:
+    """Return the output of a git command in this checkout; None without a checkout."""
+    try:
+        return subprocess.run(
+            ["git", *words],
+            cwd=Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _parse(
+    argv: Sequence[str],
+    required: Sequence[str],
+    commands: Mapping[str, Sequence[str]],
+) -> Sequence[str]:
+    """Parse the flags, and return the positional arguments."""
+    try:
+        flags.FLAGS.set_gnu_getopt(bool(commands))  # flags may follow a subcommand
+        extra = flags.FLAGS(argv)[1:]
+        config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
+        if config is not None:
+            config.lock()  # raises only now if the config file could not be read
+    except Exception as error:  # flags and configs raise many kinds
+        raise UsageError(_explain(error, argv)) from error
+    words = 0
+    if commands:
+        if not extra or extra[0] not in commands:
+            found = f'"{extra[0]}" is not a command; ' if extra else ""
+            raise UsageError(f"{found}give {' or '.join(commands)}")
+        names = commands[extra[0]]
+        words = 1 + len(names)
+        if len(extra) < words:
+            raise UsageError(f"{extra[0]}: {names[len(extra) - 1]} is missing")
+    if extra[words:]:
+        word = extra[words]
+        raise UsageError(f'"{word}" is not a flag; did you mean "--{word}"?')
+    for name in required:
+        if flags.FLAGS[name].value is None:
+            raise UsageError(f"--{name} is missing")
+    return extra
+
+
+def _explain(error: Exception, argv: Sequence[str]) -> str:
+    """Return one line that names the flag, for an error of parsing."""
+    text = str(error)
+    no_key = isinstance(error, KeyError | AttributeError)
+    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
+    for flag in (arg.partition("=")[0] for arg in argv):
+        if missing and missing[1] in flag.split(".")[1:]:
+            key = flag.partition(".")[2]
+            if key in base.RENAMED:
+                return f"{flag}: this key is now called {base.RENAMED[key]}"
+            close = re.search(r'Did you mean "(\w+)"', text)
+            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
+            return f'{flag}: there is no key "{missing[1]}"; {hint}'
+    lines = text.strip().splitlines() or [""]
+    if isinstance(error, flags.Error) and len(lines) == 1:
+        return text
+    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
+
+
+def _diagnose(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the message; "" where only a traceback explains."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, UsageError):
+        return BAD_USAGE, lines[0]
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    from openagent_jax import train  # loads slowly
+
+    if isinstance(error, train.Preempted):
+        return PREEMPTED, lines[0]
+    if "RESOURCE_EXHAUSTED" in lines[0]:
+        lines[0] = (
+            "out of memory: raise train.num_micro_batches, or lower train.batch_size "
+            "or eval.batch_size"
+        )
+    if isinstance(error, (train.Diverged, OSError, RuntimeError, ValueError)):
+        return FAILURE, f"{lines[0]} (OPENAGENT_TRACEBACK=1 shows where)"
+    return FAILURE, ""

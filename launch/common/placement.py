@@ -1,0 +1,61 @@
+"""Where parameters and batches lie: the mesh of a run, and shardings over it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from launch.common import errors
+from launch.common.config import Config
+from launch.common.errors import UsageError
+from openagent_jax import sharding
+from openagent_jax.models import transformer
+from openagent_jax.types import Params
+
+
+def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
+    """Lay out the devices, all of them by default, and check that the batch fits.
+
+    Raises:
+      UsageError: the mesh does not fit the devices, or the batch does not divide.
+    """
+    divisors = {
+        "train.num_minibatches": c.train.num_minibatches,
+        "train.num_micro_batches": c.train.num_micro_batches,
+    }
+    divisors = {key: num for key, num in divisors.items() if num > 1}
+    rows, num_parts = c.num_rows, math.prod(divisors.values())
+    what = "train.batch_size"
+    if c.algorithm.num_rows:
+        what = "algorithm.num_rows"
+    elif rows > c.train.batch_size:
+        what += " * grpo.size"
+    if rows % num_parts:
+        product = " * ".join(f"{key}={num}" for key, num in divisors.items())
+        raise UsageError(f"{product} does not divide {what}={rows}")
+    with errors.blame("mesh"):
+        made = c.mesh.devices(devices)
+        sharding.check_batch_size(made, rows, what)
+        part = " / ".join([what, *divisors])
+        sharding.check_batch_size(made, rows // num_parts, part)
+    return made
+
+
+def shapes(config: transformer.ModelConfig) -> Params:
+    """Return the shapes and dtypes of a model's parameters."""
+    return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
+
+
+def shardings(config: transformer.ModelConfig, mesh: Mesh) -> Any:
+    """Return a sharding for each parameter of a model."""
+    axes = transformer.logical_axes(config)
+    return sharding.state_shardings(mesh, axes, shapes(config))
+
+
+def split(c: Config, config: transformer.ModelConfig) -> Any:
+    """Return shardings if `c.mesh` splits parameters; None if each device has all."""
+    if not c.mesh.splits_params:
+        return None
+    return shardings(config, mesh(c))

@@ -1,0 +1,108 @@
+"""Evaluate a policy as `config.eval` says, for `launch.train` and `launch.evaluate`."""
+
+from pathlib import Path
+
+from launch.common import build, errors
+from launch.common.backbones import Backbone
+from launch.common.config import Config
+from openagent_jax import perturb, report
+from openagent_jax.curriculum import draw
+from openagent_jax.evaluation import episodes, evaluate
+from openagent_jax.types import Metrics, Params
+
+
+class Scorer:
+    """Evaluates parameters on the tasks of `config.eval`. It compiles once."""
+
+    def __init__(self, c: Config, model: Backbone):
+        self._c = c
+        self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
+        self.world = build.world(c, model, c.eval_domain)
+        with errors.blame("eval.split"):  # a log may have no task of this split
+            self.world.check(c.eval.split)
+        environment = self.world.environment
+        self._scenarios = draw.expand(environment, c.eval.scenarios, "suite")
+        self._play = evaluate.make_player(
+            model.policy,
+            self.world,
+            self._scenarios,
+            self._batch_size,
+            c.eval.split,
+            c.eval.temperature,
+            record=c.eval.keep > 0,
+        )
+
+    def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
+        """Return the report of the parameters of a step.
+
+        Args:
+          params: of the policy.
+          step: of the parameters.
+          workdir: where episodes are kept; None keeps none.
+        """
+        c, world = self._c.eval, self.world
+        keeper = None
+        if workdir and c.keep:
+            folder = file(workdir, step).parent
+            keeper = episodes.Keeper(world, folder, c.keep, c.seed)
+        scored = evaluate.evaluate(
+            self._play,
+            world,
+            params,
+            self._scenarios,
+            seed=c.seed,
+            num_tasks=c.num_tasks,
+            batch_size=self._batch_size,
+            strength=c.strength,
+            **({"keep": keeper} if keeper else {}),
+        )
+        if keeper:
+            keeper.write(c.num_tasks)
+        entries = perturb.catalogue(world.environment)
+        return {
+            "suite": self._c.eval_domain,
+            "policy": self._c.name,
+            "checkpoint_step": step,
+            "seed": c.seed,
+            "num_tasks": c.num_tasks,
+            "split": c.split,
+            "temperature": c.temperature,
+            "grading_version": evaluate.GRADING_VERSION,
+            **({"log": world.summary} if world.summary else {}),
+            "rows": evaluate.rows(entries, scored, c.strength, c.split),
+        }
+
+
+def file(workdir: Path, step: int) -> Path:
+    """Return the file of a step's report. If it exists, it is complete.
+
+    >>> file(Path("runs/sft"), 100).as_posix()
+    'runs/sft/eval/100/report.json'
+    """
+    return workdir / "eval" / str(step) / "report.json"
+
+
+def write(workdir: Path, scores: dict) -> None:
+    """Write a report as JSON, Markdown and HTML."""
+    report.write(file(workdir, scores["checkpoint_step"]).parent, scores)
+
+
+def show(workdir: Path, step: int) -> None:
+    """Print the report of a step."""
+    path = file(workdir, step)
+    print(report.table(report.load(path)))
+    print(f"report: {path.parent}")
+
+
+def scalars(scores: dict) -> Metrics:
+    """Return a report as flat metrics, to be drawn as curves."""
+    flat = {}
+    for row in scores["rows"]:
+        clean = row["scenario"] == draw.CLEAN
+        prefix = "eval" if clean else f"eval/{row['tier']}/{row['scenario']}"
+        if row["success"]["mean"] is not None:
+            flat[f"{prefix}/success"] = row["success"]["mean"]
+        for name in ("refusal_rate", "false_refusal_rate", "tool_error_rate"):
+            if row[name] is not None:
+                flat[f"{prefix}/{name}"] = row[name]
+    return flat

@@ -1,0 +1,180 @@
+"""The log of an evaluation by messages: every episode that has come to its end.
+
+An evaluation that was stopped goes on where it was. An episode that was never answered
+is tried again then.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openagent_jax import report
+from openagent_jax.evaluation import episodes, evaluate
+from openagent_jax.perturb import Entry
+
+Line = dict[str, Any]  # of the log: an episode, as `evaluation.episodes` describes it
+_FIELDS = {  # of a report
+    "success": bool,
+    "solvable": bool,
+    "refused": bool,
+    "num_calls": int,
+    "num_errors": int,
+    "fewest_calls": int,
+    "changed": bool,
+    "answered": bool,
+}
+
+
+class Log:
+    """A file of JSON lines: what is evaluated, and the episodes that are over.
+
+    Raises:
+      ValueError: it is of another evaluation, or damaged.
+      OSError: it cannot be written, or another evaluation is writing it.
+    """
+
+    def __init__(self, file: Path, about: dict[str, Any]):
+        """
+        Args:
+          file: is made where there is none.
+          about: what must be the same for the episodes to be of one evaluation.
+        """
+        self.done: dict[tuple[str, int], Line] = {}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file.open("a+b")
+        try:
+            _lock(self._file)
+            self._read(file, about)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def add(self, outcome: Line) -> None:
+        self._write(outcome)
+        self._keep(outcome)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+        self._file.write(text.encode(errors="replace") + b"\n")
+        self._file.flush()
+
+    def _keep(self, outcome: Line) -> None:
+        """What is needed for a report, and no more: there may be many."""
+        where = outcome["scenario"], outcome["index"]
+        kept = {field: outcome[field] for field in _FIELDS}
+        kept |= {"reason": outcome.get("reason", "")}
+        if kept["answered"] or where not in self.done:
+            self.done[where] = kept
+
+    def _read(self, file: Path, about: dict[str, Any]) -> None:
+        self._file.seek(0)
+        size = 0
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
+                break  # it was being written when all ended
+            size += len(line)
+            try:
+                found = json.loads(line.decode())
+                if number == 1:
+                    theirs = dict(found["evaluation"])
+                else:
+                    self._keep(found)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{file}: line {number} is no line of this log ({error!r}); mend "
+                    "or remove it, or take another workdir"
+                ) from None
+            if number == 1:
+                _compare(file, about, theirs)
+        self._file.truncate(size)
+        self._file.seek(size)
+        if not size:
+            self._write({"evaluation": about})
+
+    def episodes(self, name: str, num: int) -> Iterator[Line]:
+        """The last lines of the episodes 0 to num - 1 of a scenario, in order."""
+        self._file.flush()
+        found: dict[int, bytes] = {}
+        with open(self._file.name, "rb") as file:
+            for line in file:
+                # Cheap first: there may be many other episodes.
+                if f'"scenario": "{name}"'.encode() not in line:
+                    continue
+                episode = json.loads(line)
+                if episode.get("scenario") == name and episode["index"] < num:
+                    kept = found.get(episode["index"])
+                    if kept is None or episode["answered"]:
+                        found[episode["index"]] = line
+        for index in sorted(found):
+            yield json.loads(found[index])
+
+
+def rows(
+    log: Log,
+    entries: Mapping[str, Entry],
+    names: Sequence[str],
+    num_tasks: int,
+    strength: float,
+    split: str,
+) -> list[report.Json]:
+    """Rows of a report; all episodes are in the log.
+
+    Args:
+      log: of them.
+      entries: the catalogue that the scenarios are of, by name.
+      names: of the scenarios, the clean one first.
+      num_tasks: of each.
+      strength: of the perturbations.
+      split: of the tasks.
+    """
+    scored = {}
+    for name in names:
+        found = [log.done[name, i] for i in range(num_tasks)]
+        columns = {
+            field: np.array([outcome[field] for outcome in found], kind)
+            for field, kind in _FIELDS.items()
+        }
+        scored[name] = report.Episodes(**columns)
+    return evaluate.rows(entries, scored, strength, split)
+
+
+def keep(log: Log, folder: Path, names: Sequence[str], num: int) -> None:
+    """Write the first `num` episodes of each scenario where those of checkpoints are,
+    in place of those of an earlier evaluation.
+
+    Args:
+      log: of the episodes.
+      folder: of the report.
+      names: of the scenarios.
+      num: of each; 0 writes none.
+    """
+    names = names if num else ()
+    episodes.clear(folder / episodes.FOLDER, names)
+    for name in names:
+        episodes.write(folder / episodes.FOLDER, name, log.episodes(name, num))
+
+
+def _compare(file: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    for key, value in ours.items():
+        if theirs.get(key) != value:
+            raise ValueError(
+                f"{file} is of another evaluation: {key} was {theirs.get(key)!r}, and "
+                f"is {value!r} now; take another workdir, or remove the file"
+            )
+
+
+def _lock(file: Any) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise OSError(f"{file.name}: another evaluation is writing it") from None

@@ -1,0 +1,1 @@
+"""Which tasks come next: how they are drawn and perturbed, and mixes of them."""

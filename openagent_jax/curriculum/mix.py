@@ -1,0 +1,98 @@
+"""PAFT's mix: a share of each batch is perturbed before an algorithm sees it.
+
+Perturbation-Augmented Fine-Tuning (Lv et al., arXiv 2607.01084, report a share
+alpha = 0.3 for SFT). For SFT the expert demonstrates the perturbed tasks anew; for RL
+they are played.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+
+from openagent_jax.curriculum import draw
+from openagent_jax.types import Curriculum, Environment, Tables, Task
+
+
+def ramp(strength: float, num_steps: int) -> Callable[[jax.Array], jax.Array | float]:
+    """A strength by the step: it grows from 0 over `num_steps`, or is constant for 0.
+
+    >>> ramp(0.5, 0)(3)
+    0.5
+    >>> float(ramp(0.5, 10)(jnp.int32(4)))
+    0.20000000298023224
+    """
+    if num_steps == 0:
+        return lambda step: strength
+    return lambda step: strength * jnp.minimum(step / num_steps, 1)
+
+
+def check(alpha: float, paired: bool) -> None:
+    """
+    Raises:
+      ValueError: `alpha` is not in [0, 1], or not the share of pairs.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
+    if paired and alpha != 0.5:
+        raise ValueError(
+            f"paft.alpha={alpha} does not go with paft.paired=True, where one task of "
+            "each pair is perturbed: set paft.alpha=0.5"
+        )
+
+
+def paft(
+    inner: Curriculum,
+    environment: Environment,
+    names: Sequence[str],
+    alpha: float,
+    strength: Callable[[jax.Array], jax.Array | float],
+    paired: bool = False,
+) -> Curriculum:
+    """The tasks of a curriculum, a share of them perturbed.
+
+    Args:
+      inner: which tasks come next.
+      environment: of the tasks.
+      names: of perturbations, one of them for each task; what is named twice is drawn
+        twice as often.
+      alpha: share of a batch that is perturbed. Where it is no whole number of tasks,
+        chance decides in each batch between the two numbers next to it.
+      strength: of the perturbation, by the step.
+      paired: each clean task is followed by itself, perturbed; `alpha` is 0.5 then.
+
+    Raises:
+      ValueError: as `check`; or the environment has no entry of a name.
+    """
+    check(alpha, paired)
+    edit = draw.make_edit(environment, names, "train")
+
+    def sample(
+        state,
+        tables: Tables,
+        task_key: jax.Array,
+        edit_key: jax.Array,
+        step: jax.Array,
+        num_tasks: int,
+    ) -> Task:
+        tasks = inner.sample(state, tables, task_key, edit_key, step, num_tasks)
+        share = round(alpha * num_tasks, 6)  # 0.3 * 10 is 3
+        most = math.ceil(share)
+        index = jnp.arange(most)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(edit_key, index)
+        some = jax.tree.map(lambda x: x[:most], tasks)
+        # A task that is perturbed at strength 0 stays as it is.
+        last = jax.random.uniform(jax.random.fold_in(edit_key, most))
+        now = jnp.asarray(strength(step), jnp.float32)
+        strengths = jnp.where(share - index > last, now, 0)
+        edited = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, some, strengths).task
+
+        def mix(new, x):
+            if not paired:
+                return x.at[:most].set(new)
+            return jnp.stack([x[:most], new], axis=1).reshape(x.shape)
+
+        return jax.tree.map(mix, edited, tasks)
+
+    return inner._replace(sample=sample)

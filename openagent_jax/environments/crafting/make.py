@@ -1,0 +1,102 @@
+"""Crafting worlds put together: lexicon, pools, and the pure functions.
+
+`make` runs on the host, once a run. What comes out are arrays and pure functions.
+"""
+
+import jax
+
+from openagent_jax.environments.crafting import (
+    environment,
+    oracle,
+    parse,
+    perturb,
+    render,
+    worlds,
+)
+from openagent_jax.environments.crafting import words as texts
+from openagent_jax.environments.crafting.transcriber import Transcriber
+from openagent_jax.environments.crafting.types import Task
+from openagent_jax.environments.crafting.words import Words
+from openagent_jax.environments.world import (
+    SPLITS,
+    EnvironmentSpec,
+    Settings,
+    Spelling,
+    World,
+)
+from openagent_jax.text import lexicon as lexicons
+from openagent_jax.text import style, symbols
+from openagent_jax.types import Environment, Sizes, Tables
+
+
+def make(settings: Settings, spelling: Spelling) -> World:
+    """Return crafting worlds under a tokenizer. Of the settings, only sizes matter.
+
+    Raises:
+      ValueError: the tokenizer cannot be used, or not with the style.
+    """
+    table = symbols.Symbols()
+    words, pools = texts.words(table), texts.pools(table)
+    transcriber = Transcriber(table, words)
+    chosen = spelling.style or style.compact(max_args=1)
+    lexicon = lexicons.build(table, spelling.tokenizer, chosen, spelling.vocab_size)
+    source = worlds.source([pools[split] for split in SPLITS])
+    return World(
+        environment=functions(settings.sizes, words),
+        tables=Tables(lexicon, source),
+        transcriber=transcriber,
+    )
+
+
+def functions(sizes: Sizes, words: Words) -> Environment:
+    """Return the environment as pure functions.
+
+    Args:
+      sizes: room of an episode.
+      words: symbols of what is not of a task.
+    """
+    return Environment(
+        name="crafting",
+        sizes=sizes,
+        sample=_sample,
+        reset=lambda tables, task: environment.reset(task),
+        step=lambda tables, task, state, action: environment.step(
+            tables.lexicon, task, state, action, sizes.max_turns
+        ),
+        prompt=lambda tables, task: render.prompt(tables.lexicon.style, words, task),
+        utterance=lambda tables, task, action: render.action(
+            tables.lexicon.style, words, task, action
+        ),
+        parse=lambda tables, task, text, num_bytes: parse.parse(
+            tables.lexicon, words, task, text, num_bytes
+        ),
+        observe=lambda tables, task, result: render.observation(
+            tables.lexicon.style, words, task, result
+        ),
+        expert=lambda tables, task, state: oracle.expert(tables.lexicon, task, state),
+        blank=lambda tables, task: environment.no_action(),
+        certificate=lambda tables, task: oracle.certificate(task),
+        outcome=lambda tables, task, state: environment.outcome(state),
+        pools=lambda tables, task, split: perturb.pools(
+            tables.source.of(SPLITS.index(split)), split
+        ),
+        perturbations=perturb.CATALOGUE,
+        training_mix=perturb.TRAINING_MIX,
+        suite=perturb.SUITE,
+        rewards=environment.REWARDS,
+        reasons=oracle.REASONS,
+    )
+
+
+def _sample(tables: Tables, key: jax.Array, split: str) -> Task:
+    which = SPLITS.index(split)
+    return worlds.sample(tables.source.of(which), key, which)
+
+
+SPEC = EnvironmentSpec(
+    make=make,
+    perturbations=perturb.CATALOGUE,
+    training_mix=perturb.TRAINING_MIX,
+    suite=perturb.SUITE,
+    rewards=environment.REWARDS,
+)

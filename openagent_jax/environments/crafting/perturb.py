@@ -1,0 +1,461 @@
+"""The perturbations of crafting worlds, tier by tier, and their catalogue.
+
+Each function takes the pools of a split and returns `apply(key, task, strength)`. What
+is edited for a goal (a recipe, a raw item) is part of the shortest way to it, so that
+the edit matters.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax import draw
+from openagent_jax.environments.crafting import oracle, worlds
+from openagent_jax.environments.crafting import words as texts
+from openagent_jax.environments.crafting.types import NUM_ITEMS, Items, Task
+from openagent_jax.perturb import Entry, Perturbation, select
+from openagent_jax.text import style
+
+MAX_MORE_RECIPES = 2
+
+
+class Pools(NamedTuple):
+    """What perturbations of one split draw from."""
+
+    opaque: Int[Array, "2"]  # range of names that say nothing
+    foreign: Int[Array, "2"]  # range of names of unfamiliar form
+    rewrites: Int[Array, "R P"]  # requests in other words
+    styles: Int[Array, "2"]  # range of result styles
+
+
+def pools(source: texts.Pools, split: str) -> Pools:
+    """Return what perturbations of a split draw from."""
+    trained, num = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
+    styles = (1, trained) if split == "train" else (trained, num)
+    return Pools(
+        opaque=source.opaque,
+        foreign=source.foreign,
+        rewrites=source.rewrites,
+        styles=jnp.array(styles),
+    )
+
+
+# Perception: what is read changes, what is meant does not.
+
+
+def item_renaming(pools: Pools) -> Perturbation:
+    """Names of items that say nothing, item by item.
+
+    Before: `oak plank: oak log`. After: `k41: oak log`.
+    """
+    return _renaming(pools.opaque, each=True)
+
+
+def recipe_order(pools: Pools) -> Perturbation:
+    """The book and the lists in another order.
+
+    Before: `oak plank: oak log` stands before `oak door: oak plank`. After: behind it.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, order = worlds.uniforms(key, (), (NUM_ITEMS,))
+        moved = _edit_items(task, place=task.items.place[jnp.argsort(order)])
+        return select(coin < strength, moved, task)
+
+    return apply
+
+
+def request_rewrite(pools: Pools) -> Perturbation:
+    """The same request in other words.
+
+    Before: `I need: oak door`. After: `hi, what about: oak door?`
+    """
+
+    def apply(key, task, strength):
+        coin, which = worlds.uniforms(key, (), ())
+        row = draw.below(which, jnp.int32(len(pools.rewrites)))
+        rewritten = replace(task, phrase=pools.rewrites[row])
+        return select(coin < strength, rewritten, task)
+
+    return apply
+
+
+def vague_goal(pools: Pools) -> Perturbation:
+    """The request does not name the goal: the user must be asked for it.
+
+    Before: `please make: oak door`. After: `please make: something`.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        hidden = replace(task, shown=jnp.bool_(False))
+        (coin,) = worlds.uniforms(key, ())
+        return select(coin < strength, hidden, task)
+
+    return apply
+
+
+def more_recipes(pools: Pools) -> Perturbation:
+    """Up to two more recipes that the goal does not need.
+
+    Before: five recipes. After: seven.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        items, num = task.items, (NUM_ITEMS,)
+        coins, which, count, what = worlds.uniforms(key, num, num, num, num * 2)
+        rank = jnp.argsort(jnp.argsort(jnp.where(_spare(task), which, 2.0)))
+        new = _spare(task) & (rank < MAX_MORE_RECIPES) & (coins < strength)
+        # Ingredients are in the request already.
+        other = _mentioned(task)[None] & ~jnp.eye(NUM_ITEMS, dtype=bool)
+        best, picked = jax.lax.top_k(jnp.where(other, what, -1.0), 2)
+        both = jnp.stack([count >= 0, count < 0.5], axis=1)
+        used = both & (best >= 0)
+        recipes = jnp.full_like(items.ingredients, -1)
+        recipes = recipes.at[:, :2].set(jnp.where(used, picked, -1))
+        ingredients = jnp.where(new[:, None], recipes, items.ingredients)
+        return _edit_items(task, ingredients=ingredients)
+
+    return apply
+
+
+# Interaction: how tools respond changes. Faults are planned into the task.
+
+
+def failing_bench(pools: Pools) -> Perturbation:
+    """The first one or two calls for an item that is needed fail; then they work.
+
+    Before: `{"result":"done"}`
+    After:  `{"error":"failed, try again"}`, then `{"result":"done"}`
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, num, which = worlds.uniforms(key, (), (), (NUM_ITEMS,))
+        item = _pick(which, _todo(task) & (task.faults.failures == 0))
+        times = 1 + draw.below(num, jnp.int32(2))
+        failing = _edit_faults(task, failures=task.faults.failures.at[item].set(times))
+        return select((coin < strength) & (item >= 0), failing, task)
+
+    return apply
+
+
+def sold_out(pools: Pools) -> Perturbation:
+    """A raw item that is needed cannot be had after all: try it, then refuse.
+
+    Before: `{"result":"done"}`. After: `{"error":"sold out"}`.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which = worlds.uniforms(key, (), (NUM_ITEMS,))
+        item = _pick(which, _todo(task) & _available(task))
+        gone = _edit_faults(task, sold_out=task.faults.sold_out.at[item].set(True))
+        return select((coin < strength) & (item >= 0), gone, task)
+
+    return apply
+
+
+def nonstandard_feedback(pools: Pools) -> Perturbation:
+    """Results in another format, tool by tool.
+
+    Before: `{"result":"done"}`. After: `[result=done]`.
+    """
+
+    def apply(key, task, strength):
+        old, (low, high) = task.faults.style, pools.styles
+        coins, which = worlds.uniforms(key, old.shape, old.shape)
+        new = low + draw.below(which, high - low)
+        return _edit_faults(task, style=jnp.where(coins < strength, new, old))
+
+    return apply
+
+
+# Reasoning: the rules change, and the book says so.
+
+
+def extra_ingredient(pools: Pools) -> Perturbation:
+    """A recipe that is needed takes one more raw item.
+
+    Before: `oak plank: oak log`. After: `oak plank: oak log, iron pipe`.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        ingredients = task.items.ingredients
+        item = _pick(which, _todo(task) & _crafted(task) & (ingredients[:, -1] < 0))
+        new = _other_raw(what, task, item)
+        at = jnp.argmax(ingredients[item] < 0)
+        longer = _edit_items(task, ingredients=ingredients.at[item, at].set(new))
+        hit = (coin < strength) & (item >= 0) & (new >= 0)
+        return select(hit, longer, task)
+
+    return apply
+
+
+def recipe_swap(pools: Pools) -> Perturbation:
+    """A recipe that is needed takes another raw item in place of one of its own.
+
+    Before: `oak plank: oak log, salt bag`. After: `oak plank: oak log, iron pipe`.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        ingredients = task.items.ingredients
+        num = (ingredients.size,)
+        coin, which, what = worlds.uniforms(key, (), num, (NUM_ITEMS,))
+        simple = (ingredients >= 0) & ~oracle.has_recipe(task.items)[ingredients]
+        simple &= (_todo(task) & _crafted(task))[:, None]
+        slot = _pick(which, simple.reshape(-1))
+        item, at = slot // ingredients.shape[1], slot % ingredients.shape[1]
+        new = _other_raw(what, task, item)
+        swapped = _edit_items(task, ingredients=ingredients.at[item, at].set(new))
+        hit = (coin < strength) & (slot >= 0) & (new >= 0)
+        return select(hit, swapped, task)
+
+    return apply
+
+
+def longer_chain(pools: Pools) -> Perturbation:
+    """A raw item that is needed once has to be crafted now.
+
+    Before: raw items are oak log and iron pipe. After: iron pipe alone, and the book
+    has `oak log: iron pipe`.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        items = task.items
+        once = oracle.true_plan(task, task.held).todo == 1
+        item = _pick(which, once & _available(task) & ~oracle.has_recipe(items))
+        new = _other_raw(what, task, item)
+        longer = _edit_items(
+            task,
+            ingredients=items.ingredients.at[item, 0].set(new),
+            raw=items.raw.at[item].set(False),
+        )
+        hit = (coin < strength) & (item >= 0) & (new >= 0)
+        return select(hit, longer, task)
+
+    return apply
+
+
+# Internalization: other worlds, and goals that cannot be reached.
+
+
+def entity_shift(pools: Pools) -> Perturbation:
+    """All items have names of an unfamiliar form.
+
+    Before: `oak plank: oak log`. After: `Fern-7: Delta-2`.
+    """
+    return _renaming(pools.foreign, each=False)
+
+
+def impossible_goal(pools: Pools) -> Perturbation:
+    """An item that is needed cannot be had: the task must be refused.
+
+    Its recipe makes another item instead, or another item is raw in its place: the book
+    and the lists stay as long as they were. `missing_spare` does the same where it
+    makes no difference.
+
+    Before: `oak door: oak plank` and `oak plank: oak log`
+    After:  `oak door: oak plank` and `salt bag: oak log`
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        item = _pick(which, _todo(task) & (_available(task) | _crafted(task)))
+        return _give_away(what, task, item, (coin < strength))
+
+    return apply
+
+
+def missing_spare(pools: Pools) -> Perturbation:
+    """An item that is not needed cannot be had: the task is to be done as before.
+
+    The solvable counterpart of `impossible_goal`.
+
+    Before: `oak door: oak plank` and `oak box: oak plank`, for an oak door
+    After:  `oak door: oak plank` and `salt bag: oak plank`, for an oak door
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        items = task.items
+        needless = ~_todo(task) & (items.raw | oracle.has_recipe(items))
+        # What recipes use leaves a loose end behind, as a needed item does.
+        used = needless & _used(items)
+        item = _pick(which, jnp.where(jnp.any(used), used, needless))
+        return _give_away(what, task, item, (coin < strength))
+
+    return apply
+
+
+def _row(
+    make: Callable[[Pools], Perturbation],
+    kind: str,
+    touches: str,
+    family: str,
+    **claims: Any,
+) -> Entry:
+    """The entry of a function, under its name.
+
+    Args:
+      make: the function.
+      kind: tier, shift, and part of the POMDP, with blanks between them.
+      touches: paths of the task, with blanks between them.
+      family: "train" or "held_out".
+      **claims: where they are not those of most entries.
+    """
+    name, (tier, shift, part) = make.__name__, kind.split()
+    return Entry(name, make, tier, shift, part, (*touches.split(),), family, **claims)
+
+
+_READ = "perception query observation"
+_RULE = "reasoning action transition"
+_LIMIT = "internalization action transition"
+_SOURCES = "items.ingredients items.raw"
+
+CATALOGUE = (
+    _row(item_renaming, _READ, "items.name", "train"),
+    _row(recipe_order, _READ, "items.place", "held_out"),
+    _row(request_rewrite, _READ, "phrase", "held_out"),
+    _row(vague_goal, _READ, "shown", "train"),
+    _row(more_recipes, _READ, "items.ingredients", "train"),
+    _row(
+        failing_bench,
+        "interaction observation transition",
+        "faults.failures",
+        "train",
+        transient=True,
+        position="any",
+    ),
+    _row(
+        sold_out,
+        "interaction observation transition",
+        "faults.sold_out",
+        "held_out",
+        position="any",
+        solvable=False,
+    ),
+    _row(
+        nonstandard_feedback,
+        "interaction observation observation",
+        "faults.style",
+        "held_out",
+        explicit=False,
+        position="any",
+    ),
+    _row(extra_ingredient, _RULE, "items.ingredients", "train"),
+    _row(recipe_swap, _RULE, "items.ingredients", "held_out"),
+    _row(longer_chain, _RULE, _SOURCES, "held_out"),
+    _row(entity_shift, "internalization query task", "items.name", "held_out"),
+    _row(impossible_goal, _LIMIT, _SOURCES, "train", solvable=False),
+    _row(missing_spare, _LIMIT, _SOURCES, "train"),
+)
+
+# What is named more than once is drawn more often.
+TRAINING_MIX = (
+    "item_renaming",
+    "vague_goal",
+    "more_recipes",
+    "failing_bench",
+    "extra_ingredient",
+    "impossible_goal",
+    "impossible_goal",
+    "missing_spare",
+)
+SUITE = tuple(entry.name for entry in CATALOGUE)
+
+
+def _edit_items(task: Task, **fields) -> Task:
+    return replace(task, items=replace(task.items, **fields))
+
+
+def _edit_faults(task: Task, **fields) -> Task:
+    return replace(task, faults=replace(task.faults, **fields))
+
+
+def _renaming(bounds: Int[Array, "2"], each: bool) -> Perturbation:
+    """Other names, for each item with probability `strength`, or for all or none."""
+
+    def apply(key, task, strength):
+        old = task.items.name
+        names, coins = worlds.uniforms(key, (2,), old.shape if each else (1,))
+        new = worlds.draw_names(names, bounds)
+        return _edit_items(task, name=jnp.where(coins < strength, new, old))
+
+    return apply
+
+
+def _available(task: Task) -> Bool[Array, "I"]:
+    """Items that `get` gives."""
+    return task.items.raw & ~task.faults.sold_out
+
+
+def _crafted(task: Task) -> Bool[Array, "I"]:
+    """Items that come from a recipe."""
+    return oracle.has_recipe(task.items) & ~_available(task)
+
+
+def _todo(task: Task) -> Bool[Array, "I"]:
+    """Items that have to be taken or crafted for the goal."""
+    return oracle.true_plan(task, task.held).todo > 0
+
+
+def _used(items: Items) -> Bool[Array, "I"]:
+    """Items that some recipe of the book uses."""
+    return jnp.any(oracle.uses(items) > 0, axis=0)
+
+
+def _mentioned(task: Task) -> Bool[Array, "I"]:
+    """Items that stand in the request, the goal aside."""
+    items = task.items
+    return items.raw | oracle.has_recipe(items) | _used(items) | (task.held > 0)
+
+
+def _spare(task: Task) -> Bool[Array, "I"]:
+    """Items without a source that the goal does not need."""
+    items = task.items
+    return ~_todo(task) & ~items.raw & ~oracle.has_recipe(items)
+
+
+def _other_raw(
+    uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""]
+) -> Int[Array, ""]:
+    """A raw item that is neither `item` nor in its recipe; -1 if there is none."""
+    fits = _available(task) & (oracle.uses(task.items)[item] == 0)
+    # Nothing that has a recipe besides: no circle can come of it.
+    fits &= ~oracle.has_recipe(task.items)
+    return _pick(uniforms, fits & (jnp.arange(NUM_ITEMS) != item))
+
+
+def _give_away(
+    uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""], hit: Bool[Array, ""]
+) -> Task:
+    """The source of an item becomes that of a spare one, which is not part of it."""
+    items = task.items
+    spare = _pick(uniforms, _spare(task) & (oracle.uses(items)[item] == 0))
+    ingredients = items.ingredients.at[spare].set(items.ingredients[item])
+    given = _edit_items(
+        task,
+        ingredients=ingredients.at[item].set(-1),
+        raw=items.raw.at[spare].set(items.raw[item]).at[item].set(False),
+    )
+    return select(hit & (item >= 0) & (spare >= 0), given, task)
+
+
+def _pick(uniforms: Float[Array, "R"], among: Bool[Array, "R"]) -> Int[Array, ""]:
+    """The index of the largest number where `among` holds; -1 if there is none."""
+    index = jnp.argmax(jnp.where(among, uniforms, -1.0))
+    return jnp.where(jnp.any(among), index, -1).astype(jnp.int32)

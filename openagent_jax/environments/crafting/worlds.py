@@ -1,0 +1,247 @@
+"""Random crafting worlds: recipes, inventory and goal, all drawn from one seed.
+
+A spine of recipes leads to the goal, each of which uses the item before it. Around it
+stand what a real book has too: recipes that nobody needs, ingredients that cannot be
+had, and things that are held for nothing. So neither their number nor a loose end in
+the book tells whether the goal can be reached.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax import draw
+from openagent_jax.environments.crafting import oracle
+from openagent_jax.environments.crafting.types import (
+    NUM_INGREDIENTS,
+    NUM_ITEMS,
+    NUM_TOOLS,
+    Faults,
+    Items,
+    Task,
+)
+from openagent_jax.environments.crafting.words import Pools
+
+MAX_DEPTH = 6
+# Shares of the depths 1 to 6: long chains take many tokens.
+DEPTHS = (0.2, 0.26, 0.24, 0.16, 0.09, 0.05)
+MAX_CALLS = 5  # of a clean task, unless it is as deep as can be
+MAX_EXTRA = 3  # raw ingredients besides the spine
+# Shares of distractors with 1, 2 and 3 ingredients.
+INGREDIENTS = (0.35, 0.45, 0.2)
+MAX_NEED = 6  # units of a raw ingredient
+NUM_RECIPES = (4, 6)  # of the book, unless the goal needs as many
+
+# Rows of a task before anything is named: the spine from its raw end to the deepest
+# goal, an item that a recipe of the spine may need besides, raw ingredients, and items
+# that only recipes without use make or need.
+SPINE = MAX_DEPTH + 1
+SIDE, RAW, SPARE = SPINE, SPINE + 1, SPINE + 5
+NUM_RAW = SPARE - RAW
+
+
+class Source(NamedTuple):
+    """What tasks are drawn from; the first axis of each array is the split."""
+
+    names: Int[Array, "2 2"]
+    opaque: Int[Array, "2 2"]
+    foreign: Int[Array, "2 2"]
+    phrases: Int[Array, "2 R P"]
+    rewrites: Int[Array, "2 R P"]
+
+    def of(self, split: int) -> Pools:
+        """Return the pools of a split."""
+        return Pools(*(field[split] for field in self))
+
+
+def source(pools: list[Pools]) -> Source:
+    """Return the pools of the splits, in their order, as arrays."""
+    return Source(*(jnp.stack(field) for field in zip(*pools, strict=True)))
+
+
+def sample(pools: Pools, key: jax.Array, split: int) -> Task:
+    """Draw a task of a split.
+
+    Args:
+      pools: of the split.
+      key: of the task.
+      split: 0 or 1, the parity of the seeds of its worlds.
+    """
+    bits = jax.random.bits(key, dtype=jnp.uint32)
+    world = bits - bits % 2 + jnp.uint32(split)
+    table, num = (NUM_ITEMS, NUM_INGREDIENTS), (NUM_ITEMS,)
+    name, phrase, place, order, spine, stock, others = uniforms(
+        jax.random.key(world), (2,), (), num, table, (32,), (66,), (289,)
+    )
+    ingredients, goal = _spine(spine)
+    needed = ingredients[:, 0] >= 0
+    held, raw, extra = _stock(stock, ingredients, goal)
+    ingredients = _others(others, ingredients, goal, raw, held)
+    which = draw.below(phrase, jnp.int32(len(pools.phrases)))
+    return Task(
+        world=world,
+        items=Items(
+            ingredients=_shuffled(order, ingredients),
+            raw=raw & (ingredients[:, 0] < 0),
+            name=draw_names(name, pools.names),
+            place=jnp.argsort(place).astype(jnp.int32),
+        ),
+        held=held + (extra & ~needed),
+        goal=goal,
+        faults=Faults(
+            failures=jnp.zeros(NUM_ITEMS, jnp.int32),
+            sold_out=jnp.zeros(NUM_ITEMS, bool),
+            style=jnp.zeros(NUM_TOOLS, jnp.int32),
+        ),
+        phrase=pools.phrases[which],
+        shown=jnp.bool_(True),
+    )
+
+
+def draw_names(uniforms: Float[Array, "2"], bounds: Int[Array, "2"]) -> Int[Array, "I"]:
+    """Draw names from a range of symbols, all different.
+
+    The size of the range is a prime, so a random start and any stride visit different
+    symbols.
+    """
+    low, high = bounds
+    start, stride = 1 + draw.below(uniforms, high - low - 1)
+    return low + (start + stride * jnp.arange(NUM_ITEMS)) % (high - low)
+
+
+def uniforms(key: jax.Array, *shapes: tuple[int, ...]) -> list[Float[Array, "..."]]:
+    """Draw uniform numbers of each shape, by one call of the generator (see `draw`).
+
+    >>> [x.shape for x in uniforms(jax.random.key(0), (), (2, 3))]
+    [(), (2, 3)]
+    """
+    sizes = [math.prod(shape) for shape in shapes]
+    return _cut(jax.random.uniform(key, (sum(sizes),)), *shapes)
+
+
+def _cut(
+    flat: Float[Array, "_"], *shapes: tuple[int, ...]
+) -> list[Float[Array, "..."]]:
+    """The first numbers of a row in these shapes."""
+    sizes = [math.prod(shape) for shape in shapes]
+    ends = itertools.accumulate(sizes)
+    return [
+        flat[end - size : end].reshape(shape)
+        for shape, size, end in zip(shapes, sizes, ends, strict=True)
+    ]
+
+
+def _share(
+    u: Float[Array, "*shape"], shares: tuple[float, ...]
+) -> Int[Array, "*shape"]:
+    """Indices, each with its share."""
+    ends = jnp.cumsum(jnp.array(shares[:-1]))
+    return jnp.sum(u[..., None] >= ends.reshape((1,) * u.ndim + (-1,)), axis=-1)
+
+
+def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
+    """The recipes that the goal needs, and its row."""
+    steps = (MAX_DEPTH,)
+    deep, first, second, ranks, num, branch, at, side = _cut(
+        flat, (), steps, steps, (MAX_DEPTH, 2), (), (), (), (NUM_RAW,)
+    )
+    depth = 1 + _share(deep, DEPTHS)
+    step = jnp.arange(1, SPINE)
+    # Up to three raw ingredients besides, two in a recipe, those of one different.
+    first = draw.below(first, jnp.int32(NUM_RAW))
+    second = (first + 1 + draw.below(second, jnp.int32(NUM_RAW - 1))) % NUM_RAW
+    raw = RAW + jnp.stack([first, second], axis=1)
+    ranks = jnp.where((step <= depth)[:, None], ranks, 2.0)
+    rank = _rank(ranks.reshape(-1)).reshape(raw.shape)
+    num = draw.below(num, jnp.int32(MAX_EXTRA + 1))
+    extra = jnp.where((rank < num) & (ranks < 1), raw, -1)
+    # A recipe of the middle may need an item that has a recipe too.
+    branches = (branch < 0.5) & (depth >= 2) & (depth <= 4)
+    at = 2 + draw.below(at, jnp.maximum(depth - 1, 1))
+    extra = extra.at[:, 0].set(jnp.where(branches & (step == at), SIDE, extra[:, 0]))
+    recipes = jnp.concatenate([step[:, None] - 1, extra], axis=1)
+    recipes = jnp.where((step <= depth)[:, None], recipes, -1)
+    side = RAW + jnp.argsort(side)[:NUM_INGREDIENTS]
+    side = jnp.where(branches, side, -1).at[2].set(-1)
+    ingredients = jnp.full((NUM_ITEMS, NUM_INGREDIENTS), -1, jnp.int32)
+    ingredients = ingredients.at[1:SPINE].set(recipes.astype(jnp.int32))
+    return ingredients.at[SIDE].set(side.astype(jnp.int32)), depth.astype(jnp.int32)
+
+
+def _stock(
+    flat: Float[Array, "_"], ingredients: Int[Array, "I K"], goal: Int[Array, ""]
+) -> tuple[Int[Array, "I"], Bool[Array, "I"], Bool[Array, "I"]]:
+    """What is held at the start, so that few calls suffice; what is raw; and one or two
+    other things that are held besides."""
+    rows = jnp.arange(NUM_ITEMS)
+    leaf = (rows == 0) | ((rows >= RAW) & (rows < SPARE))
+    limit, fewer, coins, extras, which, units = _cut(
+        flat, (), (), rows.shape, (2,), rows.shape, (1 + NUM_RAW, MAX_NEED)
+    )
+    has_recipe = ingredients[:, 0] >= 0
+    items = Items(ingredients, leaf, rows, rows)
+    todo = oracle.make_plan(items, leaf, jnp.zeros_like(rows), goal).todo
+    room = jnp.maximum(MAX_CALLS - jnp.sum(jnp.where(has_recipe, todo, 0)), 0)
+    # Which units are left to be taken: as many as calls allow, or fewer.
+    limit = jnp.where(fewer < 0.4, room, draw.below(limit, room + 1))
+    leaves = jnp.array([0, *range(RAW, SPARE)])
+    is_unit = jnp.arange(MAX_NEED)[None] < todo[leaves][:, None]
+    rank = _rank(jnp.where(is_unit, units, 2.0).reshape(-1)).reshape(is_unit.shape)
+    taken = jnp.sum(is_unit & (rank < limit), axis=1)
+    taken = jnp.zeros_like(todo).at[leaves].set(taken)
+    raw = (taken > 0) | (leaf & (coins < 0.5))
+    extra = _rank(jnp.where(has_recipe, 2.0, which)) < jnp.sum(extras < 0.4)
+    held = jnp.where(leaf, todo, 0) - taken
+    return held.astype(jnp.int32), raw, extra
+
+
+def _others(
+    flat: Float[Array, "_"],
+    ingredients: Int[Array, "I K"],
+    goal: Int[Array, ""],
+    raw: Bool[Array, "I"],
+    held: Int[Array, "I"],
+) -> Int[Array, "I K"]:
+    """The recipes, with others that the goal does not need."""
+    rows = jnp.arange(NUM_ITEMS)
+    total, which, num, what = _cut(
+        flat, (), rows.shape, rows.shape, (NUM_ITEMS, NUM_ITEMS)
+    )
+    needed = ingredients[:, 0] >= 0
+    free = ~needed & (rows < NUM_ITEMS - 1) & ((rows < RAW) | (rows >= SPARE))
+    # The raw end of the spine may have a recipe too, which is no use where it is held.
+    free &= (rows > 0) | (~raw & (held > 0) & (goal < MAX_DEPTH))
+    rank = _rank(jnp.where(free, which, 2.0))
+    low, high = NUM_RECIPES
+    wanted = low + draw.below(total, jnp.int32(high - low + 1)) - jnp.sum(needed)
+    chosen = free & (rank < jnp.maximum(wanted, 1))
+    # Each uses what the goal needs, raw items, the last rows, or others of lower rank;
+    # one for the raw end of the spine must not lead back to it.
+    known = needed | raw | (rows >= NUM_ITEMS - 2) | (rows == 0)
+    known = jnp.where(chosen, False, known)
+    allowed = known[None] | (chosen[None] & (rank[None] < rank[:, None]))
+    leaf = (rows >= RAW) & (rows < SPARE)
+    allowed = jnp.where(rows[:, None] == 0, leaf[None], allowed)
+    allowed &= rows[:, None] != rows[None]
+    best, picked = jax.lax.top_k(jnp.where(allowed, what, -1.0), NUM_INGREDIENTS)
+    count = 1 + _share(num, INGREDIENTS)
+    used = (jnp.arange(NUM_INGREDIENTS)[None] < count[:, None]) & (best >= 0)
+    recipes = jnp.where(used, picked, -1).astype(jnp.int32)
+    return jnp.where(chosen[:, None], recipes, ingredients)
+
+
+def _shuffled(
+    uniforms: Float[Array, "I K"], ingredients: Int[Array, "I K"]
+) -> Int[Array, "I K"]:
+    """The ingredients of each recipe in another order, empty places last."""
+    order = jnp.argsort(jnp.where(ingredients >= 0, uniforms, 2.0), axis=1)
+    return jnp.take_along_axis(ingredients, order, axis=1)
+
+
+def _rank(uniforms: Float[Array, "N"]) -> Int[Array, "N"]:
+    """Place of each number when they are sorted."""
+    return jnp.argsort(jnp.argsort(uniforms))

@@ -1,0 +1,1 @@
+"""Tool worlds: typed tools, requests, faults, and feedback, all of them arrays."""

@@ -1,0 +1,114 @@
+"""Write the episodes of tool tasks as messages and tools of OpenAI's protocol.
+
+This runs on the host: tasks are in NumPy here, and the lexicon has the compact style,
+in which every surface form stands for itself. Replies are read by the parser of the
+tool worlds, so that one rule holds for all agents (see `parse`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Int
+
+from openagent_jax.environments.tools import render, types
+from openagent_jax.environments.tools.types import Action, Task, ToolResult
+from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.text import chat, messages, style
+
+MAX_CHARS = 20_000  # of a reply, or of arguments, that an agent is shown again
+MAX_NAME = 256  # letters of the name of a called tool; the protocol has 64
+
+Message = dict[str, Any]  # as `chat` makes them
+
+
+class Transcriber:
+    """Writes the episodes of tool worlds as OpenAI messages and tools.
+
+    See `environments.world.Transcriber`.
+    """
+
+    def __init__(self, symbols: ToolSymbols, max_args: int, goals: Sequence[str]):
+        """
+        Args:
+          symbols: surface forms of the tasks; the texts of the compact style are added.
+          max_args: of a tool, the code not counted.
+          goals: a name for each kind of goal.
+        """
+        numbers = symbols.numbers.low, symbols.numbers.high
+        compact = style.compact(max_args)
+        self._style = style.mapped(compact, symbols.one, numbers=numbers)
+        self._texts, self._goals = symbols.texts, goals
+
+    def tools(self, task: Task) -> messages.Tools:
+        """Return the documents of the visible tools, in the order of the prompt."""
+        order = np.argsort(task.tools.place, kind="stable")
+        return [self._document(task, int(n)) for n in order if task.tools.visible[n]]
+
+    def opening(self, task: Task) -> list[messages.Message]:
+        """The messages before the agent's first one."""
+        constants = np.where(task.shown, task.constants, self._style.unknown)
+        phrase = (s if s >= 0 else constants[-1 - s] for s in np.asarray(task.phrase))
+        return messages.opening(self._join(phrase))
+
+    def message(self, task: Task, action: Action) -> messages.Message:
+        """An action as a message; a malformed one has no content."""
+        if action.kind != types.CALL:
+            content = {
+                types.ANSWER: style.ANSWER + self._texts[max(action.value, 0)],
+                types.REFUSE: style.REFUSE,
+                types.ASK: style.ASK,
+            }
+            return {"role": "assistant", "content": content.get(int(action.kind), "")}
+        n, arguments = int(action.call.tool), {}
+        if n < 0:  # a tool that does not exist: its name is not in the action
+            return {"role": "assistant", "content": ""}
+        for a, value in enumerate(np.asarray(action.call.args)):
+            if value >= 0:
+                text = self._texts[value]
+                name = self._texts[task.tools.arg_name[n, a]]
+                arguments[name] = int(text) if self._numeric(task, n, a) else text
+        if action.call.code >= 0:
+            arguments[style.CODE] = self._texts[action.call.code]
+        return messages.call(self._texts[task.tools.name[n]], arguments)
+
+    def observe(self, task: Task, observation: ToolResult) -> Int[Array, "P"]:
+        """Pieces of what the agent is shown after an action."""
+        return render.observation(self._style, task, observation)
+
+    def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
+        """Role and content of what `observe` returned; None if it is nothing."""
+        if not pieces[0]:
+            return None
+        role = "user" if pieces[0] == self._style.reply_open else "tool"
+        return role, self._join(pieces[1:-1])
+
+    def goal(self, task: Task) -> str:
+        """The name of the kind of goal."""
+        return self._goals[int(task.goal.kind)]
+
+    def _document(self, task: Task, n: int) -> dict[str, Any]:
+        tools, parameters = task.tools, {}
+        for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
+            kind = (
+                messages.INTEGER if self._numeric(task, n, int(a)) else messages.STRING
+            )
+            parameters[self._texts[tools.arg_name[n, a]]] = kind
+        description = self._join(tools.description[n])
+        for row, (before, after) in (
+            (tools.code_from[n], chat.CODE_FROM),
+            (tools.call_after[n], chat.CALL_AFTER),
+        ):
+            if row >= 0:
+                description += before + self._texts[tools.name[row]] + after
+        if tools.code_from[n] >= 0:
+            parameters[style.CODE] = messages.STRING
+        return messages.tool(self._texts[tools.name[n]], description, parameters)
+
+    def _numeric(self, task: Task, n: int, a: int) -> bool:
+        low, high = self._style.numbers
+        tools = task.tools
+        return bool(tools.arg_low[n, a] >= low and tools.arg_high[n, a] <= high)
+
+    def _join(self, pieces: Any) -> str:
+        return "".join(self._texts[symbol] for symbol in pieces)

@@ -1,0 +1,210 @@
+"""Guess the types of the arguments and results of listed tools.
+
+Values of the same name have the same type, so that the result of one tool can be an
+argument of another. A name that says nothing by itself (`id`) is completed by the thing
+that its tool is about (`order_id`).
+"""
+
+from typing import Any
+
+from openagent_jax.environments.tools.drafting import value_pools, wording
+from openagent_jax.environments.tools.drafting.tool_lists import ListedTool, Schema
+from openagent_jax.environments.tools.drafting.wording import Purpose
+from openagent_jax.environments.tools.worlds.domain_schema import HOLE
+from openagent_jax.text import style
+
+NUM_FIELDS = 2  # of a result: `Limits` has room for this many by default
+# Names that say nothing without the thing they belong to.
+_BARE_NAMES = set(
+    "id name key number no ref reference code title value status state type result "
+    "details text date info data".split()
+)
+# Words that follow the thing itself in the name of a tool: `get_order_status`.
+_ASPECTS = set(
+    "status state price details detail info information history count quantity stock "
+    "total list balance rating address location time date summary data availability "
+    "by for in of".split()
+)
+_NUMERIC_NOUNS = set(
+    "count quantity number amount total stock price cost fee balance score distance "
+    "duration minute hour second day temperature weight height size percent rate point "
+    "rating salary budget sum length limit age level unit availability".split()
+)
+_CREATING_VERBS = set(
+    "create open add register submit place start book reserve order".split()
+)
+_HOLE_KEY = (
+    "hole"  # of a schema that nobody can guess; its value is the text of the hole
+)
+
+
+class Types:
+    """Collects the types of a draft as its arguments and results are added.
+
+    Add the arguments of all tools before the first results: what results are called
+    depends on what other tools can use.
+
+    >>> from openagent_jax.environments.tools.drafting import tool_lists
+    >>> schema = {"properties": {"id": {"type": "integer"}}}
+    >>> (tool,) = tool_lists.read([{"name": "get_order", "parameters": schema}])
+    >>> does = wording.purpose(tool.name, tool.description)
+    >>> types = Types([(tool, does)])
+    >>> types.arguments(tool, does)
+    {'id': 'order_id'}
+    >>> types.definitions()[0]
+    {'order_id': {'kind': 'number', 'minimum': 0, 'maximum': 999}}
+
+    Args:
+      tools: all tools, with what each of them does.
+    """
+
+    def __init__(self, tools: list[tuple[ListedTool, Purpose]]):
+        self._schemas: dict[str, Schema] = {}
+        self._users: dict[str, list[str]] = {}  # names of tools, by type
+        self._argument_types: set[str] = set()
+        self._enums: list[dict[str, Any]] = []
+        for tool, does in tools:
+            for name, schema in [*tool.arguments.items(), *tool.returns.items()]:
+                if values := value_pools.choices(schema):
+                    is_boolean = schema.get("type") == "boolean"
+                    type_name = "boolean" if is_boolean else _full_name(name, does)
+                    self._add_enum(type_name, values)
+
+    def arguments(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
+        """Add the arguments of a tool; return their types by name.
+
+        An argument called `code` is renamed: the environment reserves that name.
+        """
+        types = {}
+        for name, schema in tool.arguments.items():
+            type_name = self._add(_full_name(name, does), schema, tool.name)
+            self._argument_types.add(type_name)
+            while name == style.CODE or name in types:
+                name = f"{_thing(does) or 'the'}_{name}"
+            types[name] = type_name
+        return types
+
+    def returns(self, tool: ListedTool, does: Purpose, effect: bool) -> dict[str, str]:
+        """Add the result of a tool; return the types of its fields by name.
+
+        Args:
+          tool: its schema of the result is used if there is one.
+          does: its name tells the result otherwise.
+          effect: whether the tool changes something.
+        """
+        if tool.returns:
+            types = self._from_schema(tool, does)
+        else:
+            types = self._from_name(tool, does, effect)
+        thing = _thing(does)
+        prefix = thing if thing not in ("", style.CODE) else "result"
+        renamed = {style.CODE: f"{prefix}_{style.CODE}"}
+        return {renamed.get(name, name): kind for name, kind in types.items()}
+
+    def definitions(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the types of a domain file, and notes on the values made up."""
+        made, notes, taken = {}, {}, set(map(str, range(1000)))
+        # Enums come first: their values are given, and others have to avoid them.
+        enums_first = sorted(
+            self._schemas, key=lambda x: not value_pools.choices(self._schemas[x])
+        )
+        for name in enums_first:
+            users = ", ".join(dict.fromkeys(self._users[name]))
+            schema, owner = self._schemas[name], f"{name} (of {users})"
+            if _HOLE_KEY in schema:
+                made[name] = {"kind": "entity", "values": [schema[_HOLE_KEY]]}
+                continue
+            made[name], note = value_pools.of_schema(name, schema, taken, owner)
+            if note:
+                notes[name] = f"types.{name}: {note}"
+        order = [name for name in self._schemas if name in made]
+        definitions = {name: made[name] for name in order}
+        return definitions, [notes[name] for name in order if name in notes]
+
+    def _add_enum(self, name: str, values: list[str]) -> None:
+        """Add an enum; enums that have a value in common become one type."""
+        for other in [x for x in self._enums if set(x["values"]) & set(values)]:
+            self._enums.remove(other)
+            name, values = other["name"], [*other["values"], *values]
+        self._enums.append({"name": name, "values": list(dict.fromkeys(values))})
+
+    def _from_schema(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
+        """Choose fields of a result: those that other tools take as arguments first."""
+        names = {name: _full_name(name, does) for name in tool.returns}
+        own = {_full_name(name, does) for name in tool.arguments}
+        useful = [x for x in names if names[x] in self._argument_types - own]
+        new = [x for x in names if x not in useful and names[x] not in own]
+        chosen = dict.fromkeys([*useful, *new, *names][:NUM_FIELDS])
+        return {x: self._add(names[x], tool.returns[x], tool.name) for x in chosen}
+
+    def _add(self, name: str, schema: Schema, user: str) -> str:
+        """Return the type of that name; if it has other values, a numbered one."""
+        if values := set(value_pools.choices(schema)):
+            enum = next(x for x in self._enums if values <= set(x["values"]))
+            name, schema = enum["name"], {**schema, "enum": enum["values"]}
+        number = 2
+        base = name
+        while name in self._schemas and not _compatible(self._schemas[name], schema):
+            name, number = f"{base}_{number}", number + 1
+        self._schemas[name] = {**schema, **self._schemas.get(name, {})}
+        self._users.setdefault(name, []).append(user)
+        return name
+
+    def _from_name(
+        self, tool: ListedTool, does: Purpose, effect: bool
+    ) -> dict[str, str]:
+        """Guess what a tool returns from its name."""
+        thing, own = _thing(does), {_full_name(x, does) for x in tool.arguments}
+        creates = does.verb_word in _CREATING_VERBS
+        names = (f"{thing}_id", f"{thing}_number", thing, f"{thing}_name")
+        for name in names:
+            if name in self._argument_types - own and (creates or not effect):
+                return {name: self._add(name, self._schemas[name], tool.name)}
+        if effect:
+            return {"receipt": self._add("receipt_number", {}, tool.name)}
+        nouns = [x for x in does.nouns if x not in ("by", "for", "of", "in")]
+        if not nouns:
+            hole = f"{HOLE} three or more values that {tool.name} may return"
+            name = "_".join([*wording.words(tool.name), "result"])
+            return {"result": self._add(name, {_HOLE_KEY: hole}, tool.name)}
+        last = wording.singular(nouns[-1])
+        if last == thing and not own.isdisjoint(names):
+            return {"details": self._add(f"{thing}_details", {}, tool.name)}
+        schema = {"type": "integer"} if last in _NUMERIC_NOUNS else {}
+        name = _starting_with_letter("_".join(nouns)[:50])
+        field = _starting_with_letter(nouns[-1])
+        return {field: self._add(name, schema, tool.name)}
+
+
+def _thing(does: Purpose) -> str:
+    """Return what a tool is about: `order` for `get_order_status`; "" if unknown."""
+    nouns = list(does.nouns)
+    while len(nouns) > 1 and (
+        nouns[-1] in _ASPECTS or nouns[-2] in ("by", "for", "of")
+    ):
+        nouns.pop()
+    return _starting_with_letter(wording.singular(nouns[-1])) if nouns else ""
+
+
+def _full_name(name: str, does: Purpose) -> str:
+    parts = wording.words(name) or ["value"]
+    thing = _thing(does)
+    if len(parts) == 1 and parts[0] in _BARE_NAMES and thing and thing != parts[0]:
+        parts = [thing, *parts]
+    return _starting_with_letter("_".join(parts)[:50])
+
+
+def _starting_with_letter(name: str) -> str:
+    return name if name[0].isalpha() else f"a_{name}"
+
+
+def _compatible(one: Schema, other: Schema) -> bool:
+    """Tell whether two schemas can share a type."""
+    if _HOLE_KEY in one or _HOLE_KEY in other:
+        return False
+    if value_pools.choices(one) or value_pools.choices(other):
+        return one.get("enum") == other.get("enum")
+    if value_pools.is_number(one) != value_pools.is_number(other):
+        return False
+    keys = ("minimum", "maximum", "enum", "format")
+    return all(one.get(x, other.get(x)) == other.get(x, one.get(x)) for x in keys)

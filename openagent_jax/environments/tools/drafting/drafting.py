@@ -1,0 +1,199 @@
+"""Draft a domain file from a bare list of tools.
+
+The draft has what names, descriptions and schemas allow: types and their values, what
+each tool returns and whether it changes something, paraphrases of all texts, a goal for
+each tool and goals that chain them. Guesses are listed under `review`. What cannot be
+guessed is a text that begins with FILL IN, which the reader of domain files rejects.
+"""
+
+import itertools
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from openagent_jax.environments.tools.drafting import (
+    draft_goals,
+    draft_types,
+    tool_lists,
+    value_pools,
+    wording,
+)
+from openagent_jax.environments.tools.drafting.draft_goals import DraftedTool
+from openagent_jax.environments.tools.drafting.tool_lists import ListedTool
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds.domain_schema import HOLE
+from openagent_jax.text import style
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted domain.
+
+    Attributes:
+      domain: the content of the domain file.
+      holes: what a person has to fill in, each as `place: what`.
+      review: the guesses, each as `place: guess`.
+    """
+
+    domain: dict[str, Any]
+    holes: list[str]
+    review: list[str]
+
+
+def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
+    """Draft a domain from a list of tools.
+
+    >>> schema = {"properties": {"city": {"type": "string"}}}
+    >>> tool = {"name": "get_weather", "parameters": schema}
+    >>> made = draft([{"type": "function", "function": tool}], "my tools")
+    >>> made.domain["name"], list(made.domain["types"])
+    ('my_tools', ['city', 'weather'])
+    >>> made.domain["goals"][0]["phrases"]["train"][0]
+    'Please get weather with city {city}.'
+
+    Args:
+      document: the list as parsed from JSON; see `tool_lists.read`.
+      name: of the domain; characters that a name cannot have are replaced.
+      skip: names of tools to leave out.
+
+    Raises:
+      DomainError: the document is not a list of tools, or it has a tool that the
+        environment cannot represent.
+    """
+    listed = tool_lists.read(document, skip)
+    descriptions: set[str] = set()
+    texts = [_describe(tool, descriptions) for tool in listed]
+    purposes = [
+        wording.purpose(tool.name, text)
+        for tool, text in zip(listed, texts, strict=True)
+    ]
+    pairs = list(zip(listed, purposes, strict=True))
+    types = draft_types.Types(pairs)
+    arguments = [types.arguments(*pair) for pair in pairs]
+    tools = []
+    for index, (tool, does) in enumerate(pairs):
+        effect = does.effect if tool.effect is None else tool.effect
+        returns = types.returns(tool, does, effect)
+        drafted = DraftedTool(
+            tool, texts[index], does, arguments[index], returns, effect
+        )
+        tools.append(drafted)
+    definitions, type_notes = types.definitions()
+    tool_notes = itertools.chain(*map(_tool_notes, itertools.count(), tools))
+    notes = [*_list_notes(tools), *tool_notes, *type_notes]
+    review = [value_pools.printable(note) for note in notes]
+    taken = {tool.name for tool in listed}
+    name = re.sub("[^A-Za-z0-9_]+", "_", name).strip("_")[:50] or "my_tools"
+    domain = {
+        "name": name if name[0].isalpha() else f"tools_{name}",
+        "description": f"{len(tools)} tools, drafted from a list",
+        "types": definitions,
+        "tools": [_tool_entry(tool, taken, descriptions) for tool in tools],
+        "goals": draft_goals.goals(tools, definitions),
+    }
+    if review:
+        domain["review"] = review
+    return Draft(domain, list(_holes(domain, "")), review)
+
+
+def _describe(tool: ListedTool, taken: set[str]) -> str:
+    """Return a description that no other tool has, and add it to `taken`.
+
+    It is the first sentence of the tool's own description, or else its name in words.
+    """
+    text = wording.first_sentence(tool.description)
+    text = text or " ".join(wording.words(tool.name))
+    text = text if text not in taken else f"{text}, as {tool.name}"
+    taken.add(text)
+    return text
+
+
+def _holes(value: Any, place: str) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _holes(item, f"{place}.{key}".strip("."))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _holes(item, f"{place}[{index}]")
+    elif isinstance(value, str) and value.startswith(HOLE):
+        yield f"{place}: {value.removeprefix(HOLE).strip()}"
+
+
+def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
+    """Yield notes on the list: guessed effects, and the limit that it needs."""
+    guessed = [tool for tool in tools if tool.listed.effect is None]
+    if guessed:
+        names = ", ".join(tool.listed.name for tool in guessed if tool.effect)
+        guess = "tools that change something (effect), judging by their words"
+        yield f"tools: {guess}: {names or 'none'}"
+    if (num := len(tools)) > Limits().num_tools:
+        yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
+
+
+def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
+    """Yield notes on what was guessed of a tool, and what was left out."""
+    name, listed, limits = tool.listed.name, tool.listed, Limits()
+    place, num = f"tools[{index}].x-openagent", len(tool.arguments)
+    if listed.dropped:
+        dropped = ", ".join(listed.dropped)
+        reason = "optional, or with only one value"
+        yield f"{place}.arguments: left out of {name}: {dropped} ({reason})"
+    for old, new in zip(listed.arguments, tool.arguments, strict=True):
+        if old != new:
+            yield f"{place}.arguments: {old} of {name} is renamed to {new}"
+    for key, limit in vars(limits).items():
+        if key in ("num_args", "num_constants") and num > limit:
+            yield f"{place}.arguments: {name} needs --config.sandbox.{key}={num}"
+    fields, num_others = (
+        ", ".join(tool.returns),
+        len(listed.returns) - len(tool.returns),
+    )
+    if not listed.returns:
+        yield f"{place}.returns: {name} returns {fields}, judging by its name"
+    elif num_others > 0:
+        yield f"{place}.returns: {name} returns {fields}; {num_others} more left out"
+
+
+def _tool_entry(
+    tool: DraftedTool, taken_names: set[str], taken_descriptions: set[str]
+) -> dict[str, Any]:
+    """Return the tool as an entry of a domain file."""
+    listed = tool.listed
+    taken_arguments = {style.CODE, *tool.arguments}
+    properties = {
+        name: {"type": "integer" if value_pools.is_number(schema) else "string"}
+        for name, schema in zip(tool.arguments, listed.arguments.values(), strict=True)
+    }
+
+    def pools(candidates: dict[str, list[str]], taken: set[str], num: int):
+        return {
+            split: wording.take_unused(texts, taken, num)
+            for split, texts in candidates.items()
+        }
+
+    return {
+        "type": "function",
+        "function": {
+            "name": listed.name,
+            "description": tool.description,
+            "parameters": {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+            },
+        },
+        "x-openagent": {
+            "arguments": tool.arguments,
+            "returns": tool.returns,
+            **({"effect": True} if tool.effect else {}),
+            "names": pools(wording.tool_names(listed.name, tool.does), taken_names, 3),
+            "descriptions": pools(
+                wording.descriptions(tool.does), taken_descriptions, 3
+            ),
+            "argument_names": {
+                argument: pools(wording.argument_names(argument), taken_arguments, 2)
+                for argument in tool.arguments
+            },
+        },
+    }

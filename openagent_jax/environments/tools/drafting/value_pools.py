@@ -1,0 +1,227 @@
+"""Make the value pools of a draft's types, from what their schemas say.
+
+The pools for training, test and shift differ in form or in number. Where a schema gives
+no values, they are made up by the name of the type (`made_up_values`), with a note for
+a person to review; where that is impossible, the draft has a hole to fill in.
+"""
+
+import itertools
+import re
+from typing import Any
+
+from openagent_jax.environments.tools.drafting import made_up_values
+from openagent_jax.environments.tools.worlds.domain_schema import HOLE
+from openagent_jax.text.lexicon import MAX_TEXT
+
+MIN_NUMBER, MAX_NUMBER = 0, 999  # of the environment; other numbers become texts
+MAX_CHOICES = 99  # of a range of numbers above `MAX_NUMBER`, besides the first
+
+# An example in a description; it has a digit.
+_EXAMPLE = re.compile(
+    r"(?:e\.g\.,?|for example,?|for instance,?|such as|examples?:|like)\s+['\"`]?"
+    r"([\w@:/+#-]*[0-9][\w@:/+#-]*)",
+    re.IGNORECASE,
+)
+
+
+def choices(schema: dict[str, Any]) -> list[str]:
+    """Return the values of an enum as texts; none if the schema is no enum.
+
+    An enum of numbers is no enum here, but a number. A range of numbers that are all
+    too large for the environment (years) is an enum.
+
+    >>> choices({"type": "boolean"}), choices({"enum": [1, 2]})
+    (['true', 'false'], [])
+    >>> choices({"type": "integer", "minimum": 2024, "maximum": 2026})
+    ['2024', '2025', '2026']
+    """
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    low, high = schema.get("minimum"), schema.get("maximum")
+    given = schema.get("enum") or ()
+    if given and not _enum_numbers(schema):
+        return list(dict.fromkeys(clean_text(x) for x in given if x is not None))
+    if not given and isinstance(low, int) and low > MAX_NUMBER:
+        last = high if isinstance(high, int) and high > low else low + MAX_CHOICES
+        return [str(x) for x in range(low, min(last, low + MAX_CHOICES) + 1)]
+    return []
+
+
+def is_number(schema: dict[str, Any]) -> bool:
+    """Tell whether the values are numbers of the environment.
+
+    >>> is_number({"type": "integer"}), is_number({"type": "integer", "minimum": 2000})
+    (True, False)
+    """
+    if schema.get("enum"):
+        return bool(_enum_numbers(schema))
+    return schema.get("type") in ("integer", "number") and not choices(schema)
+
+
+def _enum_numbers(schema: dict[str, Any]) -> list[int]:
+    """Return the values of an enum of numbers that the environment can represent."""
+    texts = [str(x) for x in schema.get("enum") or () if not isinstance(x, bool)]
+    all_numbers = all(re.fullmatch("-?[0-9]{1,9}", x) for x in texts)
+    numbers = [int(x) for x in texts] if all_numbers else []
+    return numbers if min(numbers, default=0) <= MAX_NUMBER else []
+
+
+def of_schema(
+    name: str, schema: dict[str, Any], taken: set[str], owner: str
+) -> tuple[dict[str, Any], str]:
+    """Return `(type, note)`: a type of a domain file, and what was made up of it.
+
+    The note is "" if nothing was made up.
+
+    >>> schema = {"type": "integer", "minimum": 1, "maximum": 5}
+    >>> of_schema("stars", schema, set(), "stars (of rate)")
+    ({'kind': 'number', 'minimum': 1, 'maximum': 5}, '')
+    >>> made, note = of_schema("city", {"type": "string"}, set(), "city (of go)")
+    >>> note
+    "city (of go): values such as 'Amber Bay', made up from its name"
+
+    Args:
+      name: of the type.
+      schema: a plain JSON schema.
+      taken: values of other types; those of this type are added.
+      owner: the type and its tools, for the note.
+    """
+    if texts := choices(schema):
+        definition = _enum(texts, owner)
+        taken.update(definition["values"])
+        is_range = schema.get("type") in ("integer", "number")
+        note = f"{owner}: texts, since numbers end at {MAX_NUMBER}"
+        return definition, note if is_range else ""
+    if not is_number(schema):
+        return _entity(name, schema, taken, owner)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if numbers := _enum_numbers(schema):
+        low, high = min(numbers), max(numbers)
+    return _number(low, high, owner)
+
+
+def clean_text(value: Any) -> str:
+    """Return a value as a text that the environment can represent.
+
+    >>> clean_text(True), clean_text('say "hi"')
+    ('true', "say 'hi'")
+    """
+    text = printable(str(value).lower() if isinstance(value, bool) else str(value))
+    while len(text.encode()) > MAX_TEXT:
+        text = text[:-1]
+    return text.strip()
+
+
+def printable(text: str) -> str:
+    """Replace the characters that a domain file does not allow."""
+    text = text.replace('"', "'").replace("\\", "/")
+    text = "".join(mark if mark.isprintable() else " " for mark in text)
+    return text.encode(errors="ignore").decode().strip()
+
+
+def _enum(values: list[str], owner: str) -> dict[str, Any]:
+    values = [x for x in values if x and not _is_environment_number(x)]
+    if len(values) < 2:
+        values.append(f"{HOLE} two values or more of {owner}, none of them a number")
+    return {"kind": "enum", "values": values}
+
+
+def _number(low: Any, high: Any, owner: str) -> tuple[dict[str, Any], str]:
+    given = [int(x) if _is_integral(x) else None for x in (low, high)]
+    first, last = max(MIN_NUMBER, given[0] or 0), MAX_NUMBER
+    if given[1] is not None and given[1] >= first:
+        last = min(last, given[1])
+    note = f"{owner}: whole numbers from {first} to {last}"
+    definition = {"kind": "number", "minimum": first, "maximum": last}
+    return definition, "" if given == [first, last] else note
+
+
+def _is_integral(value: Any) -> bool:
+    return isinstance(value, int) or isinstance(value, float) and value.is_integer()
+
+
+def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict, str]:
+    examples = _examples(schema, taken)
+    pattern = str(schema.get("pattern", ""))
+    pools, source = _like_examples(examples, pattern, taken), "like its examples"
+    if not pools and pattern:
+        shown = "".join(x if x.isprintable() else " " for x in pattern)
+        shown = shown.replace('"', "'")
+        hole = f"{HOLE} three or more values of {owner}, each of the form {shown}"
+        return {"kind": "entity", "values": [hole]}, ""
+    if not pools and len(examples) >= 12:
+        taken.update(examples)
+        return {"kind": "entity", "values": examples}, ""
+    if not pools:
+        source = "made up from its name"
+        pools = made_up_values.pools(name, schema, taken)
+    values = {
+        split: [" ".join(x) for x in itertools.product(*pool["compose"])]
+        if isinstance(pool, dict)
+        else [x for x in dict.fromkeys(pool) if x not in taken]
+        for split, pool in pools.items()
+    }
+    shown = values["train"][0]
+    if examples:
+        values["train"] = list(dict.fromkeys(examples + values["train"]))
+        pools["train"] = values["train"]
+    taken.update(*values.values())
+    definition = {
+        split: pool if isinstance(pool, dict) else values[split]
+        for split, pool in pools.items()
+    }
+    note = f"{owner}: values such as '{shown}', {source}"
+    return {"kind": "entity", **definition}, note
+
+
+def _examples(schema: dict[str, Any], taken: set[str]) -> list[str]:
+    """Return the examples of a schema and its description that can be used."""
+    given = schema.get("examples") or [schema.get("example", schema.get("default"))]
+    given = [*given] if isinstance(given, list) else [given]
+    given += _EXAMPLE.findall(str(schema.get("description", "")))
+    texts = [clean_text(x) for x in given if isinstance(x, str | int | float)]
+    texts = [x for x in dict.fromkeys(texts) if x and x not in taken]
+    return [x for x in texts if not _is_environment_number(x)]
+
+
+def _is_environment_number(text: str) -> bool:
+    """Tell whether a text is one of the numbers that every domain has."""
+    is_digits = text.isascii() and text.isdecimal()
+    return is_digits and str(int(text)) == text and int(text) <= MAX_NUMBER
+
+
+def _like_examples(
+    examples: list[str], pattern: str, taken: set[str]
+) -> dict[str, list[str]]:
+    """Return pools of values with other digits than the first example that has some.
+
+    The first digit tells the split. The result is empty if there are too few such
+    values, or if they do not match the pattern.
+    """
+    example = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
+    unit = 10 ** (len(re.findall("[0-9]", example)) - 1)
+    avoid = {*examples, *taken}
+
+    def with_digits(number: int) -> str:
+        digits = iter(str(number))
+        return re.sub("[0-9]", lambda _: next(digits), example)
+
+    pools = {}
+    for split, first_digit, num_digits, num in (
+        ("train", 1, 4, 60),
+        ("test", 5, 3, 40),
+        ("shift", 8, 2, 30),
+    ):
+        span = int(num_digits * unit)
+        numbers = (int(first_digit * unit) + (37 * i + 11) % span for i in range(span))
+        values = (x for x in map(with_digits, numbers) if x not in avoid)
+        pools[split] = list(itertools.islice(values, num)) if example else []
+    enough = min(map(len, pools.values())) > 2
+    return pools if enough and _match(pattern, sum(pools.values(), [])) else {}
+
+
+def _match(pattern: str, values: list[str]) -> bool:
+    try:
+        return all(re.search(pattern, value) for value in values)
+    except re.error:  # the pattern is of another dialect than Python's
+        return False

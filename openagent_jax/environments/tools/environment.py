@@ -1,0 +1,313 @@
+"""The dynamics of tool worlds: `reset(lexicon, task)` and `step(lexicon, task, ...)`.
+
+Pure functions of one task; `vmap` batches them. No key is needed: results are a
+hash of the task's world, and faults are a plan that `step` merely obeys, so the
+same task meets every method with the same faults.
+"""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax.environments.tools import oracle, types
+from openagent_jax.environments.tools.types import (
+    Action,
+    Facts,
+    State,
+    Task,
+    ToolResult,
+)
+from openagent_jax.text import lexicon as lexicons
+from openagent_jax.types import Outcome, TimeStep
+
+# What a step pays, by component, before any weight. Components see the policy's own
+# actions and the state of the world, nothing else: not what a tool has answered, and
+# not which perturbation was at work. That a task is unsolvable the oracle certifies.
+REWARDS = (
+    ("outcome", "1 for the right answer to a task that can be solved"),
+    ("refusal", "1 for refusing a task that cannot be solved"),
+    ("abstain", "1 for refusing a task that can be solved"),
+    ("wrong", "1 for a wrong answer"),
+    ("effect", "1 for each change of the world that was not asked for"),
+    ("format", "1 for each action that could not be read"),
+    ("step", "1 for each action"),
+    ("detour", "1 for each call more than the fewest that solve the task"),
+    ("progress", "the share of the steps of the goal that an action does"),
+)
+
+
+def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
+    """The state before the first action."""
+    del lexicon
+    args, values = solution(task)
+    proof = oracle.certificate(task)
+    no_tool = jnp.zeros(task.tools.relation.shape, bool)
+    zero = jnp.int32(0)
+    return State(
+        turn=zero,
+        num_calls=zero,
+        num_errors=zero,
+        wrong_effects=zero,
+        done=jnp.zeros(task.goal.tool.shape, bool),
+        attempts=jnp.zeros(task.tools.relation.shape, jnp.int32),
+        succeeded=no_tool,
+        known_dead=no_tool,
+        known_from=no_tool,
+        told=jnp.zeros(task.shown.shape, bool),
+        values=values,
+        args=args,
+        solvable=proof.solvable,
+        fewest_calls=proof.fewest_calls,
+        finished=jnp.bool_(False),
+        success=jnp.bool_(False),
+        refused=jnp.bool_(False),
+        num_questions=zero,
+    )
+
+
+def step(
+    lexicon: lexicons.Lexicon,
+    task: Task,
+    state: State,
+    action: Action,
+    max_turns: int,
+) -> tuple[State, TimeStep]:
+    """One action of the agent. A finished episode does not change any more.
+
+    An episode succeeds by the right answer (or "done"), with every wanted step taken
+    and no other effect on the world; or by refusing a task that the oracle certifies as
+    unsolvable. See `REWARDS` for what a step pays.
+
+    Args:
+      lexicon: of the task.
+      task: one.
+      state: before the action.
+      action: of the agent.
+      max_turns: actions after which an episode is truncated.
+    """
+    goal = task.goal
+    result, useful = _respond(lexicon, task, state, action)
+    live = ~state.finished
+    called = action.kind == types.CALL
+    unread = action.kind == types.MALFORMED
+    ok = called & (result.status == types.OK) & live
+    row = jnp.arange(task.tools.relation.shape[0])
+    here = (row == action.call.tool) & called & live
+    tried = here & (
+        ok | (result.status == types.TRANSIENT) | (result.status == types.PERMANENT)
+    )
+    gone = (result.status == types.PERMANENT) | (result.status == types.MOVED)
+    pointed = (row == result.target) & (result.status == types.MOVED) & live
+    tool = jnp.maximum(action.call.tool, 0)
+    matches = useful & ok
+    wrong = ok & task.tools.effect[tool] & ~jnp.any(matches & ~state.done)
+    done = state.done | matches
+    error = (result.status >= types.BAD_FORMAT) & (result.status <= types.MOVED)
+
+    valid = goal.tool >= 0
+    wanted = jnp.where(
+        goal.answer < 0, lexicon.style.done, _source(task, state.values, goal.answer)
+    )
+    right = lexicons.same_text(lexicon, action.value, wanted)
+    # An answer counts only if the tools were used: guessing is not knowing.
+    answered = right & jnp.all(done | ~valid) & (state.wrong_effects == 0)
+    ends = (action.kind == types.ANSWER) | (action.kind == types.REFUSE)
+    success = jnp.where(action.kind == types.ANSWER, answered, ~state.solvable) & ends
+
+    new = State(
+        turn=state.turn + live,
+        # What could not be read was a call that went wrong.
+        num_calls=state.num_calls + ((called | unread) & live),
+        num_errors=state.num_errors + (error & live),
+        wrong_effects=state.wrong_effects + wrong,
+        done=done,
+        attempts=state.attempts + tried,
+        succeeded=state.succeeded | (here & ok),
+        known_dead=state.known_dead | (here & gone),
+        known_from=state.known_from | pointed,
+        told=state.told | ((action.kind == types.ASK) & live & ~task.shown),
+        values=state.values,
+        args=state.args,
+        solvable=state.solvable,
+        fewest_calls=state.fewest_calls,
+        finished=state.finished | ends | (state.turn + 1 >= max_turns),
+        success=state.success | (success & live),
+        refused=state.refused | ((action.kind == types.REFUSE) & live),
+        num_questions=state.num_questions + ((action.kind == types.ASK) & live),
+    )
+    return new, TimeStep(
+        observation=replace(
+            result, status=jnp.where(live, result.status, types.NO_RESULT)
+        ),
+        reward=_rewards(task, state, new, action, live, max_turns),
+        terminated=live & ends,
+        truncated=live & ~ends & new.finished,
+    )
+
+
+def _rewards(
+    task: Task,
+    old: State,
+    new: State,
+    action: Action,
+    live: Bool[Array, ""],
+    max_turns: int,
+) -> dict[str, Float[Array, ""]]:
+    answers, refuses = action.kind == types.ANSWER, action.kind == types.REFUSE
+    wanted = task.goal.tool >= 0
+    # Without a solution there is no fewest: no call is one too many.
+    fewest = jnp.where(old.solvable, old.fewest_calls, max_turns)
+    num_done = jnp.sum(new.done & ~old.done & wanted)
+    paid = {
+        "outcome": answers & new.success & old.solvable,
+        "refusal": refuses & ~old.solvable,
+        "abstain": refuses & old.solvable,
+        "wrong": answers & ~new.success,
+        "effect": new.wrong_effects - old.wrong_effects,
+        "format": action.kind == types.MALFORMED,
+        "step": live,
+        "detour": (new.num_calls > fewest) & (new.num_calls > old.num_calls),
+        "progress": num_done / jnp.maximum(jnp.sum(wanted), 1),
+    }
+    return {
+        name: jnp.where(live, paid[name], 0).astype(jnp.float32) for name, _ in REWARDS
+    }
+
+
+def outcome(task: Task, state: State) -> Outcome:
+    """What reports need to know of an episode."""
+    del task
+    return Outcome(
+        success=state.success,
+        solvable=state.solvable,
+        refused=state.refused,
+        num_calls=state.num_calls,
+        num_errors=state.num_errors,
+        num_questions=state.num_questions,
+        fewest_calls=state.fewest_calls,
+    )
+
+
+def no_action(num_args: int) -> Action:
+    """An action that could not be read."""
+    none = jnp.int32(-1)
+    call = types.ToolCall(none, jnp.full(num_args, -1, jnp.int32), none)
+    return Action(jnp.int32(types.MALFORMED), call, none)
+
+
+def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
+    """What a tool returns in this world, by field; -1 where there is no field."""
+    drawn = _drawn(task, tool, args)
+    if task.facts is None:
+        return drawn
+    known = _recorded(task, task.facts, tool, args)
+    return jnp.where(jnp.any(known), task.facts.values[jnp.argmax(known)], drawn)
+
+
+def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
+    low, high = task.tools.result_low[tool], task.tools.result_high[tool]
+    value = _mix(task.world, task.tools.relation[tool])
+    for i in range(args.shape[0]):
+        value = _mix(value, args[i])
+    value = _mix(value, jnp.arange(low.shape[0]))
+    size = jnp.maximum(high - low, 1).astype(jnp.uint32)
+    return jnp.where(high > low, low + (value % size).astype(jnp.int32), -1)
+
+
+def _recorded(
+    task: Task, facts: Facts, tool: Int[Array, ""], args: Int[Array, "A"]
+) -> Bool[Array, "R"]:
+    """Which of the recorded calls this is."""
+    same = jnp.all(facts.args == args[None], axis=1)
+    return same & (facts.relation == task.tools.relation[tool])
+
+
+def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
+    """True arguments and results of the steps of the goal."""
+    num_steps, num_args = task.goal.source.shape
+    num_fields = task.tools.result_low.shape[1]
+    values = jnp.full((num_steps, num_fields), -1, jnp.int32)
+    all_args = []
+    for c in range(num_steps):  # in order: a source is always an earlier step
+        args = jnp.stack(
+            [_source(task, values, task.goal.source[c, a]) for a in range(num_args)]
+        )
+        all_args.append(args)
+        found = results(task, jnp.maximum(task.goal.tool[c], 0), args)
+        values = values.at[c].set(jnp.where(task.goal.tool[c] >= 0, found, -1))
+    return jnp.stack(all_args), values
+
+
+def callable_tools(task: Task) -> Bool[Array, "N"]:
+    """Rows that exist: documented, or what a documented one was replaced by."""
+    row = jnp.arange(task.tools.relation.shape[0])
+    moved = task.faults.moved_to[:, None] == row[None]
+    return task.tools.visible | jnp.any(moved & task.tools.visible[:, None], axis=0)
+
+
+def reveals_code(task: Task) -> Bool[Array, "N"]:
+    """Rows whose results hold a code, since some tool asks for it."""
+    relation, source = task.tools.relation, task.tools.code_from
+    asked = (relation[:, None] == relation[source][None]) & (source >= 0)[None]
+    return jnp.any(asked, axis=1)
+
+
+def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]]:
+    """The observation, and the steps of the goal that the call would fulfil."""
+    tools, faults = task.tools, task.faults
+    call = action.call
+    tool = jnp.maximum(call.tool, 0)
+    has_arg = tools.arg_high[tool] > tools.arg_low[tool]
+    fits = (tools.arg_low[tool] <= call.args) & (call.args < tools.arg_high[tool])
+    code_from, call_after = tools.code_from[tool], tools.call_after[tool]
+    right_code = lexicons.same_text(lexicon, call.code, tools.code[code_from])
+    after = (tools.relation == tools.relation[call_after]) & state.succeeded
+    failing = state.attempts[tool] < faults.failures[tool]
+    forever = faults.failures[tool] >= types.FOREVER
+    moved = faults.moved_to[tool]
+    args = jnp.where(has_arg, call.args, 0)
+    unheard = jnp.bool_(False)
+    if task.facts is not None:
+        unheard = tools.result_low[tool, 0] == types.RECORDED
+        unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
+    # Later entries win: from the mildest trouble to the one that is seen first.
+    status, target = jnp.int32(types.OK), jnp.int32(-1)
+    for trouble, code, about in (
+        (failing, jnp.where(forever, types.PERMANENT, types.TRANSIENT), -1),
+        ((code_from >= 0) & ~right_code, types.WRONG_CODE, code_from),
+        ((call_after >= 0) & ~jnp.any(after), types.OUT_OF_ORDER, call_after),
+        (jnp.any(has_arg & ~fits) | unheard, types.BAD_ARGUMENT, -1),
+        ((code_from < 0) & (call.code != -1), types.BAD_ARGUMENT, -1),
+        (moved >= 0, types.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((call.tool < 0) | ~callable_tools(task)[tool], types.UNKNOWN_TOOL, -1),
+        (action.kind == types.ASK, types.USER_REPLY, -1),
+        (action.kind == types.MALFORMED, types.BAD_FORMAT, -1),
+        (action.kind == types.ANSWER, types.NO_RESULT, -1),
+        (action.kind == types.REFUSE, types.NO_RESULT, -1),
+    ):
+        status = jnp.where(trouble, code, status)
+        target = jnp.where(trouble, about, target)
+    ok = status == types.OK
+    values = jnp.where(ok, results(task, tool, args), -1)
+    code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
+    wanted = task.goal.tool
+    useful = (
+        (wanted >= 0)
+        & (tools.relation[wanted] == tools.relation[tool])
+        & jnp.all(state.args == args[None], axis=1)
+    )
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
+    return result, useful
+
+
+def _source(task: Task, values: Int[Array, "C F"], source: Int[Array, ""]) -> Array:
+    table = jnp.concatenate([task.constants, values.reshape(-1)])
+    return jnp.where(source < 0, 0, table[source])
+
+
+def _mix(value: Array, item: Array) -> Array:
+    """One round of a 32-bit integer hash (multiply and xor-shift)."""
+    value = (value ^ item.astype(jnp.uint32)) * jnp.uint32(0x9E3779B1)
+    value = (value ^ (value >> 15)) * jnp.uint32(0x85EBCA77)
+    return value ^ (value >> 13)

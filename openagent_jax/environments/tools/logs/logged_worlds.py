@@ -1,0 +1,400 @@
+"""Logged worlds as arrays, and tasks drawn from them.
+
+A task is a conversation of a log: its tools, its calls and their results (see
+`log_mapping`). The world with number w is that of task w // 2; w is odd in the test
+split. Documents are shared by all tasks that show them; each other array has one row
+per task. In shapes, `_` is the number of tasks.
+"""
+
+# Arrays are built in NumPy, and become JAX arrays at the end.
+# pyright: reportArgumentType=false
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from openagent_jax import draw
+from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.drafting import wording
+from openagent_jax.environments.tools.logs import logs
+from openagent_jax.environments.tools.logs.logged_documents import (
+    Documents,
+    DocumentTable,
+)
+from openagent_jax.environments.tools.logs.logged_task import (
+    UNSOLVABLE,
+    LoggedTask,
+    Source,
+)
+from openagent_jax.environments.tools.types import (
+    Facts,
+    Faults,
+    Goal,
+    Limits,
+    Task,
+    Tools,
+)
+from openagent_jax.environments.tools.worlds import domain
+from openagent_jax.environments.tools.worlds.domain_spec import DONE
+from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+
+BLOCK_SIZE = 256  # tasks that are measured at once
+NUM_AROUND = 2  # pieces around a rewritten request: one before it, one behind it
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LoggedWorlds:
+    """All tasks of a log; arrays with the name of a field of `Task` are as there.
+
+    Attributes:
+      documents: the documents that the tasks share.
+      document: the document of each tool row of a task; 0 for none.
+      num_visible: how many rows are the task's own tools; rows behind them hold
+        distractors.
+      code: the code that each tool reveals; -1 where the log has none.
+      failures: how often each tool fails at first.
+      of_split: the tasks of each split, repeated to fill the row.
+      around: pieces before and behind a rewritten request, by split; Y rewrites each.
+      codes: first symbol of a code, and the end of the range.
+      num: how many tasks each split has.
+    """
+
+    documents: Documents
+    document: Int[Array, "_ N"]
+    num_visible: Int[Array, "_"]
+    result_name: Int[Array, "_ N F"]
+    code: Int[Array, "_ N"]
+    code_from: Int[Array, "_ N"]
+    call_after: Int[Array, "_ N"]
+    failures: Int[Array, "_ N"]
+    goal: Goal
+    facts: Facts
+    phrase: Int[Array, "_ P"]
+    constants: Int[Array, "_ Q"]
+    shown: Bool[Array, "_ Q"]
+    of_split: Int[Array, "2 _"]
+    around: Int[Array, "2 Y 2"]
+    codes: Int[Array, "2"]
+    num: tuple[int, ...] = field(metadata=dict(static=True))
+
+
+def sample_task(source: LoggedWorlds, key: jax.Array, split: int) -> Task:
+    """Draw one of the tasks of a split, uniformly.
+
+    Args:
+      source: the tasks.
+      key: a PRNG key.
+      split: 0 for training, 1 for the test.
+
+    Raises:
+      ValueError: the split has no task.
+    """
+    if not source.num[split]:
+        raise ValueError(
+            f"the log has no conversation in the split {[*domain.SPLITS][split]}; log "
+            "at least two different conversations"
+        )
+    uniforms = jax.random.uniform(key, (3,))
+    r = source.of_split[split, draw.below(uniforms[0], jnp.int32(source.num[split]))]
+    return task_of_row(source, r, uniforms[1:], split)
+
+
+def task_of_row(
+    source: LoggedWorlds, r: Array, uniforms: Float[Array, "2"], split: int
+) -> Task:
+    """Return task number r.
+
+    Args:
+      source: the tasks.
+      r: an integer scalar.
+      uniforms: draws from [0, 1) that choose a code for each tool whose code the log
+        does not have.
+      split: 0 for training, 1 for the test.
+    """
+    documents, which = source.documents, source.document[r]
+    num_tools = which.shape[0]
+    row = jnp.arange(num_tools, dtype=jnp.int32)
+    none = jnp.zeros(num_tools, jnp.int32)
+    recorded = jnp.full(source.result_name.shape[1:], types.RECORDED, jnp.int32)
+    code_range = (jnp.full(num_tools, end) for end in source.codes)
+    drawn = draw.distinct_symbols(uniforms, *code_range)
+    return Task(
+        world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
+        tools=Tools(
+            relation=row,
+            arg_low=documents.arg_low[which],
+            arg_high=documents.arg_high[which],
+            result_low=recorded,
+            result_high=recorded,
+            code=jnp.where(source.code[r] >= 0, source.code[r], drawn),
+            code_from=source.code_from[r],
+            call_after=source.call_after[r],
+            effect=none.astype(bool),
+            name=documents.name[which],
+            description=documents.description[which],
+            arg_name=documents.arg_name[which],
+            result_name=source.result_name[r],
+            place=row,
+            visible=row < source.num_visible[r],
+        ),
+        goal=jax.tree.map(lambda x: x[r], source.goal),
+        faults=Faults(source.failures[r], none - 1, none.astype(bool), none),
+        phrase=source.phrase[r],
+        constants=source.constants[r],
+        shown=source.shown[r],
+        facts=jax.tree.map(lambda x: x[r], source.facts),
+    )
+
+
+class Pools(NamedTuple):
+    """The fields of `perturb.Pools` that differ from task to task."""
+
+    names: Int[Array, "N Y"]
+    descriptions: Int[Array, "N Y"]
+    arg_names: Int[Array, "N A Y"]
+    gates: Int[Array, "G 2"]
+    phrases: Int[Array, "1 Y P"]
+    num_phrases: Int[Array, "1"]
+    constant_range: Int[Array, "1 Q 2"]  # only its own constants: the log has no others
+    shifted: Int[Array, "N F 2"]
+
+
+def pools(
+    source: LoggedWorlds, task: Task, split: int, gates: Int[Array, "G 2"]
+) -> Pools:
+    """Return what perturbations draw from for a task.
+
+    Args:
+      source: the tasks.
+      task: one of them.
+      split: whose synonyms are used; 0 for training, 1 for the test.
+      gates: names and descriptions of tools that a perturbation can add.
+    """
+    which = source.document[task.world >> 1]
+    variants, tools, constants = source.documents.variants, task.tools, task.constants
+    begin, end = jnp.moveaxis(source.around[split], -1, 0)
+    room = (len(begin), len(task.phrase) - NUM_AROUND)
+    same = jnp.broadcast_to(task.phrase[:-NUM_AROUND], room)
+    phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
+    # An exported log of a perturbed task may have such tools already.
+    taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
+    free = jnp.maximum(jnp.sum(~taken), 1)
+    order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
+    return Pools(
+        names=variants.name[split, which],
+        descriptions=variants.description[split, which],
+        arg_names=variants.arg_name[split, which],
+        gates=gates[order],
+        phrases=phrases[None],
+        num_phrases=jnp.array([len(begin)]),
+        constant_range=jnp.stack([constants, constants + (constants > 0)], -1)[None],
+        shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
+    )
+
+
+# Host side.
+
+
+def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
+    """Return limits with room for what no key of a config bounds: pieces and facts."""
+    tasks = list(tasks)
+    pieces = [len(x.description) for task in tasks for x in task.documents]
+    phrases = [NUM_AROUND + len(task.phrase) for task in tasks]
+    return replace(
+        limits,
+        num_pieces=max([limits.num_pieces, *pieces]),
+        num_phrase_pieces=max([limits.num_phrase_pieces, *phrases]),
+        num_facts=limits.num_steps,
+    )
+
+
+def compile(
+    tasks: Sequence[LoggedTask], symbols: ToolSymbols, limits: Limits
+) -> LoggedWorlds:
+    """Return tasks as arrays.
+
+    Args:
+      tasks: all tasks of a log.
+      symbols: the table that their surface forms are added to.
+      limits: the sizes of the arrays, `fitted` to the tasks.
+    """
+    N, A, F = limits.num_tools, limits.num_args, limits.num_fields
+    C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
+    R, test = len(tasks), logs.in_test_split(tasks)
+    table = DocumentTable(symbols, limits)
+    arrays = {
+        "document": np.zeros((R, N), np.int32),
+        "num_visible": np.zeros(R, np.int32),
+        "result_name": np.zeros((R, N, F), np.int32),
+        "code": np.full((R, N), -1, np.int32),
+        "code_from": np.full((R, N), -1, np.int32),
+        "call_after": np.full((R, N), -1, np.int32),
+        "failures": np.zeros((R, N), np.int32),
+        "phrase": np.zeros((R, P), np.int32),
+        "constants": np.zeros((R, Q), np.int32),
+        "shown": np.ones((R, Q), bool),
+    }
+    goal = Goal(
+        tool=np.full((R, C), -1, np.int32),
+        source=np.full((R, C, A), -1, np.int32),
+        answer=np.full(R, -1, np.int32),
+        kind=np.zeros(R, np.int32),
+    )
+    facts = Facts(
+        relation=np.full((R, C), -1, np.int32),
+        args=np.zeros((R, C, A), np.int32),
+        values=np.full((R, C, F), -1, np.int32),
+    )
+    for r, task in enumerate(tasks):
+        tool_row = {document.name: n for n, document in enumerate(task.documents)}
+        arguments = [dict(document.arguments) for document in task.documents]
+        fields = task.fields()
+
+        def source_index(source: Source, task=task, fields=fields) -> int:
+            if isinstance(source, int):
+                return source
+            step, name = source
+            return Q + step * F + fields[task.steps[step].tool].index(name)
+
+        arrays["num_visible"][r] = len(task.documents)
+        for n, document in enumerate(task.documents):
+            arrays["document"][r, n] = table.row(document)
+            for key, name in (
+                ("code_from", document.code_from),
+                ("call_after", document.call_after),
+            ):
+                arrays[key][r, n] = tool_row[name] if name else -1
+            for f, name in enumerate(fields.get(document.name, ())):
+                arrays["result_name"][r, n, f] = symbols.one(name)
+        for name, code in task.codes.items():
+            arrays["code"][r, tool_row[name]] = table.value(code)
+        for name, num in task.failures.items():
+            arrays["failures"][r, tool_row[name]] = num
+        for p, piece in enumerate(task.phrase):
+            is_constant = isinstance(piece, int)
+            arrays["phrase"][r, p] = -1 - piece if is_constant else symbols.one(piece)
+        for q, text in enumerate(task.constants):
+            arrays["constants"][r, q] = table.value(text)
+            arrays["shown"][r, q] = task.shown[q]
+        for c, step in enumerate(task.steps):
+            n = tool_row[step.tool]
+            goal.tool[r, c] = facts.relation[r, c] = n
+            for a, name in enumerate(arguments[n]):
+                goal.source[r, c, a] = source_index(step.sources[name])
+                facts.args[r, c, a] = table.value(step.values[name])
+            for f, name in enumerate(fields[step.tool]):
+                if name in step.fields:
+                    facts.values[r, c, f] = table.value(step.fields[name])
+        if task.answer == UNSOLVABLE:
+            # A step that needs its own result can never be executed.
+            goal.tool[r, 0], goal.source[r, 0, 0] = 0, Q
+        elif task.answer != DONE:
+            goal.answer[r] = source_index(task.answer)
+    _add_distractors(arrays["document"], arrays["num_visible"], tasks, test, table)
+    of_split, num = _splits(test, range(R))
+    made = LoggedWorlds(
+        documents=table.arrays(),
+        goal=goal,
+        facts=facts,
+        of_split=of_split,
+        num=num,
+        around=_around(symbols),
+        codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
+        **arrays,
+    )
+    return jax.tree.map(jnp.asarray, made)
+
+
+def measured(
+    source: LoggedWorlds, measure: Callable[[Task], dict[str, Array]], num: int
+) -> dict[str, np.ndarray]:
+    """Return what a function measures of each task.
+
+    Args:
+      source: the tasks.
+      measure: returns scalars by name.
+      num: how many tasks there are.
+
+    Returns:
+      An array of `num` values by name.
+    """
+
+    @jax.jit
+    def block(start):
+        rows = jnp.minimum(start + jnp.arange(BLOCK_SIZE), num - 1)
+        uniforms = jnp.zeros(2)
+
+        def one(r):
+            return measure(task_of_row(source, r, uniforms, domain.TRAIN))
+
+        return jax.vmap(one)(rows)
+
+    blocks = [jax.device_get(block(start)) for start in range(0, num, BLOCK_SIZE)]
+    return jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
+
+
+def only(
+    source: LoggedWorlds, tasks: Sequence[LoggedTask], kept: Sequence[int]
+) -> LoggedWorlds:
+    """Return the worlds with only some of the tasks left in the splits.
+
+    Args:
+      source: the worlds.
+      tasks: all tasks of the worlds.
+      kept: the indices of those that are left.
+    """
+    of_split, num = _splits(logs.in_test_split(tasks), kept)
+    return replace(source, of_split=jnp.asarray(of_split), num=num)
+
+
+def _splits(
+    is_test: Sequence[bool], kept: Sequence[int]
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Return the tasks of each split, repeated to fill a row, and their numbers."""
+    rows = np.array(kept)
+    test = np.array(is_test)[rows]
+    splits = rows[~test], rows[test]
+    filled = [np.resize(split, len(is_test)) for split in splits]
+    return np.stack(filled).astype(np.int32), tuple(map(len, splits))
+
+
+def _add_distractors(
+    document: np.ndarray,
+    num_visible: np.ndarray,
+    tasks: Sequence[LoggedTask],
+    is_test: Sequence[bool],
+    table: DocumentTable,
+) -> None:
+    """Fill the remaining rows with invisible tools of other tasks of the same split.
+
+    Perturbations that add distractors make them visible.
+    """
+    num_rows = document.shape[1]
+    for split in (False, True):
+        rows = [r for r, test in enumerate(is_test) if test == split]
+        documents = {x.name: x for r in rows for x in tasks[r].documents}
+        names = sorted(documents)
+        for r in rows:
+            own = {x.name for x in tasks[r].documents}
+            start = 7919 * r  # a large prime, so that tasks start at different names
+            order = (names[(start + i) % len(names)] for i in range(len(names)))
+            others = itertools.islice((x for x in order if x not in own), num_rows)
+            free = range(num_visible[r], num_rows)
+            for n, name in zip(free, others, strict=False):
+                document[r, n] = table.row(documents[name])
+
+
+def _around(symbols: ToolSymbols) -> np.ndarray:
+    """Return the symbols before and behind a rewritten request, by split."""
+    templates = [wording.REQUEST_TEMPLATES[pool] for pool in wording.REWRITES]
+    parts = [[text.partition("{}")[::2] for text in pool] for pool in templates]
+    return np.array(
+        [[list(map(symbols.one, pair)) for pair in pool] for pool in parts], np.int32
+    )

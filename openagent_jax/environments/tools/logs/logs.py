@@ -1,0 +1,245 @@
+"""A log as a source of tasks: what is mapped, what is skipped, and why."""
+
+import collections
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from openagent_jax.environments.tools.logs import (
+    log_conversation,
+    log_file,
+    log_mapping,
+)
+from openagent_jax.environments.tools.logs.log_conversation import CannotMap
+from openagent_jax.environments.tools.logs.logged_task import LoggedTask
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
+from openagent_jax.text import token_bytes as spelling
+
+TEST_SHARE = 4  # one in this many conversations is in the test split
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A conversation that became no task.
+
+    Attributes:
+      line: its line in the file.
+      reason: why, as a noun phrase.
+      needs: the limits that would be enough for it, by the keys of a config; empty if
+        limits are not the reason.
+    """
+
+    line: int
+    reason: str
+    needs: Mapping[str, int] = field(default_factory=dict)
+
+
+class NothingMapped(DomainError):
+    """No conversation of a log becomes a task."""
+
+    def __init__(self, log: "Log"):
+        self.log = log
+        remedy = f"python -m launch.logs check {log.file} lists the lines"
+        super().__init__(f"{log.file}: {log.summary()}; {remedy}")
+
+
+@dataclass(frozen=True)
+class Log:
+    """The conversations of a file.
+
+    Attributes:
+      file: its name.
+      tasks: `(line, task)` of each conversation that is mapped.
+      skipped: the conversations that are not.
+      num_headers: the number of header lines of evaluations, no conversations.
+    """
+
+    file: str
+    tasks: tuple[tuple[int, LoggedTask], ...]
+    skipped: tuple[Skipped, ...]
+    num_headers: int
+
+    def reasons(self) -> list[tuple[str, int]]:
+        """Return the reasons for skipping and their counts, most frequent first."""
+        return collections.Counter(x.reason for x in self.skipped).most_common()
+
+    def summary(self) -> str:
+        """Return one line with the counts of mapped and skipped conversations.
+
+        >>> skipped = (Skipped(1, "no user message"), Skipped(2, "no user message"))
+        >>> Log("x.jsonl", (), skipped, num_headers=0).summary()
+        'mapped 0 of 2 conversations; skipped 2: no user message (2)'
+        """
+        total = len(self.tasks) + len(self.skipped)
+        text = f"mapped {len(self.tasks):,} of {total:,} conversations"
+        if self.skipped:
+            counts = (f"{reason} ({num:,})" for reason, num in self.reasons())
+            text += f"; skipped {len(self.skipped):,}: {', '.join(counts)}"
+        return text
+
+    def report(self) -> Iterator[str]:
+        """Yield lines of text: each reason with its lines, and limits that would do."""
+        for reason, num in self.reasons():
+            skipped = [x for x in self.skipped if x.reason == reason]
+            word = "line" if num == 1 else "lines"
+            yield f"{reason} ({num:,}): {word} {_ranges([x.line for x in skipped])}"
+            keys = skipped[0].needs
+            needs = {key: max(x.needs[key] for x in skipped) for key in keys}
+            if needs:
+                flags = " ".join(f"--config.{key}={num}" for key, num in needs.items())
+                yield f"  enough for all of them: {flags}"
+        if self.num_headers:
+            word = "line" if self.num_headers == 1 else "lines"
+            yield f"ignored {self.num_headers:,} header {word} of an evaluation"
+
+    def with_room(
+        self, needs: Sequence[Mapping[str, int]], room: Mapping[str, int]
+    ) -> tuple["Log", list[int]]:
+        """Skip the tasks that need more than there is.
+
+        Args:
+          needs: what each task needs, by the keys of a config.
+          room: what there is, by the keys of a config.
+
+        Returns:
+          The log without these tasks, and the indices of the tasks that are left.
+        """
+        lacking = [
+            {key: num for key, num in need.items() if num > room.get(key, num)}
+            for need in needs
+        ]
+        skipped = [
+            Skipped(line, _limit_reason(lack, room), lack)
+            for (line, _), lack in zip(self.tasks, lacking, strict=True)
+            if lack
+        ]
+        kept = [i for i, lack in enumerate(lacking) if not lack]
+        return self._restricted(kept, skipped), kept
+
+    def spelled_by(self, tokenizer: Tokenizer) -> "Log":
+        """Skip the tasks with a text that a tokenizer does not decode to itself."""
+        texts = {text for _, task in self.tasks for text in task.texts()}
+        misread = spelling.lossy_texts(sorted(texts), tokenizer)
+        skipped = [
+            Skipped(line, "a text that the tokenizer does not reproduce")
+            for line, task in self.tasks
+            if not misread.isdisjoint(task.texts())
+        ]
+        lines = {x.line for x in skipped}
+        kept = (i for i, (line, _) in enumerate(self.tasks) if line not in lines)
+        return self._restricted(kept, skipped)
+
+    def checked(self) -> "Log":
+        """Return the log itself if it has a task.
+
+        Raises:
+          NothingMapped: it has none.
+        """
+        if not self.tasks:
+            raise NothingMapped(self)
+        return self
+
+    def _restricted(self, kept: Iterable[int], skipped: Iterable[Skipped]) -> "Log":
+        all_skipped = sorted((*self.skipped, *skipped), key=lambda x: x.line)
+        tasks = tuple(self.tasks[i] for i in kept)
+        return Log(self.file, tasks, tuple(all_skipped), self.num_headers)
+
+
+def room(limits: Limits) -> dict[str, int]:
+    """Return limits by the keys of a config.
+
+    >>> room(Limits(num_args=4))["sandbox.num_args"]
+    4
+    """
+    return {f"sandbox.{key}": size for key, size in vars(limits).items()}
+
+
+def is_log(domain: str | Path) -> bool:
+    """Tell whether a domain is a log.
+
+    >>> is_log("my_logs.jsonl"), is_log("poi")
+    (True, False)
+    """
+    return str(domain).removesuffix(development.SUFFIX).endswith(log_file.SUFFIX)
+
+
+def load(domain: str | Path, room: Mapping[str, int]) -> Log:
+    """Read a log and map its conversations.
+
+    Args:
+      domain: the file.
+      room: the limits of a task, by the keys of a config; conversations that need more
+        are skipped.
+
+    Raises:
+      DomainError: the file cannot be read.
+    """
+    name = str(domain)
+    suffix = development.SUFFIX
+    require(not name.endswith(suffix), name, f"a log has no {suffix}; leave it out")
+    try:
+        status = Path(name).stat()
+    except OSError as error:
+        raise DomainError(f"{name}: {error.strerror}; check the path") from None
+    log = _load(name, (status.st_mtime_ns, status.st_size))
+    return log.with_room([task.needs() for _, task in log.tasks], room)[0]
+
+
+@functools.lru_cache(maxsize=2)
+def _load(file: str, stamp: tuple[int, int]) -> Log:
+    del stamp  # part of the cache's key: a changed file is read again
+    tasks, skipped, num_headers = [], [], 0
+    for line, row in log_file.lines(Path(file)):
+        if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
+            num_headers += 1
+            continue
+        try:
+            task = log_mapping.map_conversation(log_conversation.parse(row))
+        except CannotMap as reason:
+            skipped.append(Skipped(line, str(reason)))
+        else:
+            tasks.append((line, task))
+    return Log(file, tuple(tasks), tuple(skipped), num_headers)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as `3, 5-7`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ", ".join("-".join(map(str, ends)) for ends in ranges)
+
+
+def _limit_reason(lack: Mapping[str, int], room: Mapping[str, int]) -> str:
+    return "needs more than " + " and ".join(f"{key}={room[key]}" for key in lack)
+
+
+def in_test_split(tasks: Sequence[LoggedTask]) -> list[bool]:
+    """Return which tasks are in the test split: about one in `TEST_SHARE`.
+
+    A hash of the task decides, so equal tasks are in the same split, and a task stays
+    in its split when the log grows. If there are two different tasks or more, each
+    split gets at least one.
+    """
+    digests = list(map(_digest, tasks))
+    ordered = sorted(set(digests))
+    num = sum(digest[0] < 256 // TEST_SHARE for digest in ordered)
+    num = min(max(num, 1), len(ordered) - 1) if len(ordered) > 1 else 0
+    test = set(ordered[:num])
+    return [digest in test for digest in digests]
+
+
+def _digest(task: LoggedTask) -> bytes:
+    # The names of classes and fields are hashed too. `Recorded` is a former name, kept
+    # so that the tasks of existing logs stay in their splits.
+    text = "Recorded" + repr(task).removeprefix(type(task).__name__)
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,98 @@
+"""From sampled tokens to an `Action` on the tools of a task.
+
+`text/reply_scan.py` reads the bytes; this module binds what they say to the task: the
+name of a call to a row of its tools, the arguments to the parameters of that tool. A
+name that no tool has, or an argument that the tool does not accept, becomes -1, which
+the dynamics answer with an error observation.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, UInt
+
+from openagent_jax.environments.tools import environment
+from openagent_jax.environments.tools.types import Action, Task, ToolCall
+from openagent_jax.text import lexicon as lexicons
+from openagent_jax.text import reply_scan
+from openagent_jax.text.lexicon import Lexicon
+from openagent_jax.text.reply_scan import Scan
+
+
+def parse(
+    lexicon: Lexicon, task: Task, tokens: Int[Array, "S"], length: Int[Array, ""]
+) -> Action:
+    """Return the action that the first `length` tokens spell.
+
+    Args:
+      lexicon: with the bytes of every token.
+      task: whose tools may be called.
+      tokens: of the reply.
+      length: number of tokens that count, without the one that ends the reply.
+    """
+    text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
+    return parse_bytes(lexicon, task, text, num_bytes)
+
+
+def parse_bytes(
+    lexicon: Lexicon,
+    task: Task,
+    text: UInt[Array, "Z"],
+    num_bytes: Int[Array, ""],
+) -> Action:
+    """Return the action that the bytes `text[:num_bytes]` spell.
+
+    Args:
+      lexicon: with all surface forms.
+      task: whose tools may be called.
+      text: bytes of the reply.
+      num_bytes: number of bytes that count.
+    """
+    num_args = task.tools.arg_name.shape[1]
+    reply = reply_scan.scan(lexicon, text, num_bytes, num_args)
+    call, fits = _bind(lexicon, task, reply)
+    bad_code = jnp.where(reply.kind == reply_scan.CALL, _BAD_CODE, -1)
+    return Action(
+        kind=reply.kind,
+        call=ToolCall(
+            tool=call.tool,
+            # An unknown, surplus or repeated argument invalidates all of them.
+            args=jnp.where(fits, call.args, -1),
+            code=jnp.where(fits, call.code, bad_code),
+        ),
+        value=reply.value,
+    )
+
+
+_BAD_CODE = 0  # the empty text: a code was passed, and it is the code of no tool
+
+
+def _bind(
+    lexicon: Lexicon, task: Task, reply: Scan
+) -> tuple[ToolCall, Bool[Array, ""]]:
+    """Return the call on the tools of the task, and whether its arguments fit."""
+    tools = task.tools
+    callable_ = environment.callable_tools(task)
+    equal = lexicons.same_text(lexicon, reply.name, tools.name) & callable_
+    tool = jnp.where(jnp.any(equal), jnp.argmax(equal), -1)
+    row = jnp.maximum(tool, 0)
+    has_arg = tools.arg_high[row] > tools.arg_low[row]
+    param_names = jnp.concatenate(
+        [tools.arg_name[row], jnp.array([lexicon.style.code], jnp.int32)]
+    )
+    params = jnp.concatenate([has_arg, jnp.array([True])])
+    # [parameter, pair]: which of the written pairs fills which parameter.
+    fills = lexicons.same_text(lexicon, param_names[:, None], reply.arg_names[None, :])
+    fills &= params[:, None] & reply.given[None]
+    fits = jnp.all(jnp.any(fills, axis=0) | ~reply.given)
+    fits &= jnp.all(jnp.sum(fills, axis=1) <= 1)
+    filled = jnp.any(fills, axis=1)
+    value = reply.arg_values[jnp.argmax(fills, axis=1)]
+    args = lexicons.resolve(
+        lexicon, value[:-1], tools.arg_low[row], tools.arg_high[row]
+    )
+    code = jnp.where(value[-1] >= 0, value[-1], _BAD_CODE)
+    call = ToolCall(
+        tool.astype(jnp.int32),
+        jnp.where(filled[:-1], args, -1),
+        jnp.where(filled[-1], code, -1),
+    )
+    return call, fits

@@ -1,0 +1,89 @@
+"""What the perturbations of tool worlds draw from, and the edits they are made of."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax.environments.tools.types import Task, Tools
+
+
+class Pools(NamedTuple):
+    """What perturbations of one domain and split draw from.
+
+    Y is the number of synonyms, R that of gates or phrases, G that of goals.
+
+    Pools of the train and of the test split share no surface form.
+    """
+
+    names: Int[Array, "N Y"]  # synonyms of each tool
+    descriptions: Int[Array, "N Y"]
+    arg_names: Int[Array, "N A Y"]
+    opaque: Int[Array, "2"]  # range of names that say nothing
+    gates: Int[Array, "R 2"]  # name and description of tools that guard others
+    phrases: Int[Array, "G R P"]  # rewritten requests
+    num_phrases: Int[Array, "G"]
+    styles: Int[Array, "2"]  # range of result styles
+    shifted: Int[Array, "N F 2"]  # result ranges of unfamiliar entities
+    constant_range: Int[Array, "G Q 2"]  # of unfamiliar entities in requests
+    transfer: Callable[[jax.Array], Task]  # a task of another domain
+
+
+def edit_tools(task: Task, **fields) -> Task:
+    """The task with other fields of `Task.tools`."""
+    return replace(task, tools=replace(task.tools, **fields))
+
+
+def edit_faults(task: Task, **fields) -> Task:
+    """The task with other fields of `Task.faults`."""
+    return replace(task, faults=replace(task.faults, **fields))
+
+
+def wanted(task: Task) -> Bool[Array, "N"]:
+    """Rows that the goal names and the documents show."""
+    row = jnp.arange(task.tools.visible.shape[0])
+    named = jnp.any(task.goal.tool[:, None] == row[None], axis=0)
+    return named & task.tools.visible
+
+
+def spare(task: Task) -> Int[Array, ""]:
+    """A row that nothing refers to, for a new tool; -1 if there is none."""
+    tools = task.tools
+    row = jnp.arange(tools.relation.shape[0])
+    used = tools.visible | jnp.any(task.goal.tool[:, None] == row[None], axis=0)
+    for pointer in (tools.code_from, tools.call_after, task.faults.moved_to):
+        used |= jnp.any((pointer[:, None] == row[None]) & used[:, None], axis=0)
+    used |= jnp.any(task.faults.moved_to[:, None] == row[None], axis=0)
+    last = row.shape[0] - 1 - jnp.argmax(~used[::-1])
+    return jnp.where(jnp.all(used), -1, last).astype(jnp.int32)
+
+
+def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
+    """Row `target` becomes a copy of row `source`."""
+    return jax.tree.map(lambda x: x.at[target].set(x[source]), tools)
+
+
+def add_gate(
+    task: Task, row: Array, presentation: Int[Array, "2"], place: Array
+) -> Task:
+    """A new documented tool without arguments and results at a spare row."""
+    tools = task.tools
+    empty = jax.tree.map(lambda x: x.at[row].set(jnp.zeros_like(x[0])), tools)
+    description = jnp.zeros_like(tools.description[0]).at[0].set(presentation[1])
+    return edit_tools(
+        task,
+        **{
+            **vars(empty),
+            "relation": empty.relation.at[row].set(row),
+            "code": tools.code,
+            "code_from": empty.code_from.at[row].set(-1),
+            "call_after": empty.call_after.at[row].set(-1),
+            "name": empty.name.at[row].set(presentation[0]),
+            "description": empty.description.at[row].set(description),
+            "place": empty.place.at[row].set(place),
+            "visible": empty.visible.at[row].set(True),
+        },
+    )

@@ -1,0 +1,108 @@
+"""Interaction: how tools respond changes. Faults are planned into the task."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from openagent_jax.environments.tools.perturb.edits import (
+    Pools,
+    copy_row,
+    edit_faults,
+    edit_tools,
+    spare,
+    wanted,
+)
+from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+
+
+def runtime_error(pools: Pools) -> Perturbation:
+    """A tool that the goal needs fails at its first one or two calls.
+
+    Before: `{"hour":"17"}`
+    After:  `{"error":"failed, try again"}`, then `{"hour":"17"}`
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which, num = jax.random.split(key, 3)
+        tool = pick(which, wanted(task) & (task.faults.failures == 0))
+        failures = task.faults.failures.at[tool].set(jax.random.randint(num, (), 1, 3))
+        hit = bernoulli(coin, strength) & (tool >= 0)
+        return select(hit, edit_faults(task, failures=failures), task)
+
+    return apply
+
+
+def tool_redirection(pools: Pools) -> Perturbation:
+    """A tool was replaced; the error names the new one, the documents do not.
+
+    Before: `{"hour":"17"}`
+    After:  `{"error":"replaced by when_open"}`, and `when_open` gives the hour
+    """
+
+    def apply(key, task, strength):
+        coin, which, name = jax.random.split(key, 3)
+        tools, faults = task.tools, task.faults
+        old = pick(which, wanted(task) & (faults.moved_to < 0))
+        new = spare(task)
+        variants = pools.names[old]
+        choice = variants[jax.random.randint(name, (), 0, variants.shape[0])]
+        copied = copy_row(tools, old, new)
+        copied = replace(
+            copied,
+            name=copied.name.at[new].set(choice),
+            visible=copied.visible.at[new].set(False),
+        )
+        moved = edit_faults(
+            replace(task, tools=copied),
+            moved_to=faults.moved_to.at[old].set(new),
+            guided=faults.guided.at[old].set(True),
+            failures=faults.failures.at[new].set(faults.failures[old]),
+            style=faults.style.at[new].set(faults.style[old]),
+        )
+        hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
+        return select(hit, moved, task)
+
+    return apply
+
+
+def nonstandard_feedback(pools: Pools) -> Perturbation:
+    """Results in another format.
+
+    Before: `{"hour":"17","code":"zuk4"}`
+    After:  `[hour=17; code=zuk4]`
+    """
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        shape = task.faults.style.shape
+        style = jax.random.randint(which, shape, pools.styles[0], pools.styles[1])
+        hit = bernoulli(coin, strength, shape)
+        return edit_faults(task, style=jnp.where(hit, style, task.faults.style))
+
+    return apply
+
+
+def tool_removal(pools: Pools) -> Perturbation:
+    """A tool that the task does not need is gone.
+
+    Before: six documents. After: five.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        tools = task.tools
+        row = jnp.arange(tools.relation.shape[0])
+        goal = wanted(task)
+        needed = goal
+        for _ in range(3):  # prerequisites, and theirs
+            for pointer in (tools.code_from, tools.call_after):
+                points = (pointer[:, None] == row[None]) & needed[:, None]
+                needed |= jnp.any(points, axis=0)
+        tool = pick(which, tools.visible & ~needed)
+        gone = edit_tools(task, visible=tools.visible.at[tool].set(False))
+        return select(bernoulli(coin, strength) & (tool >= 0), gone, task)
+
+    return apply

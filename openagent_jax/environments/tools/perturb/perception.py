@@ -1,0 +1,178 @@
+"""Perception: what is read changes, what is meant does not."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+
+from openagent_jax import draw
+from openagent_jax.environments.tools.perturb.edits import Pools, edit_tools
+from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+
+
+def identity_erasure(pools: Pools) -> Perturbation:
+    """Names that say nothing.
+
+    Before: `"description":"opening hour of a place","name":"opening_hour"`
+    After:  `"description":"opening hour of a place","name":"cmd_k41"`
+    """
+
+    def apply(key, task, strength):
+        num = task.tools.name.shape[0]
+        uniforms = jax.random.uniform(key, (num + 2,))
+        hit, names = uniforms[:num] < strength, uniforms[num:]
+        low, high = (jnp.full(num, end) for end in pools.opaque)
+        name = jnp.where(hit, draw.distinct_symbols(names, low, high), task.tools.name)
+        return edit_tools(task, name=name)
+
+    return apply
+
+
+def semantic_renaming(pools: Pools) -> Perturbation:
+    """Synonymous names.
+
+    Before: `"name":"opening_hour"`. After: `"name":"when_open"`.
+    """
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        name = _variant(which, pools.names)
+        hit = bernoulli(coin, strength, name.shape)
+        return edit_tools(task, name=jnp.where(hit, name, task.tools.name))
+
+    return apply
+
+
+def semantic_trap(pools: Pools) -> Perturbation:
+    """Names that promise what another tool on offer does; documents stay true.
+
+    Before: `"description":"opening hour of a place","name":"opening_hour"`
+    After:  `"description":"opening hour of a place","name":"capacity_left"`,
+    where another tool of the list counts the free seats.
+    """
+
+    def apply(key, task, strength):
+        coin, which, order = jax.random.split(key, 3)
+        visible = task.tools.visible
+        num = visible.shape[0]
+        # A random cycle through the visible rows: each takes a name of the next.
+        uniforms = jnp.where(visible, jax.random.uniform(order, (num,)), 2.0)
+        ranked = jnp.argsort(uniforms)
+        rank = jnp.argsort(ranked)
+        following = ranked[(rank + 1) % jnp.maximum(jnp.sum(visible), 1)]
+        name = _variant(which, pools.names)[following]
+        # A tool from elsewhere (another perturbation's) may lack synonyms.
+        hit = bernoulli(coin, strength, (num,)) & visible & (name > 0)
+        hit &= following != jnp.arange(num)
+        return edit_tools(task, name=jnp.where(hit, name, task.tools.name))
+
+    return apply
+
+
+def argument_renaming(pools: Pools) -> Perturbation:
+    """Synonymous argument names.
+
+    Before: `"parameters":["place"]`. After: `"parameters":["venue"]`.
+    """
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        name = _variant(which, pools.arg_names)
+        hit = bernoulli(coin, strength, (name.shape[0], 1)) & (name > 0)
+        return edit_tools(task, arg_name=jnp.where(hit, name, task.tools.arg_name))
+
+    return apply
+
+
+def description_rewrite(pools: Pools) -> Perturbation:
+    """Paraphrased descriptions.
+
+    Before: `"description":"opening hour of a place"`
+    After:  `"description":"hour of opening at a place"`
+    """
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        text = _variant(which, pools.descriptions)
+        hit = bernoulli(coin, strength, text.shape) & (text > 0)
+        old = task.tools.description
+        new = jnp.zeros_like(old).at[:, 0].set(text)
+        return edit_tools(task, description=jnp.where(hit[:, None], new, old))
+
+    return apply
+
+
+def distractor_tools(pools: Pools, num: int = 3) -> Perturbation:
+    """Up to `num` more tools of the domain that the task does not need.
+
+    Before: six documents. After: nine.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        tools = task.tools
+        coin, which = jax.random.split(key)
+        hidden = ~tools.visible & (tools.name > 0)
+        uniforms = jnp.where(hidden, jax.random.uniform(which, hidden.shape), 2.0)
+        rank = jnp.argsort(jnp.argsort(uniforms))
+        hit = hidden & (rank < num) & bernoulli(coin, strength, hidden.shape)
+        return edit_tools(task, visible=tools.visible | hit)
+
+    return apply
+
+
+def tool_order(pools: Pools) -> Perturbation:
+    """Documents in another order."""
+    del pools
+
+    def apply(key, task, strength):
+        coin, key = jax.random.split(key)
+        place = jax.random.permutation(key, task.tools.place)
+        hit = bernoulli(coin, strength)
+        return edit_tools(task, place=jnp.where(hit, place, task.tools.place))
+
+    return apply
+
+
+def query_rewrite(pools: Pools) -> Perturbation:
+    """The same request in other words.
+
+    Before: `Find the evening event in Fern Park.`
+    After:  `um, evening event around Fern Park?`
+    """
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        goal = task.goal.kind
+        r = jax.random.randint(which, (), 0, pools.num_phrases[goal])
+        phrase = pools.phrases[goal, r]
+        hit = bernoulli(coin, strength)
+        return replace(task, phrase=jnp.where(hit, phrase, task.phrase))
+
+    return apply
+
+
+def query_underspecified(pools: Pools) -> Perturbation:
+    """A value is left out of the request: the user must be asked for it.
+
+    Before: `Find the evening event in Fern Park.`
+    After:  `Find the evening event in something.`
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        used = jnp.any(
+            task.phrase[:, None] == -1 - jnp.arange(task.shown.shape[0])[None], axis=0
+        )
+        q = pick(which, used & task.shown)
+        hidden = replace(task, shown=task.shown.at[q].set(False))
+        return select(bernoulli(coin, strength) & (q >= 0), hidden, task)
+
+    return apply
+
+
+def _variant(key: jax.Array, pool: jax.Array) -> jax.Array:
+    """One of the variants of each item, `[..., Y] -> [...]`."""
+    choice = jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+    return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]

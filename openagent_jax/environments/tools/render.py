@@ -1,0 +1,158 @@
+"""From a task and its turns to tokens: lists of symbols, written last.
+
+Every text is a row of pieces (symbols; 0 is empty), so the same few functions
+serve demonstrations, rollouts and the reader of an evaluation. What the policy
+must produce is marked piece by piece: the loss mask cannot disagree with the text.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.types import Action, Task, ToolResult
+from openagent_jax.text import layout
+from openagent_jax.text import style as styles
+from openagent_jax.text.style import Style
+
+
+def prompt(style: Style[int], task: Task) -> Int[Array, "P"]:
+    """Documents and request, up to where the agent speaks."""
+    tools = task.tools
+    order = jnp.argsort(jnp.where(tools.visible, tools.place, types.FOREVER))
+    documents = jax.vmap(lambda row: _document(style, task, row))(order)
+    others = jnp.arange(len(order)) > 0
+    between = jnp.where(others & tools.visible[order], style.between, 0)
+    documents = jnp.concatenate([between[:, None], documents], axis=1)
+    constants = jnp.where(task.shown, task.constants, style.unknown)
+    phrase = jnp.where(task.phrase < 0, constants[-1 - task.phrase], task.phrase)
+    return jnp.concatenate(
+        [
+            layout.single(style.system),
+            documents.reshape(-1),
+            layout.single(style.user),
+            phrase,
+            layout.single(style.assistant),
+        ]
+    )
+
+
+def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
+    """What the agent says, with the mark of its end."""
+    call, tool = act.call, jnp.maximum(act.call.tool, 0)
+    names = jnp.concatenate([task.tools.arg_name[tool], layout.single(style.code)])
+    values = jnp.concatenate([call.args, call.code[None]])
+    has = values >= 0
+    order = jnp.argsort(~has, stable=True)
+    names, values = names[order], values[order]
+    low, high = style.numbers
+    # What a tool is for can be said of those in the documents.
+    purpose = jnp.where(task.tools.visible[tool], task.tools.description[tool], 0)
+    slots = {
+        styles.NAME: task.tools.name[tool][None],
+        styles.TEXT: purpose,
+        styles.ARGUMENT: names,
+        styles.VALUE: values,
+    }
+    called = layout.fill(
+        style.calls, jnp.sum(has), slots, (values >= low) & (values < high)
+    )
+    answer = layout.fill(
+        [style.answer],
+        jnp.int32(0),
+        {styles.VALUE: jnp.maximum(act.value, 0)[None]},
+    )
+    words = [called, answer]
+    words += [layout.fill([x], jnp.int32(0), {}) for x in (style.refuse, style.ask)]
+    size = max(map(len, words))
+    kinds = (types.CALL, types.ANSWER, types.REFUSE, types.ASK)
+    *words, ask = (layout.pad(x, size) for x in words)
+    said = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
+    return jnp.concatenate([said, layout.single(style.end)])
+
+
+def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
+    """What the agent is shown after its action, up to where it speaks again."""
+    tool = jnp.maximum(result.tool, 0)
+    names = jnp.concatenate([task.tools.result_name[tool], layout.single(style.code)])
+    values = jnp.concatenate([result.values, result.code[None]])
+    has = values >= 0
+    # A tool that returns nothing says that it is done.
+    silent = ~jnp.any(has)
+    names = names.at[0].set(jnp.where(silent, style.result, names[0]))
+    values = values.at[0].set(jnp.where(silent, style.done, values[0]))
+    has = has.at[0].set(has[0] | silent)
+    forms = jnp.array(style.results)[task.faults.style[tool]]
+    body, is_first = [forms[0]], jnp.bool_(True)
+    for i in range(names.shape[0]):
+        body += [
+            jnp.where(has[i] & ~is_first, forms[2], 0),
+            jnp.where(has[i], names[i], 0),
+            jnp.where(has[i], forms[1], 0),
+            jnp.where(has[i], values[i], 0),
+        ]
+        is_first &= ~has[i]
+    body.append(forms[3])
+
+    guided = (result.status == types.MOVED) & (result.target >= 0)
+    message = jnp.array(style.errors)[result.status]
+    message = jnp.where(guided, style.moved_guided, message)
+    about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
+    error = [style.error_open, message, about, style.error_close]
+
+    reply = []
+    told, is_first = ~task.shown, jnp.bool_(True)
+    for q in range(told.shape[0]):
+        reply += [
+            jnp.where(told[q] & ~is_first, style.comma_blank, 0),
+            jnp.where(told[q], task.constants[q], 0),
+        ]
+        is_first &= ~told[q]
+    reply += [jnp.where(is_first, style.nothing, 0)]
+
+    size = max(len(body), len(reply))
+    body, error, reply = (
+        layout.pad(layout.stack(x), size) for x in (body, error, reply)
+    )
+    replied = result.status == types.USER_REPLY
+    words = jnp.where(result.status == types.OK, body, error)
+    words = jnp.where(replied, reply, words)
+    # What cannot be read called no tool that could answer.
+    by_user = replied | (result.status == types.BAD_FORMAT)
+    begin = jnp.where(by_user, style.reply_open, style.tool_open)
+    end = jnp.where(by_user, style.reply_close, style.tool_close)
+    shown = jnp.concatenate([begin[None], words, end[None]])
+    return jnp.where(result.status == types.NO_RESULT, 0, shown)
+
+
+def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, "P"]:
+    tools = task.tools
+    arg_low, arg_high, names = (
+        x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
+    )
+    code_from, call_after = tools.code_from[row], tools.call_after[row]
+    low, high = style.numbers
+    numeric = (arg_low >= low) & (arg_high <= high)
+    num = jnp.sum(arg_high > arg_low)
+    if style.code_is_parameter:
+        is_code = jnp.arange(len(names) + 1) == num
+        is_code &= code_from >= 0
+        names = jnp.where(is_code, style.code, jnp.pad(names, (0, 1)))
+        numeric = jnp.pad(numeric, (0, 1))
+        num += code_from >= 0
+    needs = []
+    for tool, (before, after) in (
+        (code_from, style.code_from),
+        (call_after, style.call_after),
+    ):
+        pieces = jnp.stack([before, tools.name[tool], after])
+        needs.append(jnp.where(tool >= 0, pieces, 0))
+    slots = {
+        styles.NAME: tools.name[row][None],
+        styles.TEXT: tools.description[row],
+        styles.NEEDS: jnp.concatenate(needs),
+        styles.ARGUMENT: names,
+        styles.VALUE: jnp.where(numeric, style.integer, style.string),
+    }
+    pieces = layout.fill(style.documents, num, slots, numeric)
+    return jnp.where(tools.visible[row], pieces, 0)

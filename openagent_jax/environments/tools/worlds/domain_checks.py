@@ -1,0 +1,89 @@
+"""Collect everything that is wrong with a domain file, one line for each fault."""
+
+import collections
+import difflib
+from collections.abc import Collection, Iterable
+from reprlib import repr as brief
+from typing import Any
+
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec, TypeSpec
+
+
+class Checker:
+    """Notes faults and goes on, so that one pass over a document finds all of them.
+
+    Attributes:
+      limits: sizes that the domain has to fit.
+      types, tools: those of the document by name; None if there are faults in it.
+      used: texts that must differ, by category: text -> where it is used.
+      faults: each is one line, `place: problem; remedy`.
+      places: where the faults are.
+      unreadable: parts of the document; nothing is said of references to these.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.types: dict[str, TypeSpec | None] = {}
+        self.tools: dict[str, ToolSpec | None] = {}
+        self.used: dict[str, dict[str, str]] = collections.defaultdict(dict)
+        self.faults: list[str] = []
+        self.places: set[str] = set()
+        self.unreadable: set[str] = set()
+
+    def require(self, condition: Any, place: str, message: str) -> bool:
+        """Note a fault unless the condition holds; return whether it does."""
+        if not condition:
+            self.faults.append(f"{place or 'top level'}: {message}")
+            self.places.add(place)
+        return bool(condition)
+
+    def known(self, name: Any, known: Iterable[str], place: str, what: str) -> bool:
+        """Require that a name is one of the known ones."""
+        if name in (known := list(known)):
+            return True
+        return self.require(
+            False, place, f"{what} {brief(name)}; {suggest(name, known)}"
+        )
+
+    def names(
+        self, given: Iterable[str], expected: Iterable[str], place: str, what: str
+    ) -> None:
+        """Require the expected names, all of them and no others."""
+        given, expected = list(given), list(expected)
+        for name in given:
+            self.known(name, expected, f"{place}.{name}", f"unknown {what}")
+        for name in expected:
+            message = f"missing {what} {brief(name)}; add it"
+            self.require(name in given, place, message)
+
+    def unused(
+        self, texts: Iterable[str], used: dict[str, str], place: str
+    ) -> tuple[str, ...]:
+        """Require that texts are not in use elsewhere, and mark them as used here."""
+        texts = tuple(texts)
+        for text in texts:
+            if text in used:
+                message = f"{brief(text)} is already used {used[text]}"
+                self.require(False, place, f"{message}; write something else")
+            used[text] = f"in {place}"
+        return texts
+
+    def short(self, texts: Iterable[str], place: str, num_bytes: int) -> None:
+        """Require that no text is longer than the sandbox can look up."""
+        for text in texts:
+            size = len(text.encode(errors="replace"))
+            message = f"{brief(text)} has {size} bytes; write at most {num_bytes}"
+            self.require(size <= num_bytes, place, message)
+
+
+def suggest(name: Any, known: Collection[str]) -> str:
+    """Return the remedy for an unknown name: the nearest known one, or all of them.
+
+    >>> suggest("hours", ["hour", "city"])
+    "did you mean 'hour'?"
+    >>> suggest("zzz", ["hour", "city"])
+    'known: hour, city'
+    """
+    close = difflib.get_close_matches(str(name), known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

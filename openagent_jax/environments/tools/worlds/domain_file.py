@@ -1,0 +1,391 @@
+"""Read a domain (the types, tools and goals of a world) from a JSON file.
+
+A tool is an OpenAI function with an `x-openagent` block that says what it means:
+
+    arguments, returns   name -> type; results are a random function of the world
+    code_from            tool whose successful call reveals the `code` to pass here
+    call_after           tool that must have succeeded before
+    effect               a successful call changes the world
+
+The values of a type are an enum, a range of numbers, or entities: a pool for each of
+three splits, or one list `values` that is divided into three.
+
+A goal is a list of steps. The value of an argument, and the answer, is a source:
+`$slot` is a constant of the request, `#0.place` a field of the result of step 0;
+the answer may also be `done`. A tool that another one needs is a step of the same
+goal, or takes no arguments; then it need not be a step (see `extra_calls`).
+
+A choice that the test split must not influence is made on a part of the training split
+that is held back: `:dev` after the name of a domain divides its training split again
+(see `development.py`).
+
+`domain_schema.py` holds the structure of a file; what its parts mean is checked here.
+"""
+
+import graphlib
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.tools.worlds import domain_schema as schema
+from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    DONE,
+    DomainError,
+    DomainSpec,
+    Fields,
+    GoalSpec,
+    Synonyms,
+    ToolSpec,
+    TypeSpec,
+    needs_before,
+    require,
+)
+from openagent_jax.text import style
+from openagent_jax.text.lexicon import MAX_TEXT
+
+DOMAINS = Path(__file__).parent / "domains"
+POOL_LIMIT = 100_000  # values of one pool
+
+
+def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
+    """Read and check a domain.
+
+    Args:
+      path_or_name: a file (`path/to/mine.json`) or a builtin domain (`poi`). With
+        `:dev` after it, its training split alone, divided again.
+      limits: sizes that the domain has to fit; the default ones if None.
+
+    Raises:
+      DomainError: the file has faults.
+
+    >>> load("poi").name
+    'poi'
+    """
+    name = str(path_or_name).removesuffix(development.SUFFIX)
+    file = Path(name)
+    try:
+        file = _find(name)
+        domain = read(read_json(file), limits or Limits())
+        return domain if name == str(path_or_name) else development.divide(domain)
+    except DomainError as error:
+        raise DomainError(*(f"{file}: {fault}" for fault in error.faults)) from None
+
+
+def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
+    """Return all faults of a file, each with its place and remedy.
+
+    The first is the one that `load` raises. Nothing is said of what cannot be judged
+    while another part has faults.
+
+    >>> faults("poi")
+    []
+    """
+    try:
+        file = _find(str(path_or_name).removesuffix(development.SUFFIX))
+        read(read_json(file), limits or Limits())
+    except DomainError as error:
+        return list(error.faults)
+    return []
+
+
+def _find(name: str) -> Path:
+    file = Path(name)
+    if file.suffix != ".json" and file.name == name:
+        builtins = sorted(path.stem for path in DOMAINS.glob("*.json"))
+        message = f"unknown builtin domain {name!r}; {suggest(name, builtins)}"
+        require(name in builtins, "name", message)
+        file = DOMAINS / f"{name}.json"
+    return file
+
+
+def read_json(file: Path) -> Any:
+    """Return what a JSON file holds; the value of a key that is written twice is
+    `domain_schema.TWICE`.
+
+    Raises:
+      DomainError: it is not there, or not JSON.
+    """
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=_object)
+    except OSError as error:
+        problem = f"file: {error.strerror}; check the path"
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start}: not UTF-8; save the file as UTF-8"
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        problem = f"{place}: invalid JSON, {error.msg}; correct it there"
+    except (RecursionError, ValueError) as error:  # absurdly deep, or a huge number
+        problem = f"top level: {error}; follow the schema"
+    raise DomainError(problem)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = {}
+    for key, value in pairs:
+        items[key] = schema.TWICE if key in items else value
+    return items
+
+
+def read(document: Any, limits: Limits) -> DomainSpec:
+    """Turn a document into a domain.
+
+    Args:
+      document: what `read_json` returns.
+      limits: sizes that the domain has to fit.
+
+    Raises:
+      DomainError: it has faults; all of them are in `DomainError.faults`.
+    """
+    check = Checker(limits)
+    check.used["value"] = dict.fromkeys(map(str, range(1000)), "as a number")
+    head = schema.parse(schema.DomainFile, document, "", check)
+    for name, item in _entries(document, "types", dict, check).items():
+        check.types[name] = _type(name, item, check)
+    tools = _entries(document, "tools", list, check)
+    for index, item in enumerate(tools):
+        tool = _tool(item, f"tools[{index}]", check)
+        check.tools[tool.name if tool else _name(item)] = tool
+    in_order = _check_needs([_name(item) for item in tools], check)
+    goals = [
+        _goal(item, f"goals[{index}]", in_order, check)
+        for index, item in enumerate(_entries(document, "goals", list, check))
+    ]
+    if head is None or check.faults:
+        raise DomainError(*dict.fromkeys(check.faults))
+    return DomainSpec(
+        head.name,
+        head.description,
+        tuple(kind for kind in check.types.values() if kind),
+        tuple(tool for tool in check.tools.values() if tool),
+        tuple(goal for goal in goals if goal),
+        tuple(head.review),
+    )
+
+
+def _entries(document: Any, name: str, kind: type, check: Checker) -> Any:
+    """Return the entries of a part of the document; none if it cannot be read."""
+    part = document.get(name) if isinstance(document, dict) else None
+    if isinstance(part, kind) and name not in check.places:
+        return part
+    check.unreadable.add(name)
+    return kind()
+
+
+def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
+    place = f"types.{name}"
+    value = schema.parse(schema.type_model(item), item, place, check)
+    if isinstance(value, schema.Number):
+        low, high = value.minimum, value.maximum
+        message = f"minimum {low}, maximum {high}; keep 0 <= minimum <= maximum <= 999"
+        check.require(0 <= low <= high <= 999, place, message)
+        return TypeSpec(name, value.kind, minimum=low, maximum=high)
+    if isinstance(value, schema.ValueList):
+        values = _values(value.values, f"{place}.values", {}, check)
+        is_enum = value.kind == "enum"
+        least = 2 if is_enum else 3
+        message = f"fewer than {least} values; add some"
+        check.require(len(values) >= least, f"{place}.values", message)
+        train, test, shift = (values if is_enum else values[i::3] for i in range(3))
+        return TypeSpec(name, value.kind, train, test, shift)
+    if isinstance(value, schema.Entity):
+        heads: dict[str, str] = {}  # first words, which differ from split to split
+        pools = {"train": value.train, "test": value.test, "shift": value.shift}
+        train, test, shift = (
+            _values(pool, f"{place}.{split}", heads, check)
+            for split, pool in pools.items()
+        )
+        return TypeSpec(name, value.kind, train, test, shift)
+    return None
+
+
+def _values(
+    pool: list[str] | schema.Composed,
+    place: str,
+    heads: dict[str, str],
+    check: Checker,
+) -> tuple[str, ...]:
+    """Return the values of a pool; those that are composed are put together."""
+    lists = pool.compose if isinstance(pool, schema.Composed) else [pool]
+    size = math.prod(map(len, lists))
+    message = f"{size} values; have at most {POOL_LIMIT}"
+    if not check.require(size <= POOL_LIMIT, place, message):
+        return ()
+    check.unused(lists[0], heads, place)
+    values = map(" ".join, itertools.product(*lists))
+    values = check.unused(values, check.used["value"], place)
+    check.short(values, place, MAX_TEXT)
+    return values
+
+
+def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
+    if (tool := schema.parse(schema.Tool, item, place, check)) is None:
+        return None
+    at, place = f"{place}.function", f"{place}.x-openagent"
+    function, meaning = tool.function, tool.meaning
+    descriptions = check.used["description"]
+    check.unused([function.name], check.used["tool"], f"{at}.name")
+    check.unused([function.description], descriptions, f"{at}.description")
+    check.short([function.description], f"{at}.description", 4 * MAX_TEXT)
+    slots, at = list(meaning.arguments), f"{at}.parameters"
+    check.names(function.parameters.properties, slots, f"{at}.properties", "argument")
+    same = sorted(map(str, function.parameters.required)) == sorted(slots)
+    message = f"not the names of all arguments; all are required, write {slots}"
+    check.require(same, f"{at}.required", message)
+
+    arguments = _fields(meaning.arguments, f"{place}.arguments", check)
+    returns = _fields(meaning.returns, f"{place}.returns", check)
+    check.require(returns, f"{place}.returns", "nothing to return; add a field")
+    used = {style.CODE: "as the name of every code"}
+    check.unused(meaning.returns, dict(used), f"{place}.returns")
+    check.unused(slots, used, f"{place}.arguments")
+    at = f"{place}.argument_names"
+    check.names(meaning.argument_names, slots, at, "argument")
+    argument_names = {
+        name: _texts(synonyms, used, f"{at}.{name}", check)
+        for name, synonyms in meaning.argument_names.items()
+    }
+    names = _texts(meaning.names, check.used["tool"], f"{place}.names", check)
+    for texts in (names, *argument_names.values()):
+        check.short(itertools.chain(*texts.values()), place, MAX_TEXT)
+    return ToolSpec(
+        function.name,
+        function.description,
+        arguments,
+        returns,
+        meaning.code_from,
+        meaning.call_after,
+        meaning.effect,
+        names,
+        _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
+        argument_names,
+    )
+
+
+def _name(item: Any) -> str:
+    """Return the name of an entry of `tools`, or an empty text if it has none."""
+    function = item.get("function") if isinstance(item, dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else ""
+
+
+def _check_needs(names: list[str], check: Checker) -> bool:
+    """Check that the tools that others need exist, and that none needs itself.
+
+    Args:
+      names: the name of each entry of `tools`.
+      check: notes the faults.
+
+    Returns:
+      Whether it is known in which order tools can be called.
+    """
+    places = {name: f"tools[{names.index(name)}].x-openagent" for name in check.tools}
+    needs = {tool.name: tool.needs for tool in check.tools.values() if tool}
+    in_order = len(needs) == len(check.tools)
+    for name in needs:
+        for key in ("code_from", "call_after"):
+            need = getattr(check.tools[name], key) or name
+            at = f"{places[name]}.{key}"
+            in_order &= check.known(need, check.tools, at, "unknown tool")
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        cycle = error.args[1][::-1]
+        message = f"cycle {' -> '.join(cycle)}; remove one code_from or call_after"
+        in_order = check.require(False, places[cycle[0]], message)
+    return in_order
+
+
+def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | None:
+    if (goal := schema.parse(schema.Goal, item, place, check)) is None:
+        return None
+    check.unused([goal.name], check.used["goal"], f"{place}.name")
+    constants = _fields(goal.constants, f"{place}.constants", check)
+    sources = _check_sources(goal, place, check)
+    for slot in goal.constants if sources else ():
+        message = "used by no step; use it or remove it"
+        check.require(f"${slot}" in sources, f"{place}.constants.{slot}", message)
+    steps = tuple((step.tool, step.arguments) for step in goal.steps)
+    if sources and in_order:
+        _check_steps([name for name, _ in steps], place, sources, check)
+    phrases = _texts(goal.phrases, check.used["phrase"], f"{place}.phrases", check)
+    slots = [f"{{{slot}}}" for slot in goal.constants]
+    for pool, texts in phrases.items():
+        for index, text in enumerate(texts):
+            written = re.findall(r"[{}][^{}]*}?", text)
+            at = f"{place}.phrases.{pool}[{index}]"
+            check.names(written, slots, at, "slot")
+            num = len(written) + sum(map(bool, re.split("{.*?}", text)))
+            limit = check.limits.num_phrase_pieces
+            message = f"{num} slots and texts between them; write at most {limit}"
+            check.require(num <= limit, at, message)
+    return GoalSpec(goal.name, constants, steps, goal.answer, phrases)
+
+
+def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
+    """Check the arguments of the steps, and the answer.
+
+    Returns:
+      The sources that these read; none if a tool is unknown or has faults.
+    """
+    types = {f"${slot}": type_name for slot, type_name in goal.constants.items()}
+    sources = []
+    for index, step in enumerate(goal.steps):
+        at = f"{place}.steps[{index}]"
+        if "tools" not in check.unreadable:
+            check.known(step.tool, check.tools, f"{at}.tool", "unknown tool")
+        if (tool := check.tools.get(step.tool)) is None:
+            return []
+        wanted, at = dict(tool.arguments), f"{at}.arguments"
+        check.names(step.arguments, wanted, at, "argument")
+        for name, source in step.arguments.items():
+            known = check.known(source, types, f"{at}.{name}", "unknown source")
+            if known and name in wanted:
+                message = f"{source} is of type {types[source]!r}"
+                message += f"; give one of type {wanted[name]!r}"
+                check.require(types[source] == wanted[name], f"{at}.{name}", message)
+            sources.append(source)
+        types |= {f"#{index}.{field}": type_name for field, type_name in tool.returns}
+    answers = [DONE, *(source for source in types if source[0] == "#")]
+    check.known(goal.answer, answers, f"{place}.answer", "unknown source")
+    return [*sources, goal.answer]
+
+
+def _check_steps(
+    steps: list[str], place: str, sources: list[str], check: Checker
+) -> None:
+    """Check that what a step needs comes before it, and that no step is useless."""
+    tools = {name: tool for name, tool in check.tools.items() if tool}
+    needs = [needs_before(tools, steps, name) for name in steps]
+    needed = set(itertools.chain(*needs))
+    for index, name in enumerate(steps):
+        at = f"{place}.steps[{index}]"
+        for need in needs[index]:
+            message = f"{name!r} needs {need!r}, a later step; move it"
+            check.require(need not in steps[index:], at, message)
+            message = f"{name!r} needs {need!r}, which takes arguments; make it a step"
+            check.require(need in steps or not tools[need].arguments, at, message)
+        useful = any(source.startswith(f"#{index}.") for source in sources)
+        useful = useful or tools[name].effect or name in needed
+        message = f"nothing uses {name!r}; use its result or remove it"
+        check.require(useful, at, message)
+
+
+def _fields(value: dict[str, str], place: str, check: Checker) -> Fields:
+    for name, type_name in value.items() if "types" not in check.unreadable else ():
+        check.known(type_name, check.types, f"{place}.{name}", "unknown type")
+    return tuple(value.items())
+
+
+def _texts(
+    synonyms: schema.Synonyms, used: dict[str, str], place: str, check: Checker
+) -> Synonyms:
+    """Return the texts of each pool, none of which may be in use elsewhere."""
+    return {
+        pool: check.unused(texts, used, f"{place}.{pool}") for pool, texts in synonyms
+    }

@@ -1,0 +1,259 @@
+"""The structure of a domain file: pydantic models, and their errors in plain words.
+
+The models say which keys and values a file may have; what these mean (sources, cycles,
+texts that must differ) is checked in `domain_file`.
+"""
+
+import re
+import typing
+from reprlib import repr as short
+from typing import Annotated, Any, Literal, TypeVar
+
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, Tag
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+
+HOLE = "FILL IN:"  # a person has to replace a text that begins so
+TWICE = object()  # the value of a key that is written twice
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+LETTERS = "use letters, digits, _ and -, at most 64, not a digit first"
+
+
+def _text_fault(text: str) -> str:
+    """Return what is wrong with a text; an empty one if nothing is."""
+    if not text:
+        return "'' is empty; write a text"
+    problems = ["begins or ends with a blank"] if text != text.strip() else []
+    odd = [mark for mark in text if mark in '"\\' or not mark.isprintable()]
+    problems += [f"contains {mark!r}" for mark in odd[:1]]
+    return f"{short(text)} {' and '.join(problems)}; remove that" if problems else ""
+
+
+def _check_text(text: str) -> str:
+    if text.startswith(HOLE) or _text_fault(text):
+        raise _fault(_text_fault(text))
+    return text
+
+
+def _at_most(limit: str) -> BeforeValidator:
+    """Bound the number of entries by a field of `Limits`, before any is looked at."""
+
+    def check(value: Any, info: pydantic.ValidationInfo) -> Any:
+        room = getattr(info.context, limit)
+        if isinstance(value, dict | list) and len(value) > room:
+            remedy = f"remove some or raise sandbox.{limit}"
+            raise _fault(f"{len(value)} entries, but the limit is {room}; {remedy}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _fault(message: str) -> PydanticCustomError:
+    return PydanticCustomError("fault", "{message}", {"message": message})
+
+
+NOT_EMPTY = Field(min_length=1)
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
+Text = Annotated[str, AfterValidator(_check_text)]
+Texts = Annotated[list[Text], NOT_EMPTY]
+Fields = dict[Name, Text]  # name -> type or source
+ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
+
+
+class Model(pydantic.BaseModel):
+    """An object with these keys and no others, whose values are not converted."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Composed(Model):
+    """All combinations of one text from each list, joined by blanks."""
+
+    compose: Annotated[list[Texts], NOT_EMPTY]
+
+
+_POOLS = {"<list>": Texts, "<object>": Composed}  # pydantic puts tags into locations
+Pool = Annotated[
+    Annotated[Texts, Tag("<list>")] | Annotated[Composed, Tag("<object>")],
+    pydantic.Discriminator(lambda x: "<object>" if isinstance(x, dict) else "<list>"),
+]
+
+
+class Kind(Model, extra="ignore"):
+    """What tells the model of a type: see `type_model`."""
+
+    kind: Literal["entity", "enum", "number"]
+
+
+class Entity(Kind, extra="forbid"):
+    train: Pool
+    test: Pool
+    shift: Pool
+
+
+class ValueList(Kind, extra="forbid"):
+    """An enum, or an entity whose values are divided among the splits."""
+
+    values: Texts
+
+
+class Number(Kind, extra="forbid"):
+    minimum: int
+    maximum: int  # inclusive
+
+
+class Synonyms(Model):
+    train: Texts
+    test: Texts
+
+
+class Phrases(Synonyms):
+    rewrite_train: Texts
+    rewrite_test: Texts
+
+
+class Parameters(Model):
+    type: Literal["object"]
+    properties: dict[Name, dict[str, Any]]
+    required: list[Any]
+    additionalProperties: bool = False
+
+
+class Function(Model):
+    name: Name
+    description: Text
+    strict: bool = False
+    parameters: Parameters
+
+
+class Meaning(Model):
+    arguments: Annotated[Fields, _at_most("num_args")]
+    returns: Annotated[Fields, _at_most("num_fields")]
+    code_from: Text = ABSENT
+    call_after: Text = ABSENT
+    effect: bool = False
+    names: Synonyms
+    descriptions: Synonyms
+    argument_names: dict[Name, Synonyms]
+
+
+class Tool(Model):
+    type: Literal["function"]
+    function: Function
+    meaning: Meaning = Field(alias="x-openagent")
+
+
+class Step(Model):
+    tool: Text
+    arguments: Fields
+
+
+class Goal(Model):
+    name: Name
+    constants: Annotated[Fields, _at_most("num_constants")]
+    steps: Annotated[list[Step], NOT_EMPTY, _at_most("num_steps")]
+    answer: Text
+    phrases: Phrases
+
+
+class DomainFile(Model):
+    """A whole file. The entries of its parts are parsed one by one, so that those
+    without faults can be checked further."""
+
+    name: Name
+    description: Text
+    types: dict[Name, Any]
+    tools: Annotated[list[Any], NOT_EMPTY, _at_most("num_tools")]
+    goals: Annotated[list[Any], NOT_EMPTY]
+    review: Texts = []
+
+
+def type_model(value: Any) -> type[Kind]:
+    """Return the model of an entry of `types`; `Kind` if it has faults."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "entity" and "values" not in value:
+        return Entity
+    models = {"entity": ValueList, "enum": ValueList, "number": Number}
+    return models.get(str(kind), Kind)
+
+
+M = TypeVar("M", bound=Model)
+
+
+def parse(model: type[M], value: Any, place: str, check: Checker) -> M | None:
+    """Compare a part of a file with its model.
+
+    Args:
+      model: what it should look like.
+      value: the part, as `json` returns it.
+      place: where it stands in the file.
+      check: notes the faults.
+
+    Returns:
+      The part, or None if it has faults.
+    """
+    try:
+        return model.model_validate(value, context=check.limits)
+    except pydantic.ValidationError as errors:
+        for error in errors.errors(include_url=False):
+            check.require(False, _place(place, error), _message(model, error))
+        return None
+
+
+_EXPECTED = {
+    "string_type": "a string", "int_type": "a whole number",
+    "bool_type": "true or false", "list_type": "a list",
+    "dict_type": "an object", "model_type": "an object",
+}  # fmt: skip
+
+
+def _message(model: type[Model], error: ErrorDetails) -> str:
+    """Put an error of pydantic into words: `problem; remedy`."""
+    kind, value, text = error["type"], error["input"], short(error["input"])
+    key = error["loc"][-1] if error["loc"] else ""
+    if value is TWICE:
+        return "duplicate key; remove or rename one"
+    if isinstance(value, str) and value.startswith(HOLE):
+        text = repr(value).replace(r"\\", "\\")  # a pattern is shown as it is
+        return f"still says {text}; replace it with what it asks for"
+    if kind == "string_unicode":  # half of a character
+        return _text_fault(value)
+    if kind in _EXPECTED:
+        return f"{text} is not {_EXPECTED[kind]}; write {_EXPECTED[kind]}"
+    if kind == "extra_forbidden":
+        return f"unknown key {key!r}; {suggest(key, _keys(model, error['loc'][:-1]))}"
+    if kind == "literal_error":
+        known = re.findall("'(.*?)'", error["msg"])
+        return f"unknown {key} {text}; {suggest(value, known)}"
+    return {
+        "missing": f"missing key {key!r}; add it",
+        "string_pattern_mismatch": f"{text} is not a valid name; {LETTERS}",
+        "too_short": "empty list; add at least one entry",
+    }.get(kind, error["msg"])
+
+
+def _place(place: str, error: ErrorDetails) -> str:
+    """Return where an error is, as in `tools[3].x-openagent.arguments.place`."""
+    missing = error["type"] == "missing"  # a fault of the object without the key
+    for step in error["loc"][:-1] if missing else error["loc"]:
+        if step not in ("[key]", *_POOLS):
+            place += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return place.removeprefix(".")
+
+
+def _keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the model that is used at a location of another one."""
+
+    def fields(model: type[Model]) -> dict[Any, Any]:
+        return {x.alias or name: x.annotation for name, x in model.model_fields.items()}
+
+    for step in location:
+        if step in _POOLS:
+            model = _POOLS[str(step)]
+        elif isinstance(model, type) and issubclass(model, Model):
+            model = fields(model)[step]
+        else:  # that of all entries of a list or an object
+            model = typing.get_args(model)[-1]
+    return list(fields(model))

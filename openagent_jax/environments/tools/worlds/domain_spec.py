@@ -1,0 +1,139 @@
+"""What a domain is: types of values, tools, and the goals that need them."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+DONE = "done"  # the answer of a goal that asks for an effect, not for a value
+
+Synonyms = dict[str, tuple[str, ...]]  # split -> texts of the same meaning
+Fields = tuple[tuple[str, str], ...]  # (name, type)
+
+
+class DomainError(ValueError):
+    """A domain file has faults. Each is one line, `file: place: problem; remedy`; the
+    first is the message of the error."""
+
+    def __init__(self, *faults: str):
+        super().__init__(*(" ".join(fault.splitlines()) for fault in faults))
+
+    def __str__(self) -> str:
+        return self.faults[0]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All faults, in the order in which they were found."""
+        return self.args
+
+
+@dataclass(frozen=True)
+class TypeSpec:
+    """A type of values: three pools of names (equal ones for an enum), or a range."""
+
+    name: str
+    kind: str  # entity, enum or number
+    train: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    shift: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int = 0  # inclusive
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A tool: what it means, and the words that may present it."""
+
+    name: str
+    description: str
+    arguments: Fields
+    returns: Fields
+    code_from: str | None
+    call_after: str | None
+    effect: bool
+    names: Synonyms
+    descriptions: Synonyms
+    argument_names: dict[str, Synonyms]  # by argument
+
+    @property
+    def needs(self) -> list[str]:
+        """Tools that must have succeeded before this one is called."""
+        return [name for name in (self.code_from, self.call_after) if name]
+
+
+@dataclass(frozen=True)
+class GoalSpec:
+    """A kind of request: the calls that satisfy it, and how it is worded."""
+
+    name: str
+    constants: Fields
+    steps: tuple[tuple[str, dict[str, str]], ...]  # (tool, argument -> source)
+    answer: str  # a source, or `DONE`
+    phrases: Synonyms  # by pool: train, test, rewrite_train, rewrite_test
+
+
+@dataclass(frozen=True)
+class DomainSpec:
+    """The contents of a domain file, checked."""
+
+    name: str
+    description: str
+    types: tuple[TypeSpec, ...]
+    tools: tuple[ToolSpec, ...]
+    goals: tuple[GoalSpec, ...]
+    review: tuple[str, ...] = ()  # notes for people, which have no effect
+
+
+def parse_source(source: str) -> tuple[int, str]:
+    """Return the step, or -1 for the request, and the name of what is read from it.
+
+    >>> parse_source("$slot")
+    (-1, 'slot')
+    >>> parse_source("#2.field")
+    (2, 'field')
+    """
+    step, _, name = source.rpartition(".")
+    return (int(step[1:]), name) if step else (-1, name[1:])
+
+
+def extra_calls(domain: DomainSpec, goal: GoalSpec) -> tuple[str, ...]:
+    """Return the tools to call besides the steps, each after those that it needs.
+
+    Args:
+      domain: the domain of the goal.
+      goal: its steps may need tools that are not steps themselves.
+
+    Returns:
+      Names of tools without arguments, in an order in which they can be called.
+    """
+    tools = {tool.name: tool for tool in domain.tools}
+    steps = [name for name, _ in goal.steps]
+    needs = itertools.chain(*(needs_before(tools, steps, name) for name in steps))
+    return tuple(dict.fromkeys(need for need in needs if need not in steps))
+
+
+def needs_before(
+    tools: Mapping[str, ToolSpec], steps: Sequence[str], name: str
+) -> list[str]:
+    """Return the tools to call before a given one, back to the nearest steps.
+
+    Args:
+      tools: all tools, by name.
+      steps: names of the tools that a goal calls in any case; what these need in turn
+        is left out.
+      name: the tool to be called.
+    """
+    needs = []
+    for need in tools[name].needs:
+        needs += [need] if need in steps else [*needs_before(tools, steps, need), need]
+    return needs
+
+
+def require(condition: Any, place: str, message: str) -> None:
+    """Raise `place: message` unless the condition holds.
+
+    Raises:
+      DomainError: it does not hold.
+    """
+    if not condition:
+        raise DomainError(f"{place or 'top level'}: {message}")

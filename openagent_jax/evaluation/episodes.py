@@ -1,0 +1,290 @@
+"""Episodes are kept, so that people can see what a policy did.
+
+    eval/<step>/trajectories/<scenario>.jsonl    one line an episode
+
+The format is the same for checkpoints and for agents that are reached by messages:
+
+    scenario, index, task_key      which task it is, and the key that it comes from
+    success, solvable, refused, num_calls, num_errors, num_questions, fewest_calls,
+    changed, answered              the outcome
+    failure                        one of `FAILURES`; "" for a success
+    unsolvable                     why, in a word of the environment; "" where solvable
+    tools, messages                as an agent is told them
+    actions, results               of each turn: what the agent did, what it was shown
+    rewards                        by component, a number for each turn
+    plan                           the actions of the oracle's expert on the same task
+"""
+
+import gzip
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import transcript
+from openagent_jax.environments.world import World
+from openagent_jax.evaluation.evaluate import Played, Recording
+from openagent_jax.text.lexicon import Lexicon
+from openagent_jax.types import Outcome
+
+FOLDER = "trajectories"
+CUT = "\N{HORIZONTAL ELLIPSIS}"  # behind a reply that had not ended where its room did
+MAX_BYTES = 10_000_000  # of a file; a larger one is compressed
+FAILURES = (
+    "",
+    "unanswered",  # no reply ever came
+    "out_of_context",  # no room for another turn
+    "out_of_turns",
+    "false_refusal",  # of a task that can be solved
+    "missed_refusal",  # of a task that cannot be solved
+    "wrong_answer",
+)
+Line = dict[str, Any]
+
+
+class Keeper:
+    """Writes the first episodes of each scenario.
+
+    Use it as the `keep` of `evaluate.evaluate`.
+    """
+
+    def __init__(self, world: World, folder: Path, num: int, seed: int):
+        """
+        Args:
+          world: that is played in.
+          folder: of the report; files are written to its `trajectories`.
+          num: episodes of each scenario at most.
+          seed: of the tasks.
+        """
+        self._world, self._folder, self._num = world, folder, num
+        self._root = jax.random.key(seed)
+        self._lines: dict[str, list[Line]] = {}
+        self._spelled = _token_bytes(world.tables.lexicon)
+        environment = world.environment
+        # Jitted for itself: what it plans is for people, and changes no score.
+        self._plan = jax.jit(
+            jax.vmap(
+                lambda tables, task: _plan(environment, tables, task), in_axes=(None, 0)
+            )
+        )
+
+    def __call__(self, name: str, start: int, played: Played) -> None:
+        """Take a batch of episodes, of which `start` is the index of the first."""
+        if start >= self._num or played.recording is None:
+            return
+        batch = played.recording.trajectory.task
+        plan = self._plan(self._world.tables, batch)
+        keys = draw.task_keys(self._root, start, len(played.changed))
+        played, plan, keys = jax.device_get((played, plan, jax.random.key_data(keys)))
+        size = min(len(played.changed), self._num - start)
+        lines = self._lines.setdefault(name, [])
+        for i, (one, planned) in enumerate(
+            zip(_rows(played, size), _rows(plan, size), strict=True)
+        ):
+            where = {"scenario": name, "index": start + i, "task_key": keys[i].tolist()}
+            lines.append(where | self._line(one, planned))
+
+    def write(self, num_tasks: int) -> None:
+        """Write the files, in place of those of an earlier evaluation.
+
+        Args:
+          num_tasks: of each scenario; the last batch may hold more.
+        """
+        clear(self._folder / FOLDER, self._lines)
+        for name, lines in self._lines.items():
+            write(self._folder / FOLDER, name, lines[:num_tasks])
+
+    def _line(self, played: Played, plan: Any) -> Line:
+        """What is known of an episode besides its place and key."""
+        recording = played.recording
+        assert recording is not None
+        world, episode = self._world, recording.trajectory
+        transcriber, task = world.transcriber, episode.task
+        actions, valid, reason = plan
+        made = transcript.turns(
+            transcriber, episode, recording.shown, self._texts(recording)
+        )
+        num_turns, timestep = len(made), episode.timestep
+        return {
+            **outcome(played.outcome),
+            "changed": bool(played.changed),
+            "answered": True,
+            "failure": failure(
+                played.outcome,
+                terminated=bool((timestep.terminated & episode.valid).any()),
+                cut=bool(played.cut),
+            ),
+            "unsolvable": world.environment.reasons[int(reason)],
+            "tools": transcriber.tools(task),
+            "messages": list(transcript.chat(transcriber.opening(task), made)),
+            "actions": [transcript.described(turn.message) for turn in made],
+            "results": [turn.reply and turn.reply[1] for turn in made],
+            "rewards": {
+                component: [round(x, 6) for x in paid[:num_turns].tolist()]
+                for component, paid in timestep.reward.items()
+            },
+            "plan": transcript.plan(transcriber, task, actions, valid),
+        }
+
+    def _texts(self, recording: Recording) -> list[str]:
+        """What the policy wrote in each turn; `CUT` is behind what it did not end."""
+        sampled = recording.sampled.astype(np.int8)
+        edges = np.diff(sampled, prepend=0, append=0)
+        begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+        texts = []
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            *tokens, last = recording.tokens[begin:end].tolist()
+            ended = last == self._world.tables.lexicon.end_token
+            spelled = self._spelled
+            data = b"".join(spelled[t] for t in (tokens if ended else [*tokens, last]))
+            texts.append(data.decode(errors="replace") + CUT * (not ended))
+        return texts
+
+
+def outcome(found: Outcome) -> Line:
+    """An outcome as plain numbers."""
+    return {name: np.asarray(x).item() for name, x in found._asdict().items()}
+
+
+def failure(found: Outcome, terminated: bool, cut: bool, answered: bool = True) -> str:
+    """Why an episode failed: one of `FAILURES`.
+
+    Args:
+      found: its outcome.
+      terminated: the agent has ended it.
+      cut: it ended because the context was full.
+      answered: the agent has replied at all.
+
+    >>> refusal = Outcome(False, True, True, 0, 0, 0, 3)  # of a solvable task
+    >>> failure(refusal, terminated=True, cut=False)
+    'false_refusal'
+    """
+    if found.success:
+        return ""
+    if not answered:
+        return "unanswered"
+    if cut:
+        return "out_of_context"
+    if not terminated:
+        return "out_of_turns"
+    if found.refused:
+        return "false_refusal"
+    return "wrong_answer" if found.solvable else "missed_refusal"
+
+
+def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
+    """Write the episodes of a scenario as JSON Lines; the file is there when all of it
+    is. Beyond `MAX_BYTES` it is compressed, and its name ends with `.gz`.
+
+    Returns:
+      Where they are.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{name}.jsonl.part"
+    with part.open("w", encoding="utf-8") as file:
+        for line in lines:
+            # Half a surrogate pair can be in a reply, but not in UTF-8.
+            text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+            file.write(text.encode(errors="replace").decode() + "\n")
+    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
+    if part.stat().st_size <= MAX_BYTES:
+        packed.unlink(missing_ok=True)
+        os.replace(part, plain)
+        return plain
+    made = folder / f"{name}.jsonl.gz.part"
+    with part.open("rb") as source, gzip.open(made, "wb") as target:
+        shutil.copyfileobj(source, target)
+    part.unlink()
+    plain.unlink(missing_ok=True)
+    os.replace(made, packed)
+    return packed
+
+
+def clear(folder: Path, but: Collection[str] = ()) -> None:
+    """Remove the episodes of an earlier evaluation, and what a killed one has left.
+
+    Args:
+      folder: the `trajectories` of an evaluation.
+      but: scenarios whose episodes stay.
+    """
+    for file in folder.glob("*.jsonl*"):
+        if file.suffix == ".part" or file.name.split(".jsonl")[0] not in but:
+            file.unlink()
+
+
+def newest(workdir: Path) -> Path:
+    """The `trajectories` of the last evaluation of a run that has kept episodes.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    if not workdir.is_dir():
+        raise FileNotFoundError(f"{workdir}: no such folder")
+    folders = (step / FOLDER for step in (workdir / "eval").glob("*"))
+    found = [x for x in folders if x.parent.name.isdecimal() and scenarios(x)]
+    if not found:
+        raise FileNotFoundError(
+            f"{workdir} has no kept episodes; evaluate it with eval.keep above 0"
+        )
+    return max(found, key=lambda x: int(x.parent.name))
+
+
+def read(folder: Path, name: str) -> Iterator[Line]:
+    """The episodes of a scenario.
+
+    Args:
+      folder: the `trajectories` of an evaluation.
+      name: of the scenario.
+
+    Raises:
+      FileNotFoundError: none were kept.
+      ValueError: the file is damaged.
+    """
+    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
+    if not (plain.exists() or packed.exists()):
+        kept = ", ".join(scenarios(folder)) or "none"
+        raise FileNotFoundError(f"{plain}: no such file; kept are: {kept}")
+    file = plain if plain.exists() else packed
+    number = 0
+    try:
+        with gzip.open(file) if file == packed else file.open("rb") as opened:
+            for line in opened:
+                number += 1
+                yield dict(json.loads(line))
+    except (ValueError, TypeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        where = f"{file} is damaged at or behind line {number}"
+        raise ValueError(f"{where}: {error}") from None
+
+
+def scenarios(folder: Path) -> list[str]:
+    """Names of the scenarios of which episodes were kept."""
+    files = (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))
+    return sorted({file.name.split(".jsonl")[0] for file in files})
+
+
+def _plan(environment, tables, task):
+    episode = expert.demonstrate(environment, tables, task)
+    return episode.action, episode.valid, environment.certificate(tables, task).reason
+
+
+def _rows(tree: Any, num: int) -> Iterator[Any]:
+    """The first elements of a batch in NumPy."""
+    leaves, structure = jax.tree.flatten(tree)
+    for i in range(num):
+        yield jax.tree.unflatten(structure, [leaf[i] for leaf in leaves])
+
+
+def _token_bytes(lexicon: Lexicon) -> list[bytes]:
+    """The bytes of every token."""
+    table = jax.device_get(lexicon.token_bytes)
+    data = table.flat.tobytes()
+    ends = (table.start + table.length).tolist()
+    return [data[a:b] for a, b in zip(table.start.tolist(), ends, strict=True)]

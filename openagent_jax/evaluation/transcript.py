@@ -1,0 +1,134 @@
+"""Episodes as text for people, two of them side by side.
+
+They are told as an agent that is reached by messages sees them. The expert plays them,
+or they are those that an evaluation has kept.
+"""
+
+import difflib
+import itertools
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import transcript
+from openagent_jax.environments.world import Transcriber, World
+from openagent_jax.types import Trajectory
+
+# Beside a line: it is the same in both, differs, or stands in one alone.
+SAME, OTHER, LEFT, RIGHT = " ", "|", "<", ">"
+_INDENT = " " * 7
+
+
+def episodes(
+    world: World, scenario: str, keys: jax.Array, strength: float, split: str = "test"
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Lines of each task, clean and under a scenario.
+
+    Args:
+      world: of the tasks.
+      scenario: a perturbation of the catalogue; "clean" leaves tasks as they are.
+      keys: one for each task.
+      strength: of the perturbation.
+      split: of the tasks.
+
+    Raises:
+      ValueError: there is no such perturbation.
+    """
+    environment, transcriber = world.environment, world.transcriber
+    names = [] if scenario == draw.CLEAN else [scenario]
+    one = draw.make_draw(environment, names, split)
+
+    @jax.jit
+    def play(tables, number, keys):
+        def play_one(key, edit_key):
+            task = one(tables, key, edit_key, jnp.float32(strength), number).task
+            episode = expert.demonstrate(environment, tables, task)
+            shown = jax.vmap(transcriber.observe, (None, 0))(
+                task, episode.timestep.observation
+            )
+            outcome = environment.outcome(tables, task, episode.state)
+            return episode, shown, outcome.success
+
+        return jax.vmap(play_one)(keys, draw.edit_keys(keys))
+
+    both = [
+        jax.device_get(play(world.tables, jnp.int32(i), keys)) for i in (0, len(names))
+    ]
+    for row in range(len(keys)):
+        clean, other = (
+            list(_lines(transcriber, *jax.tree.map(lambda x, row=row: x[row], played)))
+            for played in both
+        )
+        yield clean, other
+
+
+def _lines(
+    transcriber: Transcriber, episode: Trajectory, shown: np.ndarray, success: bool
+) -> Iterator[str]:
+    messages = transcript.messages(transcriber, episode, shown)
+    yield from conversation(messages, transcriber.tools(episode.task))
+    yield f"{'solved' if success else 'not solved'} by the oracle"
+
+
+def kept(line: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of an episode that was kept: what happened, how it ended, and what the
+    oracle would have done.
+
+    Args:
+      line: as `evaluation.episodes` writes it.
+    """
+    yield from conversation(line["messages"], line["tools"])
+    yield f"failure: {line['failure']}" if line["failure"] else "success"
+    if line["unsolvable"]:
+        yield f"by the oracle it cannot be solved: {line['unsolvable']}"
+    if line["plan"]:
+        yield f"oracle {'; '.join(map(transcript.in_short, line['plan']))}"
+
+
+def conversation(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Lines of an episode: the tools on offer, then turn by turn."""
+    for tool in tools:
+        function = tool["function"]
+        properties = function.get("parameters", {}).get("properties", {})
+        yield f"offers {function['name']}({', '.join(properties)}): " + (
+            function.get("description") or ""
+        )
+    for message in messages:
+        role = message["role"]
+        if role == "assistant":
+            yield f"agent  {transcript.in_short(transcript.described(message))}"
+        elif role != "system":
+            yield f"{role:7}{message['content']}"
+
+
+def side_by_side(
+    left: Sequence[str], right: Sequence[str], width: int
+) -> Iterator[tuple[str, str]]:
+    """Rows of two columns, each with its mark; what belongs together is on one row.
+
+    Args:
+      left: lines.
+      right: lines.
+      width: of both columns and the mark between them.
+    """
+    room = (width - 3) // 2
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        for one, other in itertools.zip_longest(left[a:b], right[c:d]):
+            mark = LEFT if other is None else RIGHT if one is None else OTHER
+            mark = SAME if tag == "equal" else mark
+            cells = (_wrapped(text, room) for text in (one, other))
+            for first, second in itertools.zip_longest(*cells, fillvalue=""):
+                yield mark, f"{first:{room}} {mark} {second}".rstrip()
+
+
+def _wrapped(text: str | None, room: int) -> list[str]:
+    return textwrap.wrap(text or "", room, subsequent_indent=_INDENT)

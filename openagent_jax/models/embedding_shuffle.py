@@ -1,0 +1,57 @@
+"""Permute the embeddings of tokens, so that little can be memorised about any of them.
+
+A small decoder that has seen a few thousand words memorises some of them and reads
+others worse. Where every training step permutes the embeddings anew, it has to learn to
+read.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from openagent_jax.types import Params
+
+
+def shuffle(
+    params: Params,
+    key: jax.Array,
+    tokens: Int[Array, "K"],
+    shapes: Int[Array, "K"],
+) -> Params:
+    """Permute the embeddings of some of these tokens among tokens of the same shape.
+
+    A random fraction of the tokens takes part, from none to all, so that the model also
+    learns what can be known about a word. Columns of an untied output head are permuted
+    along with the embeddings.
+
+    Args:
+      params: parameters of a decoder, with "embed" and perhaps "head".
+      key: randomness.
+      tokens: the tokens that may take part.
+      shapes: the word shape of each token (how its text begins and ends), as a number.
+
+    Returns:
+      The parameters; only "embed" and "head" differ.
+
+    >>> params = {"embed": jnp.arange(4)[:, None]}
+    >>> tokens, shapes = jnp.array([1, 2, 3]), jnp.array([0, 0, 1])
+    >>> new = shuffle(params, jax.random.key(0), tokens, shapes)
+    >>> sorted(new["embed"][:, 0].tolist())
+    [0, 1, 2, 3]
+    >>> new["embed"][jnp.array([0, 3]), 0].tolist()  # alone in their shape
+    [0, 3]
+    """
+    fraction_key, pick_key, order_key = jax.random.split(key, 3)
+    index = jnp.arange(tokens.shape[0])
+    fraction = jax.random.uniform(fraction_key)
+    pick = jax.random.uniform(pick_key, index.shape) < fraction
+    group = jnp.where(pick, shapes, jnp.max(shapes) + 1)
+    rank = jnp.where(pick, jax.random.permutation(order_key, index), index)
+    # Sorted by group, the tokens in their order receive the embeddings of the tokens in
+    # random order; those that do not take part keep their order and their embeddings.
+    receivers = tokens[jnp.lexsort((index, group))]
+    donors = tokens[jnp.lexsort((rank, group))]
+    new = {"embed": params["embed"].at[receivers].set(params["embed"][donors])}
+    if "head" in params:
+        new["head"] = params["head"].at[:, receivers].set(params["head"][:, donors])
+    return {**params, **new}

@@ -1,0 +1,118 @@
+"""Files of a model in Hugging Face's folder layout: names, index, atomic writing."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from openagent_jax.models import hf_config
+
+CONFIG_FILE = hf_config.FILE
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+AUXILIARY_FILES = (  # accompany the weights and are copied unchanged
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+
+
+def weight_files(folder: Path) -> dict[Path, set[str]]:
+    """Return the files of weights, with the tensors that the index names for each.
+
+    Raises:
+      ValueError: there are none, or the index is not valid.
+    """
+    if (folder / WEIGHTS_FILE).is_file():
+        return {folder / WEIGHTS_FILE: set()}
+    index = folder / INDEX_FILE
+    if not index.is_file():
+        raise ValueError(f"{folder / WEIGHTS_FILE}: no such file, nor {INDEX_FILE}")
+    try:
+        pairs = json.loads(index.read_text("utf-8"))["weight_map"].items()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ValueError(f'{index}: not a JSON object with a "weight_map"') from None
+    files: dict[Path, set[str]] = {}
+    for name, file in pairs:
+        if not isinstance(file, str) or Path(file).name != file:
+            raise ValueError(
+                f'{index}: "{name}" is in {file!r}, which is not the name of a file'
+            )
+        files.setdefault(folder / file, set()).add(name)
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file}: no such file, but {INDEX_FILE} names it")
+    return files
+
+
+def copy_auxiliary_files(source: Path, folder: Path) -> None:
+    """Copy what accompanies the weights from one model's folder to another's.
+
+    These are the `AUXILIARY_FILES` that exist, and the ids of special tokens that
+    `config.json` holds. The target must have its `config.json` already.
+    """
+    for name in AUXILIARY_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    if (source / CONFIG_FILE).is_file():
+        old, new = (json.loads((x / CONFIG_FILE).read_text()) for x in (source, folder))
+        new |= {key: value for key, value in old.items() if key.endswith("_token_id")}
+        (folder / CONFIG_FILE).write_text(json.dumps(new, indent=2) + "\n", "utf-8")
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: str | Path, replace: bool = True) -> Iterator[Path]:
+    """Write a folder of a model atomically (a context manager).
+
+    It yields an empty temporary folder. If the block succeeds, that becomes `folder`;
+    if it raises, the temporary folder is removed and `folder` stays as it was.
+
+    Args:
+      folder: the final path. If the folder exists already, files of the same names and
+        old weights in it are replaced, and other files stay; while files are being
+        replaced it has no `config.json`.
+      replace: False leaves a folder that exists already as it is.
+
+    >>> import tempfile
+    >>> parent = tempfile.TemporaryDirectory()
+    >>> with atomic_folder(Path(parent.name, "model")) as folder:
+    ...     _ = Path(folder, "config.json").write_text("{}")
+    >>> [str(x.relative_to(parent.name)) for x in Path(parent.name).rglob("*.*")]
+    ['model/config.json']
+    >>> parent.cleanup()
+    """
+    folder = Path(folder).resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    temporary.mkdir()
+    try:
+        yield temporary
+        try:
+            os.replace(temporary, folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+            if replace:
+                _replace_files(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace_files(new: Path, folder: Path) -> None:
+    """Move the files of a new model into a folder that has an old one.
+
+    `config.json` goes first and comes last: a folder without it is no model.
+    """
+    (folder / CONFIG_FILE).unlink(missing_ok=True)
+    for pattern in ("model*.safetensors", INDEX_FILE):
+        for file in folder.glob(pattern):
+            file.unlink()
+    for file in sorted(new.iterdir(), key=lambda file: file.name == CONFIG_FILE):
+        os.replace(file, folder / file.name)

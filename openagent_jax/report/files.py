@@ -1,0 +1,190 @@
+"""Reports on disk: `report.json` with its pages, and the check of what is read.
+
+Whatever is read was perhaps written by another program or edited by hand, so it is
+checked against the models below. Keys that they do not name are allowed and kept.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from openagent_jax.report.intervals import PARTS
+from openagent_jax.report.picture import page
+from openagent_jax.report.rows import Json, median
+from openagent_jax.report.tables import NOTE, table
+
+_MAX_PROBLEMS = 20  # that an error message lists; the others are counted
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Model(pydantic.BaseModel):
+    """Settings of all models: no conversion of types, and only finite numbers."""
+
+    model_config = pydantic.ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+class _Interval(_Model):
+    """The values of an interval: three numbers, or null for each of them."""
+
+    @pydantic.model_validator(mode="after")
+    def _whole(self):
+        values = [getattr(self, key) for key in PARTS]
+        if None in values and any(value is not None for value in values):
+            raise PydanticCustomError("partly_null", "is null in part")
+        return self
+
+
+class _Success(_Interval):
+    mean: Rate | None
+    low: Rate | None
+    high: Rate | None
+
+
+class _Delta(_Interval):
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class _Row(_Model):
+    tier: str
+    shift: str
+    scenario: str
+    strength: float
+    family: Literal["train", "held_out"]
+    n: Annotated[int, Field(ge=0)]
+    success: _Success
+    delta: _Delta
+    refusal_rate: Rate | None
+    false_refusal_rate: Rate | None
+    tool_error_rate: Rate | None
+    recovery_rate: Rate | None
+    chain_length_ratio: float | None
+    unanswered: Annotated[int, Field(ge=0)] = 0
+
+    @pydantic.model_validator(mode="after")
+    def _measured(self):
+        if self.n and self.success.mean is None:
+            raise PydanticCustomError("null_success", "has tasks, but null success")
+        return self
+
+
+class _Report(_Model):
+    suite: str
+    policy: str
+    checkpoint_step: int
+    rows: list[_Row]
+
+
+def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
+    """Write report.md, report.html and, last, report.json.
+
+    Each file is replaced as a whole, so that a reader never sees half of one.
+
+    Returns:
+      The path of report.json.
+
+    Raises:
+      ValueError: `load` would refuse this report; nothing is written.
+    """
+    folder = pathlib.Path(folder)
+    text = json.dumps(report, indent=1, allow_nan=False)
+    _check(folder / "report.json", report)
+    markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
+    contents = {
+        "report.md": markdown,
+        "report.html": page(report),
+        "report.json": text + "\n",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        temporary = folder / f"{name}.tmp"
+        temporary.write_text(content, encoding="utf-8")
+        os.replace(temporary, folder / name)
+    return folder / "report.json"
+
+
+def load(path: str | os.PathLike) -> Json:
+    """Read a report.
+
+    Args:
+      path: a report.json, a folder that holds one, or the workdir of a run, whose
+        newest report is read.
+
+    Raises:
+      ValueError: there is no report, or it is damaged. The message is one line, which
+        lists all problems with their places.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        steps = [p for p in path.glob("eval/*/report.json") if p.parts[-2].isdecimal()]
+        path = max(steps, key=lambda p: int(p.parts[-2]), default=path / "report.json")
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: no report to read ({error.strerror})") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    _check(path, report)
+    return report
+
+
+def load_columns(texts: Iterable[str]) -> dict[str, Json]:
+    """Read the reports of a comparison, as the command line names them.
+
+    Args:
+      texts: one for each column. Each is a path, or `NAME=PATH`, or `NAME=PATH+PATH`
+        for the median of several runs. A text that is an existing path is always read
+        as that path, even if it contains "=" or "+".
+
+    Returns:
+      The reports by name, or by path where no name was given.
+
+    Raises:
+      ValueError: for the reasons that `load` and `median` give, in one line.
+    """
+    reports = {}
+    for text in texts:
+        *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
+        paths = [runs] if os.path.exists(runs) else runs.split("+")
+        reports[name[0] if name else runs] = median([load(path) for path in paths])
+    return reports
+
+
+def _check(path: pathlib.Path, report: Any) -> None:
+    """Raise a ValueError that lists in one line what is wrong with a report."""
+    try:
+        _Report.model_validate(report)
+        return
+    except pydantic.ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+    missing = [_place(e["loc"]) for e in errors if e["type"] == "missing"]
+    problems = [f"it lacks {name}" for name in missing]
+    problems += [
+        f"{_place(e['loc']) or 'it'} {_message(e)}"
+        for e in errors
+        if e["type"] != "missing"
+    ]
+    if len(problems) > _MAX_PROBLEMS:
+        more = len(problems) - _MAX_PROBLEMS
+        problems = [*problems[:_MAX_PROBLEMS], f"and {more} more problems"]
+    raise ValueError(f"{path}: not a report: {'; '.join(problems)}")
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    """Format the place of an error, such as `rows[0].success.low`."""
+    text = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in loc)
+    return text.removeprefix(".")
+
+
+def _message(error: Any) -> str:
+    """Format what is wrong, to follow the place."""
+    if error["type"] == "model_type":  # pydantic's text names our private class
+        return "should be an object"
+    return error["msg"].removeprefix("Input ")

@@ -1,0 +1,452 @@
+"""Tasks of the Berkeley Function Calling Leaderboard, clean and perturbed.
+
+A task has one turn: a request, documents of functions, and a call that is right or
+wrong, or no call where none of the functions fits (Patil et al., ICML 2025). The data
+files are those of the package `bfcl-eval`; nothing else of it is used. Documents are
+arrays with the names of a task of tool worlds, so that the perturbations of that
+catalogue apply; the call is mapped back and compared with what BFCL accepts.
+"""
+
+# Tasks are built in NumPy.
+# pyright: reportArgumentType=false
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax import perturb
+from openagent_jax.agents.play import Episode
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools.drafting import wording
+from openagent_jax.environments.tools.make import DOMAINS, functions
+from openagent_jax.environments.tools.perturb.edits import Pools
+from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.environments.world import EnvironmentSpec
+from openagent_jax.interop import packages
+from openagent_jax.suites import call_check
+from openagent_jax.text import messages
+from openagent_jax.types import Environment, Outcome, Sizes, Tables
+
+PREFIX = "bfcl:"
+PACKAGE, MODULE = "bfcl-eval", "bfcl_eval"
+CATEGORIES = ("simple_python", "multiple", "irrelevance")
+# Entries of the catalogue that make sense with one turn and no world.
+SCENARIOS = (
+    "identity_erasure",
+    "semantic_renaming",
+    "semantic_trap",
+    "argument_renaming",
+    "description_rewrite",
+    "distractor_tools",
+    "tool_order",
+    "tool_withheld",
+)
+# What a config may name: the catalogue of tool worlds, of which `SCENARIOS` are played.
+SPEC = EnvironmentSpec(DOMAINS.make, DOMAINS.perturbations, suite=DOMAINS.suite)
+# An OpenAI type for each of BFCL's.
+_OPENAI = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
+_SPARE = 3  # functions of other tasks, hidden until a perturbation reveals them
+_VARIANTS = 4
+
+
+# What perturbations of documents touch of a task of tool worlds, and no more.
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Documents:
+    """How the functions of a task look; see `environments.tools.types.Tools`."""
+
+    name: Int[Array, "N"]
+    description: Int[Array, "N 1"]
+    arg_name: Int[Array, "N A"]
+    place: Int[Array, "N"]
+    visible: Bool[Array, "N"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Wanted:
+    tool: Int[Array, "1"]  # row of the function to be called, or -1
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Failing:
+    failures: Int[Array, "N"]  # calls that fail: of a function that is withheld, all
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Task:
+    tools: Documents
+    goal: Wanted
+    faults: Failing
+
+
+@dataclass(frozen=True)
+class Item:
+    """A task as the data files have it."""
+
+    id: str
+    messages: list[messages.Message]
+    functions: list[dict[str, Any]]
+    wanted: int  # index of the function to be called; -1: none
+    accepted: dict[str, list]  # accepted values of its arguments
+
+
+def load(category: str) -> list[Item]:
+    """
+    Raises:
+      ValueError: the package is not installed, or its files have another format.
+    """
+    if category not in CATEGORIES:
+        raise ValueError(f'no category "{category}"; known: {", ".join(CATEGORIES)}')
+    name = re.compile(rf"BFCL_v\d+_{category}\.json")
+    folder = packages.data(MODULE, PACKAGE)
+    file = next((x for x in folder.iterdir() if name.fullmatch(x.name)), None)
+    if file is None:
+        raise ValueError(f"{folder}: no file of {category}")
+    answers = {}
+    if category != "irrelevance":
+        found = _lines(file.parent / "possible_answer" / file.name)
+        answers = {row["id"]: row["ground_truth"][0] for row in found}
+    try:
+        return [_item(row, answers.get(row["id"], {})) for row in _lines(file)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} has an unexpected format: {error!r}") from None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tasks of a category, clean and perturbed."""
+
+    category: str
+    items: Sequence[Item]
+    scenarios: tuple[str, ...]
+    seed: int
+    strength: float
+    split: str = "test"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (draw.CLEAN, *self.scenarios)
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.items)
+
+    def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
+        """All episodes that are not done, in order."""
+        keys = draw.task_keys(jax.random.key(self.seed), 0, len(self.items))
+        for name in self.names:
+            left = [i for i in range(len(self.items)) if (name, i) not in done]
+            if not left:
+                continue
+            tasks = self._edited(name)
+            for i in left:
+                clean, task = (_row(x, i) for x in (self._arrays[0], tasks))
+                if not task.tools.visible.any():  # no document would be left
+                    task = clean
+                begin, first = partial(Question, self, i, task), name == draw.CLEAN
+                question = begin()
+                changed = question.tools != Question(self, i, clean).tools
+                facts = {
+                    "task_key": np.asarray(jax.random.key_data(keys[i])).tolist(),
+                    "changed": changed or first,
+                    "unsolvable": "" if question.solvable else "no_function_serves",
+                    "plan": question.plan(),
+                }
+                yield Episode(name, i, begin, facts)
+
+    def digest(self) -> str:
+        """A digest of all items and of their documents."""
+        found = hashlib.sha256(json.dumps([vars(x) for x in self.items]).encode())
+        for leaf in jax.tree.leaves(self._arrays[0]):
+            found.update(leaf.tobytes())
+        return found.hexdigest()[:16]
+
+    def rows(self, i: int) -> list[dict[str, Any]]:
+        """The functions of a task: its own, then those that are hidden."""
+        return [*self.items[i].functions, *self._spare[i]]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The text of each symbol."""
+        return self._table.texts
+
+    @cached_property
+    def _table(self) -> ToolSymbols:
+        return ToolSymbols()
+
+    @cached_property
+    def _spare(self) -> list[list[dict[str, Any]]]:
+        """Functions of other tasks whose names do not occur in this one."""
+        every, found = [f for item in self.items for f in item.functions], []
+        for i, item in enumerate(self.items):
+            rng = np.random.default_rng([self.seed, i])
+            taken = {_spelled(f["name"]) for f in item.functions}
+            chosen: list[dict[str, Any]] = []
+            for at in rng.permutation(len(every)):
+                if len(chosen) == _SPARE:
+                    break
+                if (name := _spelled(every[at]["name"])) not in taken:
+                    taken.add(name)
+                    chosen.append(every[at])
+            found.append(chosen)
+        return found
+
+    @cached_property
+    def _arrays(self) -> tuple[Task, dict[str, np.ndarray]]:
+        """Tasks and what perturbations draw from, with a leading axis of items."""
+        functions = [self.rows(i) for i in range(len(self.items))]
+        num = max(map(len, functions))
+        num_args = max(len(_properties(f)) for row in functions for f in row)
+        made = [
+            self._one(item, row, num, num_args)
+            for item, row in zip(self.items, functions, strict=True)
+        ]
+        return jax.tree.map(lambda *x: np.stack(x), *made)
+
+    def _one(
+        self, item: Item, functions: list[dict], num: int, num_args: int
+    ) -> tuple[Task, dict[str, np.ndarray]]:
+        one = self._table.one
+        name, description = np.zeros(num, np.int32), np.zeros((num, 1), np.int32)
+        arg_name = np.zeros((num, num_args), np.int32)
+        pools = {
+            "names": np.zeros((num, _VARIANTS), np.int32),
+            "descriptions": np.zeros((num, _VARIANTS), np.int32),
+            "arg_names": np.zeros((num, num_args, _VARIANTS), np.int32),
+        }
+        taken = {_spelled(f["name"]) for f in functions}
+        for n, function in enumerate(functions):
+            text, spelled = function["description"], _spelled(function["name"])
+            does = wording.purpose(function["name"], text)
+            name[n], description[n, 0] = one(spelled), one(text)
+            synonyms = wording.tool_names(spelled, does)[self.split]
+            pools["names"][n] = _fill(one, synonyms, taken)
+            others = wording.descriptions(does)[self.split]
+            pools["descriptions"][n] = _fill(one, others, {text})
+            known = {*_properties(function)}
+            for a, argument in enumerate(_properties(function)):
+                arg_name[n, a] = one(argument)
+                synonyms = wording.argument_names(argument)[self.split]
+                pools["arg_names"][n, a] = _fill(one, synonyms, known)
+        rows = np.arange(num, dtype=np.int32)
+        own = len(item.functions)
+        task = Task(
+            Documents(name, description, arg_name, rows, rows < own),
+            Wanted(np.array([item.wanted], np.int32)),
+            Failing(np.zeros(num, np.int32)),
+        )
+        return task, pools
+
+    @property
+    def entries(self) -> dict[str, perturb.Entry]:
+        """The catalogue that the scenarios are of."""
+        return perturb.catalogue(self._environment)
+
+    @cached_property
+    def _environment(self) -> Environment:
+        """The tool worlds, of which only the perturbations are used. The tables of a
+        task hold its own synonyms."""
+        opaque, zero = self._table.opaque[self.split], np.zeros((1, 1), np.int32)
+
+        def pools(tables, task, split):
+            del split
+            return Pools(
+                **tables.source,
+                opaque=jnp.array([opaque.low, opaque.high]),
+                gates=zero,
+                phrases=zero[None],
+                num_phrases=zero[0],
+                styles=zero[0],
+                shifted=zero[None],
+                constant_range=zero[None],
+                transfer=lambda key: task,
+            )
+
+        return functions(Sizes(1, 1, 1, 1, 1), 0)._replace(name="bfcl", pools=pools)
+
+    def _edited(self, name: str) -> Task:
+        """All tasks under a scenario."""
+        tasks, pools = self._arrays
+        if name == draw.CLEAN:
+            return tasks
+        edit = draw.make_edit(self._environment, [name], self.split)
+
+        def one(key, task, pools):
+            strength, scenario = jnp.float32(self.strength), jnp.int32(1)
+            return edit(Tables(None, pools), key, task, strength, scenario).task
+
+        # The same keys as in other suites.
+        keys = draw.task_keys(jax.random.key(self.seed), 0, len(self.items))
+        keys = draw.edit_keys(keys)
+        return jax.device_get(jax.jit(jax.vmap(one))(keys, tasks, pools))
+
+
+class Question:
+    """One task. The first reply ends it."""
+
+    def __init__(self, suite: Suite, index: int, task: Task):
+        self._suite, self._item, self._task = suite, suite.items[index], task
+        self._rows = suite.rows(index)
+        shown = np.argsort(task.tools.place, kind="stable")
+        self.tools = [self._document(int(n)) for n in shown if task.tools.visible[n]]
+        self.messages = copy.deepcopy(self._item.messages)
+        self.finished = self.terminated = False
+        self.outcome = self._outcome()
+        self.actions: list[dict[str, Any]] = []
+        self.results: list[str | None] = []
+        self.rewards: dict[str, list[float]] = {}
+
+    @property
+    def solvable(self) -> bool:
+        wanted = self._item.wanted
+        return wanted >= 0 and bool(self._task.tools.visible[wanted])
+
+    def hear(self, reply: messages.Message, cut: bool = False) -> None:
+        """Grade a reply. A reply that a limit has cut off is graded as it stands."""
+        del cut
+        calls = messages.calls(reply)
+        if any(not call.arguments for call in calls):
+            calls = []  # as in BFCL, an unreadable call is no call
+        self.finished = self.terminated = True
+        success = not calls
+        if self.solvable:
+            success = len(calls) == 1 and self._accepts(calls[0])
+        self.outcome = self._outcome(success, not calls, len(calls))
+        self.messages.append(messages.as_history(reply))
+        self.actions = [
+            {"name": call.name, "arguments": json.loads(call.arguments)}
+            for call in calls
+        ] or [{"text": messages.content(reply)}]
+
+    def close(self) -> None:
+        """End it: the agent has no room for the request."""
+        self.finished = True
+
+    def plan(self) -> list[dict[str, Any]]:
+        """A call that is accepted, with the first of the values of each argument."""
+        if not self.solvable:
+            return []
+        n, texts, tools = self._item.wanted, self._suite.texts, self._task.tools
+        names = zip(_properties(self._rows[n]), tools.arg_name[n], strict=False)
+        values = self._item.accepted
+        arguments = {
+            texts[symbol]: call_check.example(values[name][0])
+            for name, symbol in names
+            if name in values and values[name][0] != call_check.OMITTED
+        }
+        return [{"name": texts[tools.name[n]], "arguments": arguments}]
+
+    def _outcome(
+        self, success: bool = False, refused: bool = False, num_calls: int = 0
+    ) -> Outcome:
+        return Outcome(
+            success=np.bool_(success),
+            solvable=np.bool_(self.solvable),
+            refused=np.bool_(refused),
+            num_calls=np.int32(num_calls),
+            num_errors=np.int32(num_calls * (not success)),
+            num_questions=np.int32(0),
+            fewest_calls=np.int32(self.solvable),
+        )
+
+    def _accepts(self, call: messages.Call) -> bool:
+        n, texts, tools = self._item.wanted, self._suite.texts, self._task.tools
+        if call.name != texts[tools.name[n]]:
+            return False
+        function = self._rows[n]
+        spelled = {
+            texts[symbol]: name
+            for name, symbol in zip(
+                _properties(function), tools.arg_name[n], strict=False
+            )
+        }
+        given = json.loads(call.arguments)
+        if any(name not in spelled for name in given):
+            return False
+        given = {spelled[name]: value for name, value in given.items()}
+        return call_check.accepts(function["parameters"], self._item.accepted, given)
+
+    def _document(self, n: int) -> dict[str, Any]:
+        texts, tools = self._suite.texts, self._task.tools
+        function = _typed(copy.deepcopy(self._rows[n]))
+        parameters = function["parameters"]
+        spelled = {
+            name: texts[symbol]
+            for name, symbol in zip(
+                parameters["properties"], tools.arg_name[n], strict=False
+            )
+        }
+        parameters["properties"] = {
+            spelled[name]: value for name, value in parameters["properties"].items()
+        }
+        required = parameters.get("required", [])
+        parameters["required"] = [spelled[name] for name in required]
+        return {
+            "type": "function",
+            "function": {
+                "name": texts[tools.name[n]],
+                "description": "".join(texts[s] for s in tools.description[n]),
+                "parameters": parameters,
+            },
+        }
+
+
+def _row(tasks: Task, i: int) -> Task:
+    return jax.tree.map(lambda x: x[i], tasks)
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line]
+
+
+def _item(row: dict[str, Any], accepted: dict[str, dict[str, list]]) -> Item:
+    names = [function["name"] for function in row["function"]]
+    (name, values), *_ = accepted.items() or [("", {})]
+    wanted = names.index(name) if accepted else -1
+    return Item(row["id"], row["question"][0], row["function"], wanted, values)
+
+
+def _properties(function: dict[str, Any]) -> dict[str, Any]:
+    return function["parameters"]["properties"]
+
+
+def _spelled(name: str) -> str:
+    """The name as endpoints accept it, without dots."""
+    return name.replace(".", "_")
+
+
+def _typed(schema: Any) -> Any:
+    """The schema with OpenAI's names of types."""
+    if isinstance(schema, list):
+        return [_typed(x) for x in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _typed(value) for key, value in schema.items()}
+    if isinstance(kind := found.get("type"), str):
+        found["type"] = _OPENAI.get(kind, kind)
+    return found
+
+
+def _fill(one: Any, texts: Sequence[str], taken: set[str]) -> list[int]:
+    """Symbols of the first few texts that are not taken, repeated to fill a row."""
+    fresh = [text for text in dict.fromkeys(texts) if text and text not in taken]
+    fresh = fresh[:_VARIANTS]
+    taken.update(fresh)
+    found = [one(text) for text in fresh] or [0]
+    return [found[i % len(found)] for i in range(_VARIANTS)]

@@ -1,0 +1,205 @@
+"""Try a domain out: the oracle plays its tasks, clean and perturbed.
+
+The result tells the author of a domain which goals cannot be solved, which
+perturbations find nothing to change, and which texts do not fit.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools import perturb
+from openagent_jax.environments.tools.types import Limits, Task
+from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.environments.world import World
+from openagent_jax.types import Environment, Sizes, Tables
+
+NUM_TASKS = 256  # of each scenario
+NUM_DRAWN = 2048  # tasks that are drawn, to choose from them evenly by goal
+SCENARIOS = (draw.CLEAN, *(entry.name for entry in perturb.CATALOGUE))
+TRAINED = (
+    draw.CLEAN,
+    *(entry.name for entry in perturb.CATALOGUE if entry.family == "train"),
+)
+
+
+class Rehearsed(NamedTuple):
+    """Measurements of each of B tasks. Lengths are in tokens."""
+
+    goal: Int[Array, "B"]
+    changed: Bool[Array, "B"]
+    solvable: Bool[Array, "B"]
+    success: Bool[Array, "B"]  # of the oracle, within the turns of an episode
+    prompt: Int[Array, "B"]
+    action: Int[Array, "B"]  # the longest of the episode
+    result: Int[Array, "B"]  # the longest
+    episode: Int[Array, "B"]
+
+
+def rehearse(
+    world: World,
+    seed: int,
+    scenarios: Sequence[str] = SCENARIOS,
+    split: str = "test",
+) -> dict[str, Rehearsed]:
+    """Play the same tasks under each scenario, at full strength.
+
+    Args:
+      world: of the domain.
+      seed: of the tasks, of which there are equally many of each goal if possible.
+      scenarios: the clean one first.
+      split: of the tasks.
+    """
+    environment = world.environment
+    one = draw.make_draw(environment, scenarios[1:], split)
+
+    @jax.jit
+    def goals(tables, keys):
+        sample = jax.vmap(lambda key: environment.sample(tables, key, split))
+        return sample(keys).goal.kind
+
+    @jax.jit
+    def play(tables, scenario, keys):
+        def measure(key, edit_key):
+            task, _, changed = one(tables, key, edit_key, jnp.float32(1), scenario)
+            return _measure(environment, tables, task, changed)
+
+        return jax.vmap(measure)(keys, draw.edit_keys(keys))
+
+    keys = draw.task_keys(jax.random.key(seed), 0, NUM_DRAWN)
+    keys = keys[_evenly(np.asarray(goals(world.tables, keys)))]
+    return {
+        name: jax.device_get(play(world.tables, jnp.int32(i), keys))
+        for i, name in enumerate(scenarios)
+    }
+
+
+def _evenly(goals: np.ndarray) -> np.ndarray:
+    """Indices of the first task of each goal, then of the second, and so on."""
+    order = np.argsort(goals, kind="stable")
+    rank = np.empty_like(order)
+    _, first, size = np.unique(goals[order], return_index=True, return_counts=True)
+    rank[order] = np.arange(len(goals)) - np.repeat(first, size)
+    return np.argsort(rank, kind="stable")[:NUM_TASKS]
+
+
+def _measure(
+    environment: Environment, tables: Tables, task: Task, changed: Array
+) -> Rehearsed:
+    episode = expert.demonstrate(environment, tables, task)
+
+    def length(pieces):
+        return expert.num_tokens(tables, pieces)
+
+    def longest(write, parts):
+        sizes = jax.vmap(lambda part: length(write(tables, task, part)))(parts)
+        return jnp.max(jnp.where(episode.valid, sizes, 0))
+
+    outcome = environment.outcome(tables, task, episode.state)
+    return Rehearsed(
+        goal=task.goal.kind,
+        changed=changed,
+        solvable=outcome.solvable,
+        success=outcome.success,
+        prompt=length(environment.prompt(tables, task)),
+        action=longest(environment.utterance, episode.action),
+        result=longest(environment.observe, episode.timestep.observation),
+        episode=expert.write(environment, tables, episode, 1)[3],
+    )
+
+
+def troubles(
+    spec: DomainSpec,
+    seen: dict[str, Rehearsed],
+    sizes: Sizes,
+    limits: Limits,
+    num_visible: int,
+) -> Iterator[str]:
+    """Warnings of what may not work as the author of the domain expects."""
+    clean = seen[draw.CLEAN]
+    for number, goal in enumerate(spec.goals):
+        tasks, at = clean.goal == number, f"goals[{number}] ({goal.name})"
+        if not np.all(clean.solvable[tasks]):
+            yield f"{at}: the oracle cannot solve it; look at what its tools need"
+        elif not np.all(clean.success[tasks]):
+            turns = f"sandbox.max_turns={sizes.max_turns} turns"
+            yield f"{at}: the oracle does not solve it in {turns}; raise them"
+    for name in SCENARIOS[1:]:
+        # Other values are drawn even where none are unfamiliar.
+        familiar = name == "entity_shift" and not _entities(spec)
+        if familiar or not np.any(seen[name].changed):
+            why = _why(name, spec, limits, num_visible)
+            yield f"{name} changes nothing here{why and f': {why}'}"
+
+
+def rooms(
+    seen: dict[str, Rehearsed],
+    trained: dict[str, Rehearsed],
+    sizes: Sizes,
+    num_tokens: int,
+) -> Iterator[tuple[str, int, int, str]]:
+    """`(key, its value, tokens, scenario)` of each room that is too small.
+
+    Args:
+      seen: what was rehearsed for the test.
+      trained: the same for training.
+      sizes: of an episode.
+      num_tokens: of a row that a demonstration is trained in.
+    """
+    both = [*seen.items(), *trained.items()]
+    for among, field, key, room in (
+        (both, "prompt", "sandbox.prompt_tokens", sizes.prompt_tokens),
+        (both, "action", "sandbox.action_tokens", sizes.action_tokens),
+        (both, "result", "sandbox.result_tokens", sizes.result_tokens),
+        (both, "episode", "sandbox.context_tokens", sizes.context_tokens),
+        (trained.items(), "episode", "algorithm.num_tokens", num_tokens),
+    ):
+        lengths = [(int(getattr(one, field).max()), name) for name, one in among]
+        longest, name = max(lengths, key=lambda x: x[0])
+        if longest > room:
+            yield key, room, longest, name
+
+
+def _entities(spec: DomainSpec) -> list[str]:
+    return [kind.name for kind in spec.types if kind.kind == "entity"]
+
+
+def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
+    num_tools = len(spec.tools)
+    full = f"sandbox.num_tools={limits.num_tools} has no row for another tool"
+    found = {
+        "distractor_tools": (
+            num_tools <= num_visible,
+            f"all {num_tools} tools are shown already (sandbox.num_visible="
+            f"{num_visible})",
+        ),
+        "tool_removal": (True, "no tool is shown that is not needed"),
+        "semantic_trap": (num_tools < 2, "there is one tool alone"),
+        "tool_order": (num_tools < 2, "there is one tool alone"),
+        "argument_renaming": (
+            not any(tool.arguments for tool in spec.tools),
+            "no tool takes arguments",
+        ),
+        "query_underspecified": (
+            not any(goal.constants for goal in spec.goals),
+            "no request holds a value",
+        ),
+        "entity_shift": (not _entities(spec), "no type is an entity"),
+        "logic_inversion": (
+            True,
+            "no tool needs the code of another (code_from), and no goal has two steps "
+            "that do not feed each other",
+        ),
+        **dict.fromkeys(
+            ("dependency_extension", "rule_shift", "tool_redirection", "contradiction"),
+            (num_tools >= limits.num_tools, f"{full}; raise it"),
+        ),
+    }
+    holds, why = found.get(name, (False, ""))
+    return why if holds else ""

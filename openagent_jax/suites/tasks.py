@@ -1,0 +1,103 @@
+"""The tasks of an environment, for agents that are reached by messages."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from openagent_jax import expert, perturb
+from openagent_jax.agents.dialogue import Player
+from openagent_jax.agents.play import Episode
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import transcript
+from openagent_jax.environments.world import World
+
+BLOCK = 64  # tasks drawn at once
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tasks, clean and perturbed: those that a checkpoint of these settings meets."""
+
+    world: World  # in the compact style
+    scenarios: tuple[str, ...]
+    seed: int
+    num_tasks: int  # of each scenario
+    strength: float
+    split: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The scenarios, the clean one first."""
+        return (draw.CLEAN, *self.scenarios)
+
+    @property
+    def entries(self) -> dict[str, perturb.Entry]:
+        """The catalogue that the scenarios are of."""
+        return perturb.catalogue(self.world.environment)
+
+    def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
+        """All episodes that are not done, in order; drawn as they are wanted."""
+        transcriber = self.world.transcriber
+        reasons = self.world.environment.reasons
+        player = Player(self.world)
+        for i, name in enumerate(self.names):
+            for start in range(0, self.num_tasks, BLOCK):
+                stop = min(start + BLOCK, self.num_tasks)
+                left = [n for n in range(start, stop) if (name, n) not in done]
+                if not left:
+                    continue
+                drawn = jax.device_get(self._draw(jnp.int32(i), jnp.int32(start)))
+                for n in left:
+                    task, facts, (actions, valid) = jax.tree.map(
+                        lambda x, row=n - start: x[row], drawn
+                    )
+                    known = {
+                        "task_key": facts["task_key"].tolist(),
+                        "changed": facts["changed"].item(),
+                        "unsolvable": reasons[int(facts["reason"])],
+                        "plan": transcript.plan(transcriber, task, actions, valid),
+                    }
+                    yield Episode(name, n, partial(player.begin, task), known)
+
+    @functools.cached_property
+    def _draw(self) -> Callable[..., tuple[Any, dict[str, jax.Array], Any]]:
+        """A block of tasks of a scenario, and what is known of them; compiled once."""
+        environment = self.world.environment
+        one = draw.make_draw(environment, self.scenarios, self.split)
+
+        @jax.jit
+        def block(tables, scenario, start):
+            keys = draw.task_keys(jax.random.key(self.seed), start, BLOCK)
+
+            def of_key(key, edit_key):
+                strength = jnp.float32(self.strength)
+                task, _, changed = one(tables, key, edit_key, strength, scenario)
+                episode = expert.demonstrate(environment, tables, task)
+                facts = {
+                    "task_key": jax.random.key_data(key),
+                    "changed": changed,
+                    "reason": environment.certificate(tables, task).reason,
+                }
+                return task, facts, (episode.action, episode.valid)
+
+            return jax.vmap(of_key)(keys, draw.edit_keys(keys))
+
+        return partial(block, self.world.tables)
+
+    def digest(self) -> str:
+        """A digest of all texts, and of the first tasks."""
+        found = hashlib.sha256()
+        tasks, facts, _ = jax.device_get(self._draw(0, 0))
+        for leaf in jax.tree.leaves((tasks, facts)):
+            found.update(leaf.tobytes())
+        texts = self.world.tables.lexicon.texts
+        for leaf in (texts.flat, texts.length):
+            found.update(np.asarray(leaf).tobytes())
+        return found.hexdigest()[:16]

@@ -1,0 +1,345 @@
+"""Derive the style of any chat template from what it writes.
+
+A chat template is a program. This module renders conversations whose names and values
+are marker strings; what the template writes around the markers is the style. Only two
+things are assumed of a template: what it has written does not change when messages are
+added, and a call is a JSON object.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openagent_jax.text import style as styles
+from openagent_jax.text.messages import (
+    INTEGER,
+    STRING,
+    Messages,
+    Tools,
+    call,
+    opening,
+    result,
+    tool,
+)
+from openagent_jax.text.style import Layout, Piece, Style, literal
+
+CODE_FROM = ", needs the code from ", ""
+CALL_AFTER = ", to be called after ", ""
+
+# Markers: strings that no template writes, and numbers where numbers are needed.
+NAME, TEXT, REQUEST, RESULT, REPLY = (f"xqz{name}zqx" for name in "NTURW")
+ARGUMENTS, TYPES, STRINGS = ([f"xqz{name}{i}zqx" for i in range(9)] for name in "APV")
+NUMBERS = [770001 + i for i in range(9)]
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")  # may be a special token
+MUST_BE_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A chat template, and what its tokenizer says about special tokens."""
+
+    # (messages, tools, whether the reply of the agent comes next) -> text
+    render: Callable[[Messages, Tools, bool], str]
+    is_special: Callable[[str], bool]  # whether a text is a special token
+
+
+def read(template: Template, max_args: int) -> Style[str]:
+    """Return the style of a chat template.
+
+    Args:
+      template: to be analysed.
+      max_args: arguments of a tool at most, not counting the code.
+
+    Raises:
+      ValueError: the template does not support tools, writes calls in a way that is not
+        understood, or needs a special token that the tokenizer does not have.
+    """
+    system, documents, between, user, assistant = _prompt(template, max_args + 1)
+    texts = styles.ANSWER + RESULT, styles.REFUSE, styles.ASK
+    contents, ends, replies = zip(*(_content(template, x) for x in texts), strict=True)
+    (end, (reply_open, reply_close)), *others = {*zip(ends, replies, strict=True)}
+    nums = range(max_args + 2)
+    calls, results = zip(*(_call(template, num, end) for num in nums), strict=True)
+    (tool_open, tool_close), *more = {*results}
+    if others or more:
+        raise _unknown("the text behind a message depends on the message", tool_open)
+    answer, refuse, ask = contents
+    style = Style(
+        system=system,
+        documents=documents,
+        between=between,
+        user=user,
+        assistant=assistant,
+        code_from=CODE_FROM,
+        call_after=CALL_AFTER,
+        code_is_parameter=True,
+        string=STRING,
+        integer=INTEGER,
+        calls=calls,
+        answer=answer,
+        refuse=refuse,
+        ask=ask,
+        end=end,
+        tool_open=tool_open,
+        tool_close=tool_close,
+        reply_open=reply_open,
+        reply_close=reply_close,
+        **_json(calls[1]),
+        **styles.shared(_escape(template)),
+    )
+    _check(template, style)
+    _check_tokens(template, style)
+    return style
+
+
+def _prompt(template: Template, max_params: int):
+    """Return `(system, documents, between, user, assistant)` of the prompt."""
+
+    def written(num: int, tools: int) -> list[str | Piece]:
+        document = tool(NAME, TEXT, dict(zip(ARGUMENTS[:num], TYPES, strict=False)))
+        text = template.render(opening(REQUEST), [document] * tools, True)
+        if NAME not in text or REQUEST not in text:
+            raise ValueError(
+                "chat template: it does not support tools; take one that does, such as "
+                "model.chat_template=hermes"
+            )
+        return _cut(text, _PROMPT_SLOTS)
+
+    layouts, ends = [], []
+    for num in range(max_params + 1):
+        one, two = written(num, 1), written(num, 2)
+        slots = [i for i, x in enumerate(one) if isinstance(x, Piece)]
+        *in_document, request = slots
+        first, last = in_document[0], in_document[-1]
+        size = last - first + 1
+        if two[first : last + 1] != two[last + 2 : last + 2 + size]:
+            raise _unknown("two documents differ from one", str(two[0]))
+        # Behind the last slot of a document follow the rest of it and the text before
+        # the next document, or before the request: the common part is the document's.
+        behind, final = str(two[last + 1]), "".join(map(str, one[last + 1 : request]))
+        tail = _common(behind, final)
+        ends.append((one[0], behind[len(tail) :], final[len(tail) :], one[-1]))
+        layouts.append(_layout([*one[first : last + 1], tail]))
+    if len({*ends}) > 1:
+        raise _unknown("a document changes the text around it", str(ends[0][0]))
+    system, between, user, assistant = map(str, ends[0])
+    return system, tuple(layouts), between, user, assistant
+
+
+def _call(
+    template: Template, num: int, end: str
+) -> tuple[Layout[str], tuple[str, str]]:
+    """Return the layout of a call, and the texts around its result."""
+    names = ARGUMENTS[:num]
+
+    def written(values: Sequence[Any]) -> list[str | Piece]:
+        messages = opening(REQUEST)
+        tools = [tool(NAME, TEXT, dict.fromkeys(names, STRING))]
+        before = template.render(messages, tools, True)
+        arguments = dict(zip(names, values, strict=False))
+        messages += [call(NAME, arguments), result(NAME, RESULT)]
+        after = _behind(before, template.render(messages, tools, True))
+        if NAME not in after or RESULT not in after:
+            raise ValueError(
+                "chat template: it does not write calls of tools, or their results"
+            )
+        return _cut(after, _CALL_SLOTS)
+
+    texts, numbers = written(STRINGS), written(NUMBERS)
+    *before, between, last_slot, tool_close = texts
+    if last_slot != styles.slot(styles.VALUE, _RESULT) or len(texts) != len(numbers):
+        raise _unknown(
+            "a call with numbers differs from one with strings", str(between)
+        )
+    tail, mark, tool_open = str(between).partition(end)
+    number_tail, *_ = str(numbers[-3]).partition(end)
+    if not mark:
+        raise _unknown(f'no "{end}" ends a call', tail)
+    layout = _layout([*before, tail], [*numbers[: len(before)], number_tail])
+    return layout, (tool_open, str(tool_close))
+
+
+def _content(template: Template, text: str) -> tuple[Layout[str], str, tuple[str, str]]:
+    """Return the layout of a text of the agent, the token that ends it, and what stands
+    around the reply of the user that follows."""
+    messages = opening(REQUEST)
+    tools = [tool(NAME, TEXT, {})]
+    before = template.render(messages, tools, True)
+    messages.append({"role": "assistant", "content": text})
+    messages.append({"role": "user", "content": REPLY})
+    after = _behind(before, template.render(messages, tools, True))
+    before, found, rest = after.partition(text)
+    rest, found_reply, reply_close = rest.partition(REPLY)
+    if not found or not found_reply:
+        raise _unknown(f"it does not write {text!r} and the reply of the user", after)
+    marks = [x for x in SPECIAL.finditer(rest) if template.is_special(x[0])]
+    if not marks:
+        raise _unknown(
+            "no special token of the tokenizer ends an answer; take the template and "
+            "the tokenizer of one model",
+            rest,
+        )
+    tail, reply_open = rest[: marks[0].start()], rest[marks[0].end() :]
+    value = _cut(before + text + tail, {RESULT: styles.slot(styles.VALUE)})
+    return _layout(value), marks[0][0], (reply_open, reply_close)
+
+
+def _json(layout: Layout[str]) -> dict[str, Any]:
+    """Return the marks and keys of calls, from the layout of one with one argument."""
+    fill = {styles.NAME: NAME, styles.ARGUMENT: ARGUMENTS[0], styles.VALUE: STRINGS[0]}
+    text = "".join(fill.get(piece.kind, str(piece.text)) for piece in layout)
+    begin, stop = text.find("{"), text.rfind("}") + 1
+    try:
+        fields = json.loads(text[begin:stop])
+        keys = {json.dumps(value): key for key, value in fields.items()}
+        name = keys.pop(json.dumps(NAME))
+        arguments = keys.pop(json.dumps({ARGUMENTS[0]: STRINGS[0]}))
+    except (ValueError, KeyError, AttributeError):
+        raise _unknown("a call is not a JSON object", text) from None
+    if keys:
+        raise _unknown(f"a call has a key {min(keys.values())!r}", text)
+    marks = text[:begin].strip().encode(), text[stop:].strip().encode()
+    names = dict(key_name=name, key_arguments=arguments, key_purpose="purpose")
+    return dict(marks=styles.Marks(*marks), **names)
+
+
+def _escape(template: Template) -> Callable[[str], str]:
+    """Return how the template escapes the text of a result: not at all, or as JSON."""
+    text = f'{RESULT}"\\{REPLY}'
+    messages = [*opening(REQUEST), call(NAME, {}), result(NAME, text)]
+    written = template.render(messages, [tool(NAME, TEXT, {})], True)
+    if text in written:
+        return lambda text: text
+    if json.dumps(text)[1:-1] in written:
+        return lambda text: json.dumps(text, ensure_ascii=False)[1:-1]
+    raise _unknown("it changes the text of a result", written[-80:])
+
+
+def _check(template: Template, style: Style[str]) -> None:
+    """Check that style and template write a longer conversation alike."""
+    names = [f"xqzname{i}zqx" for i in range(3)]
+    texts = [f"xqztext{i}zqx" for i in range(3)]
+    most = len(style.documents) - 1
+    kinds = [STRING, INTEGER] * most
+    parameters = [
+        dict(zip(ARGUMENTS[:num], kinds[i:], strict=False))
+        for i, num in enumerate((most, 0, 1))
+    ]
+    documents = [tool(*x) for x in zip(names, texts, parameters, strict=True)]
+    messages = opening(REQUEST)
+    expected = str(style.system)
+    for i in range(3):
+        fill = {styles.NAME: [names[i]], styles.TEXT: [texts[i]]}
+        fill |= {styles.ARGUMENT: [*parameters[i]]}
+        fill |= {styles.VALUE: [*parameters[i].values()]}
+        expected += str(style.between) if i else ""
+        expected += _filled(style.documents[len(parameters[i])], fill)
+    expected += f"{style.user}{REQUEST}{style.assistant}"
+    for i in range(3):
+        values = [
+            NUMBERS[j] if kind == INTEGER else STRINGS[j]
+            for j, kind in enumerate(parameters[i].values())
+        ]
+        arguments = dict(zip(parameters[i], values, strict=True))
+        messages += [call(names[i], arguments), result(names[i], f"{RESULT}{i}")]
+        fill = {styles.NAME: [names[i]], styles.ARGUMENT: [*arguments]}
+        expected += _filled(style.calls[len(values)], fill | {styles.VALUE: values})
+        expected += f"{style.end}{style.tool_open}{RESULT}{i}{style.tool_close}"
+    messages.append({"role": "assistant", "content": styles.ASK})
+    messages.append({"role": "user", "content": REPLY})
+    expected += _filled(style.ask, {})
+    expected += f"{style.end}{style.reply_open}{REPLY}{style.reply_close}"
+    written = template.render(messages, documents, True)
+    if written != expected:
+        at = len(_common(written, expected))
+        raise _unknown(
+            "a longer conversation is written differently", written[max(at - 30, 0) :]
+        )
+
+
+def _check_tokens(template: Template, style: Style[str]) -> None:
+    """Check that everything that must be a special token is one."""
+    texts: list[str] = []
+    styles.mapped(style, lambda text: texts.append(text) or text)
+    for mark in sorted({x for text in texts for x in MUST_BE_SPECIAL.findall(text)}):
+        if not template.is_special(mark):
+            raise ValueError(
+                f'chat template: it writes "{mark}", which is no special token of the '
+                "tokenizer; take the template and the tokenizer of one model"
+            )
+
+
+_RESULT = -1  # the index of a value that is the result
+_PROMPT_SLOTS = {
+    NAME: styles.slot(styles.NAME),
+    TEXT: styles.slot(styles.TEXT),
+    REQUEST: styles.slot(styles.VALUE, _RESULT),
+    **{x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(ARGUMENTS)},
+    **{x: styles.slot(styles.VALUE, i) for i, x in enumerate(TYPES)},
+}
+_CALL_SLOTS = {
+    NAME: styles.slot(styles.NAME),
+    RESULT: styles.slot(styles.VALUE, _RESULT),
+    **{x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(ARGUMENTS)},
+    **{x: styles.slot(styles.VALUE, i) for i, x in enumerate(STRINGS)},
+    **{str(x): styles.slot(styles.VALUE, i) for i, x in enumerate(NUMBERS)},
+}
+
+
+def _cut(text: str, slots: dict[str, Piece]) -> list[str | Piece]:
+    """Return texts and slots in turn; a text, which may be empty, is at both ends."""
+    parts = re.split("(" + "|".join(map(re.escape, slots)) + ")", text)
+    return [slots.get(part, part) for part in parts]
+
+
+def _layout(
+    texts: Sequence[str | Piece], numbers: Sequence[str | Piece] = ()
+) -> Layout[str]:
+    """Return a layout, from what is written with strings and with numbers."""
+    pieces: list[Piece] = []
+    for i, (x, y) in enumerate(zip(texts, numbers or texts, strict=True)):
+        if isinstance(x, str):
+            # A text may depend on the value beside it only.
+            beside = [p for p in texts[max(i - 1, 0) : i + 2] if isinstance(p, Piece)]
+            values = [p.index for p in beside if p.kind == styles.VALUE]
+            if x or y:
+                pieces.append(literal(x, str(y), values[0] if values else 0))
+        elif x.kind == styles.TEXT:
+            pieces += [x, styles.slot(styles.NEEDS)]
+        else:
+            pieces.append(x)
+    return tuple(pieces)
+
+
+def _filled(layout: Layout[str], fill: dict[int, list]) -> str:
+    """Return the text of a layout with its slots filled."""
+
+    def read(piece: Piece) -> str:
+        if piece.kind == styles.LITERAL:
+            values = fill.get(styles.VALUE, [])
+            number = piece.index < len(values) and values[piece.index] in NUMBERS
+            return str(piece.number if number else piece.text)
+        values = fill.get(piece.kind, [])
+        return str(values[piece.index]) if values else ""
+
+    return "".join(map(read, layout))
+
+
+def _behind(before: str, text: str) -> str:
+    """Return what was added to a text; what was there must not have changed."""
+    if not text.startswith(before):
+        at = len(_common(before, text))
+        raise _unknown("it changes earlier text when a message is added", before[at:])
+    return text[len(before) :]
+
+
+def _common(a: str, b: str) -> str:
+    same = itertools.takewhile(lambda x: x[0] == x[1], zip(a, b, strict=False))
+    return "".join(x for x, _ in same)
+
+
+def _unknown(what: str, text: str) -> ValueError:
+    return ValueError(f"chat template: {what}: {text[:80]!r}")

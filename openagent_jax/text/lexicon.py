@@ -1,0 +1,359 @@
+"""Surface forms: from symbols to tokens, and from bytes back to symbols.
+
+A `Lexicon` is built once on the host from a list of surface forms and a tokenizer. On
+the device it does two things, both by table look-up:
+
+* `write` concatenates the tokens of a row of symbols (a ragged concatenation);
+* `find` looks up a slice of a text among all surface forms. Texts are hashed by
+  sum((byte + 1) * r**k) mod 2**32 (Karp and Rabin, 1987), whose values over all slices
+  of a text come from one cumulative sum; a hit is then verified byte by byte.
+
+Tokens become bytes before anything is parsed, so that every segmentation of a text is
+understood in the same way.
+
+>>> from openagent_jax.text import style, tokenizer
+>>> symbols = Symbols()
+>>> colours = symbols.add(["red", "green"])
+>>> bpe = tokenizer.train(style.syntax_tokens(), vocab_size=600)
+>>> lexicon = build(symbols, bpe, style.compact(max_args=2))
+>>> tokens, _, length = write(lexicon, jnp.arange(colours.low, colours.high), 16)
+>>> bpe.decode(tokens[: int(length)].tolist())
+'redgreen'
+>>> text = jnp.array(list(b"a red car"), jnp.uint8)
+>>> int(find(lexicon, text, jnp.array([2]), jnp.array([5]))[0]) == colours.low
+True
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, UInt
+from tokenizers import Tokenizer
+
+from openagent_jax.text import style as styles
+from openagent_jax.text.symbols import Symbols
+from openagent_jax.text.token_bytes import (
+    check_round_trip,
+    num_tokens,
+    vocab_bytes,
+    without_prefix_space,
+)
+
+MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
+NUM_BASES = 32  # bases of the hash that are tried
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths, stored end to end."""
+
+    flat: Array
+    start: Int[Array, "R"]
+    length: Int[Array, "R"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Lexicon:
+    """Tables over Y symbols and all tokens."""
+
+    spans: Ragged  # symbol -> tokens; see `write`
+    trailing_space: Bool[Array, "Y"]  # its last space is tokenized with the next text
+    texts: Ragged  # symbol -> bytes
+    token_bytes: Ragged  # token -> bytes
+    canonical: Int[Array, "Y"]  # first symbol of equal text
+    next_equal: Int[Array, "Y"]  # next symbol of equal text, or -1
+    hashes: UInt[Array, "U"]  # sorted
+    hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
+    base: UInt[Array, ""]  # r of the hash
+    style: styles.Style[int] = field(metadata=dict(static=True))
+    style_digest: str = field(metadata=dict(static=True))  # hash of its texts
+    end_token: int = field(metadata=dict(static=True))
+    vocab_size: int = field(metadata=dict(static=True))
+    max_equal: int = field(metadata=dict(static=True))  # symbols of one text, at most
+    num_probes: int = field(metadata=dict(static=True))  # texts of one hash, at most
+    any_trailing_space: bool = field(metadata=dict(static=True))
+
+
+def concatenate(
+    table: Ragged, rows: Int[Array, "P"], size: int, num_rows: Array | int | None = None
+) -> tuple[Array, Int[Array, "size"], Int[Array, ""]]:
+    """Return rows of a table, end to end.
+
+    Args:
+      table: that holds the rows.
+      rows: indices into the table.
+      size: room of the result; what does not fit is cut.
+      num_rows: how many of `rows` count, from the first on; all if None.
+
+    Returns:
+      `(values, index, length)`: the values, for each value the index into `rows` that
+        it comes from, and the length of the rows together, which is larger than `size`
+        if they have been cut.
+
+    >>> table = Ragged(jnp.array([7, 8, 9]), jnp.array([0, 2]), jnp.array([2, 1]))
+    >>> values, index, length = concatenate(table, jnp.array([1, 0]), size=4)
+    >>> values.tolist(), index[:3].tolist(), int(length)
+    ([9, 7, 8, 0], [0, 1, 1], 3)
+    """
+    lengths = table.length[rows]
+    if num_rows is not None:
+        lengths = jnp.where(jnp.arange(rows.shape[0]) < num_rows, lengths, 0)
+    ends = jnp.cumsum(lengths)
+    place = jnp.arange(size)
+    index = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
+    index = jnp.minimum(index, rows.shape[0] - 1).astype(jnp.int32)
+    offset = place - (ends - lengths)[index]
+    values = table.flat[table.start[rows[index]] + offset]
+    return jnp.where(place < ends[-1], values, 0), index, ends[-1]
+
+
+def write(
+    lexicon: Lexicon, symbols: Int[Array, "P"], num_tokens: int
+) -> tuple[Int[Array, "S"], Int[Array, "S"], Int[Array, ""]]:
+    """Return the tokens of a row of symbols.
+
+    Most tokenizers put a space into one token with the word behind it. The last space
+    of a text therefore moves to the next text: `spans` has four rows for each symbol, Y
+    rows apart: the text as it is, without its last space, with a space in front, and
+    with both changes.
+
+    Args:
+      lexicon: with the tokens of every symbol.
+      symbols: of the texts; 0 is the empty text.
+      num_tokens: S, room of the result; what does not fit is cut.
+
+    Returns:
+      `(tokens, index, length)`: the tokens, for each token the index into `symbols`
+        that it comes from, and the number of tokens, which is larger than S if they
+        have been cut.
+    """
+    if lexicon.any_trailing_space:
+        num, place = len(lexicon.trailing_space), jnp.arange(symbols.shape[0])
+        not_empty = lexicon.texts.length[symbols] > 0
+        is_last = place >= jnp.max(jnp.where(not_empty, place, -1))
+        moves = lexicon.trailing_space[symbols] & ~is_last
+        last = jax.lax.cummax(jnp.where(not_empty, place, -1))
+        before = jnp.concatenate([jnp.array([-1]), last[:-1]])
+        gets = not_empty & (before >= 0) & moves[before]
+        symbols = symbols + num * moves + 2 * num * gets
+    return concatenate(lexicon.spans, symbols, num_tokens)
+
+
+def powers(base: Array, num: int) -> tuple[Array, Array]:
+    """Return `base**k` and `base**-k` mod 2**32 for all k < num; the base is odd."""
+    inverse = base
+    for _ in range(5):  # Newton: each step doubles the number of correct bits
+        inverse = inverse * (jnp.uint32(2) - base * inverse)
+    ones = jnp.ones((1,), jnp.uint32)
+    up = jnp.cumprod(jnp.full((num - 1,), base, jnp.uint32), dtype=jnp.uint32)
+    down = jnp.cumprod(jnp.full((num - 1,), inverse, jnp.uint32), dtype=jnp.uint32)
+    return jnp.concatenate([ones, up]), jnp.concatenate([ones, down])
+
+
+def find(
+    lexicon: Lexicon,
+    text: UInt[Array, "Z"],
+    begin: Int[Array, "R"],
+    end: Int[Array, "R"],
+) -> Int[Array, "R"]:
+    """Return the canonical symbols of slices of a text.
+
+    Args:
+      lexicon: the surface forms to look up.
+      text: bytes.
+      begin: of R slices.
+      end: of the slices, exclusive.
+
+    Returns:
+      For each slice the first symbol whose text is equal, or -1 if there is none, or if
+      the slice is longer than `MAX_TEXT`.
+    """
+    size = text.shape[0]
+    up, down = powers(lexicon.base, size)
+    terms = (text.astype(jnp.uint32) + 1) * up
+    sums = jnp.concatenate([jnp.zeros((1,), jnp.uint32), jnp.cumsum(terms)])
+    clipped = jnp.clip(begin, 0, size - 1)
+    value = (sums[jnp.clip(end, 0, size)] - sums[clipped]) * down[clipped]
+    first = jnp.searchsorted(lexicon.hashes, value, method="scan_unrolled")
+    length = end - begin
+    offset = jnp.arange(MAX_TEXT)[None]
+    wanted = text[jnp.minimum(begin[:, None] + offset, size - 1)]
+    result = jnp.full_like(begin, -1)
+    for probe in range(lexicon.num_probes):
+        index = jnp.minimum(first + probe, lexicon.hashes.shape[0] - 1)
+        symbol = lexicon.hash_symbol[index]
+        hit = (lexicon.hashes[index] == value) & (
+            lexicon.texts.length[symbol] == length
+        )
+        stored = lexicon.texts.flat[lexicon.texts.start[symbol][:, None] + offset]
+        same = jnp.all((wanted == stored) | (offset >= length[:, None]), axis=1)
+        result = jnp.where(hit & same & (length <= MAX_TEXT), symbol, result)
+    return result
+
+
+def resolve(
+    lexicon: Lexicon, symbol: Int[Array, "..."], low: Array, high: Array
+) -> Int[Array, "..."]:
+    """Return the symbol of equal text within `[low, high)`, or -1.
+
+    Values of different types may read the same and still have a symbol each: this finds
+    the one that belongs to a type.
+
+    Args:
+      lexicon: that has the symbols.
+      symbol: canonical symbols, or -1.
+      low: first symbol of the range.
+      high: end of the range, exclusive.
+    """
+    result = jnp.full_like(symbol, -1)
+    for _ in range(lexicon.max_equal):
+        inside = (symbol >= 0) & (low <= symbol) & (symbol < high)
+        result = jnp.where((result < 0) & inside, symbol, result)
+        symbol = jnp.where(symbol >= 0, lexicon.next_equal[symbol], -1)
+    return result
+
+
+def same_text(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
+    """Return whether two symbols have equal texts; -1 equals nothing."""
+    canonical = lexicon.canonical
+    return (a >= 0) & (b >= 0) & (canonical[a] == canonical[b])
+
+
+# Host side.
+
+
+def texts(lexicon: Lexicon) -> list[str]:
+    """The text of every symbol."""
+    table = lexicon.texts
+    flat = np.asarray(table.flat).tobytes()
+    starts, lengths = np.asarray(table.start), np.asarray(table.length)
+    spans = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return [flat[start : start + length].decode() for start, length in spans]
+
+
+def build(
+    symbols: Symbols,
+    tokenizer: Tokenizer,
+    style: styles.Style[str],
+    vocab_size: int = 0,
+) -> Lexicon:
+    """Return the lexicon of a list of surface forms, with all its tables.
+
+    Args:
+      symbols: the surface forms; the texts of the style are added to them.
+      tokenizer: byte-level BPE or SentencePiece.
+      style: in which episodes are written.
+      vocab_size: of the model; tokens that only the model has read as a NUL byte. 0
+        stands for the number of tokens of the tokenizer.
+
+    Raises:
+      ValueError: a surface form is too long; the tokenizer lacks the token that ends a
+        reply, changes a text, or has more tokens than the model.
+    """
+    for text in symbols.texts:
+        if (num_bytes := len(text.encode())) > 4 * MAX_TEXT:
+            raise ValueError(f"lexicon: surface form of {num_bytes} bytes: {text!r}")
+    end = tokenizer.token_to_id(style.end)
+    if end is None:
+        raise ValueError(f"tokenizer: it has no token {style.end!r}")
+    size = num_tokens(tokenizer)
+    if vocab_size and vocab_size < size:
+        raise ValueError(
+            f"tokenizer: it has {size} tokens, and the model knows {vocab_size}"
+        )
+    marks = b"".join(style.marks)
+    numbers = symbols.numbers.low, symbols.numbers.high
+    symbol_style = styles.mapped(style, symbols.one, numbers=numbers)
+    texts = symbols.texts
+    raw = [text.encode() for text in texts]
+    tokenizer = without_prefix_space(tokenizer)
+    token_bytes = vocab_bytes(tokenizer, marks)
+    variants, trailing_space = texts, np.zeros(len(texts), bool)
+    if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
+        trailing_space = np.array([text.endswith(" ") for text in texts])
+        # Not where a reply begins: its tokens are those that the agent samples.
+        starts = symbol_style.assistant, symbol_style.tool_close
+        trailing_space[[*starts, symbol_style.reply_close]] = False
+        shorter = [
+            text[:-1] if x else text
+            for text, x in zip(texts, trailing_space, strict=True)
+        ]
+        variants = texts + shorter + [" " + text for text in texts + shorter]
+    spans = [x.ids for x in tokenizer.encode_batch(variants, add_special_tokens=False)]
+    check_round_trip(variants, spans, tokenizer, token_bytes)
+    token_bytes += [[0]] * (vocab_size - size)
+    first: dict[bytes, int] = {}
+    canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
+    next_equal = np.full(len(raw), -1, np.int32)
+    last: dict[bytes, int] = {}
+    count: dict[bytes, int] = {}
+    for i, data in enumerate(raw):
+        if data in last:
+            next_equal[last[data]] = i
+        last[data] = i
+        count[data] = count.get(data, 0) + 1
+    unique = list(first)
+    base, hashes = _hashed(unique)
+    order = np.argsort(hashes, kind="stable")
+    return Lexicon(
+        spans=_ragged(spans, np.int32),
+        trailing_space=jnp.asarray(trailing_space),
+        texts=_ragged([list(d) for d in raw], np.uint8, pad=MAX_TEXT),
+        token_bytes=_ragged(token_bytes, np.uint8),
+        canonical=jnp.asarray(canonical),
+        next_equal=jnp.asarray(next_equal),
+        hashes=jnp.asarray(hashes[order]),
+        hash_symbol=jnp.asarray(np.array([first[u] for u in unique])[order], jnp.int32),
+        base=jnp.uint32(base),
+        style=symbol_style,
+        style_digest=hashlib.sha256(repr(style).encode()).hexdigest()[:16],
+        end_token=end,
+        vocab_size=max(vocab_size, size),
+        max_equal=max(count.values()),
+        num_probes=int(np.unique(hashes, return_counts=True)[1].max()),
+        any_trailing_space=bool(trailing_space.any()),
+    )
+
+
+def _ragged(rows: Sequence[Sequence[int]], dtype, pad: int = 1) -> Ragged:
+    length = np.array([len(row) for row in rows], np.int32)
+    start = np.cumsum(length) - length
+    flat = np.zeros(int(length.sum()) + pad, dtype)
+    for begin, row in zip(start, rows, strict=True):
+        flat[begin : begin + len(row)] = row
+    return Ragged(
+        jnp.asarray(flat), jnp.asarray(start.astype(np.int32)), jnp.asarray(length)
+    )
+
+
+def _hashed(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
+    """Return an odd base, and the hashes of all texts under it.
+
+    The hashes are all different if one of the bases that are tried allows it, which was
+    the case for up to about 150,000 texts.
+    """
+    flat = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32) + 1
+    length = np.array([len(text) for text in texts])
+    end = np.cumsum(length)
+    offset = np.arange(len(flat)) - np.repeat(end - length, length)
+    best, num_best = (0, end), 0
+    for i in range(NUM_BASES):
+        base = (1_000_003 + i * 2_654_435) | 1
+        power = np.full(max(length.max(), 1), base, np.uint32)
+        power[0] = 1
+        power = np.cumprod(power, dtype=np.uint32)
+        sums = np.cumsum(flat * power[offset], dtype=np.uint32)
+        sums = np.concatenate([np.zeros(1, np.uint32), sums])
+        hashes = sums[end] - sums[end - length]
+        num = len(np.unique(hashes))
+        if num > num_best:
+            best, num_best = (base, hashes), num
+        if num == len(texts):
+            break
+    return best

@@ -1,0 +1,295 @@
+"""How an episode is written, as data: texts, and slots between them.
+
+The document of a tool and a call of it are layouts: rows of pieces, each a literal text
+or a slot that the environment fills (see `layout.fill`). There is one layout for each
+number of arguments, so that a comma or an empty list needs no code. `compact` is the
+style of the small backbone; `chat.read` derives the style of any chat template.
+
+A `Style[str]` holds texts; in a `Style[int]`, which `lexicon.build` makes, each text
+has become a symbol.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")  # str, or int: a symbol
+U = TypeVar("U")
+
+# Kinds of pieces: a literal text, and slots. `NAME` is the name of a tool, `TEXT` its
+# description, `NEEDS` the tools that must be called before it. `ARGUMENT` is the name
+# of an argument, `VALUE` its value (in a document, its type). `TEXT` and `NEEDS` are
+# filled by several symbols.
+LITERAL, NAME, TEXT, NEEDS, ARGUMENT, VALUE = range(6)
+
+# What the agent writes instead of a call.
+ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
+
+# Status of what the agent is shown after an action: the index into `Style.errors`.
+(
+    OK,
+    BAD_FORMAT,  # the action could not be parsed
+    UNKNOWN_TOOL,
+    BAD_ARGUMENT,  # missing, unknown, or of another type
+    WRONG_CODE,  # the code that the tool needs is missing or wrong
+    OUT_OF_ORDER,  # another tool must be called first
+    TRANSIENT,  # runtime error, goes away when called again
+    PERMANENT,  # runtime error that stays
+    MOVED,  # replaced by another tool
+    USER_REPLY,  # the user's answer to `ASK`
+    NO_RESULT,  # the episode is over, nothing is shown
+) = range(11)
+
+ERRORS = {
+    BAD_FORMAT: "cannot read this",
+    UNKNOWN_TOOL: "no such tool",
+    BAD_ARGUMENT: "wrong arguments",
+    WRONG_CODE: "needs the code from ",
+    OUT_OF_ORDER: "call first ",
+    TRANSIENT: "failed, try again",
+    PERMANENT: "out of service for good",
+    MOVED: "replaced",
+}
+MOVED_GUIDED = "replaced by "
+ERROR = '{"error":"', '"}'  # around an error
+COMMA_BLANK = ", "
+CODE = "code"  # the name of a field; no argument may have it
+
+# Ways to write a result: before it, between name and value, between fields, behind it.
+# The first is the normal one. All behind the first `NUM_TRAIN_STYLES` are held out:
+# they are for evaluation only.
+RESULT_STYLES = (
+    ('{"', '":"', '","', '"}'),
+    ("[", "=", "; ", "]"),
+    ("(", ": ", " / ", ")"),
+    ("<", ">", "><", "</>"),
+    ("ok ", " -> ", " & ", "!"),
+)
+NUM_TRAIN_STYLES = 3
+
+
+class Piece(NamedTuple, Generic[T]):
+    """One piece of a layout."""
+
+    kind: int
+    index: int  # the argument whose name, value or type this is; see also `number`
+    text: T  # of a literal
+    # The literal if it stands beside the value of argument `index`, and that is a
+    # number.
+    number: T
+
+
+Layout = tuple[Piece[T], ...]
+
+
+def slot(kind: int, index: int = 0) -> Piece[str]:
+    """Return a slot.
+
+    Args:
+      kind: one of `NAME`, `TEXT`, `NEEDS`, `ARGUMENT` and `VALUE`.
+      index: of the argument.
+    """
+    return Piece(kind, index, "", "")
+
+
+def literal(text: str, number: str | None = None, index: int = 0) -> Piece[str]:
+    """Return a literal.
+
+    Args:
+      text: as it is written.
+      number: as it is written beside a number; the same if None.
+      index: of the argument whose value decides whether it is beside a number.
+
+    >>> literal('":"', number='":', index=1)
+    Piece(kind=0, index=1, text='":"', number='":')
+    """
+    return Piece(LITERAL, index, text, text if number is None else number)
+
+
+class Marks(NamedTuple):
+    """What the parser looks for, as bytes."""
+
+    call_open: bytes  # before the JSON of a call; may be empty
+    call_close: bytes
+    answer: bytes = ANSWER.encode()
+    refuse: bytes = REFUSE.encode()
+    ask: bytes = ASK.encode()
+
+
+@dataclass(frozen=True)
+class Style(Generic[T]):
+    """All texts of an episode that do not come from its task.
+
+    A style is static: it becomes part of the compiled program. The order of the fields
+    is the order in which `Symbols` adds their texts, and must not change.
+    """
+
+    # The prompt is: system, documents, user, request, assistant.
+    system: T
+    documents: tuple[Layout[T], ...]  # by number of parameters
+    between: T  # between two documents
+    user: T
+    assistant: T
+    # How `NEEDS` names the tool whose code is needed, or that must be called before.
+    code_from: tuple[T, T]  # before and after the name of the other tool
+    call_after: tuple[T, T]
+    code_is_parameter: bool  # the documents list the code among the parameters
+    string: T  # names of types
+    integer: T
+    # What the agent writes, and the token that ends it.
+    calls: tuple[Layout[T], ...]  # by number of arguments
+    answer: Layout[T]
+    refuse: Layout[T]
+    ask: Layout[T]
+    end: T
+    # What the agent is shown then: the result of a tool, or a reply of the user.
+    tool_open: T
+    tool_close: T
+    reply_open: T
+    reply_close: T
+    error_open: T
+    error_close: T
+    errors: tuple[T, ...]  # by status
+    moved_guided: T
+    results: tuple[tuple[T, ...], ...]  # by result style
+    marks: Marks
+    key_name: T  # keys of the JSON object of a call
+    key_arguments: T
+    key_purpose: T
+    code: T  # name of the field that holds a code
+    done: T
+    result: T
+    unknown: T
+    nothing: T
+    comma_blank: T
+    numbers: tuple[int, int] = (0, 0)  # range of the symbols that are numbers
+
+
+def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> Style[U]:
+    """Return a style with another value for each of its texts.
+
+    Args:
+      style: with texts.
+      function: from a text to another one, or to its symbol; it is called in the order
+        of the fields.
+      changes: fields that get a given value.
+
+    >>> mapped(compact(2), len).end
+    7
+    """
+
+    def walk(x: Any) -> Any:
+        if isinstance(x, str):
+            return function(x)
+        if isinstance(x, Piece):
+            return Piece(x.kind, x.index, walk(x.text), walk(x.number))
+        if type(x) is tuple:
+            return tuple(map(walk, x))
+        return x  # Marks, numbers
+
+    names = [field.name for field in dataclasses.fields(style)]
+    return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
+
+
+def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
+    """Return the fields that are the same in all styles.
+
+    Args:
+      escape: what a chat template does to the text of a result.
+    """
+    return dict(
+        error_open=escape(ERROR[0]),
+        error_close=escape(ERROR[1]),
+        errors=tuple(escape(ERRORS.get(status, "")) for status in range(NO_RESULT + 1)),
+        moved_guided=escape(MOVED_GUIDED),
+        results=tuple(tuple(map(escape, texts)) for texts in RESULT_STYLES),
+        code=CODE,
+        done="done",
+        result="result",
+        unknown="something",
+        nothing="I said all",
+        comma_blank=COMMA_BLANK,
+    )
+
+
+# A document has its description before its name, and a call repeats the description as
+# its purpose: a causal model then finds the name by looking where it has seen the same
+# words before.
+DOC_OPEN, DOC_NAME = '{"description":"', '","name":"'
+DOC_PARAMS = ('","parameters":["', '","', '"]', '","parameters":[]')
+DOC_NEEDS, DOC_CLOSE = (',"code_from":"', ',"call_after":"', '"'), "}"
+CALL_OPEN, CALL_NAME = '{"purpose":"', '","name":"'
+CALL_ARGS = ('","arguments":{"', '":"', '","', '"}}', '","arguments":{}}')
+SPEAKERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
+END = "<|end|>"
+
+
+def compact(max_args: int) -> Style[str]:
+    """Return the style of the small backbone, which takes few tokens.
+
+    Args:
+      max_args: arguments of a tool at most, not counting the code.
+
+    >>> compact(2).end
+    '<|end|>'
+    """
+    system, user, assistant, tool = SPEAKERS
+    return Style(
+        system=system,
+        documents=tuple(map(_document, range(max_args + 1))),
+        between="",
+        user=user,
+        assistant=assistant,
+        code_from=(DOC_NEEDS[0], DOC_NEEDS[2]),
+        call_after=(DOC_NEEDS[1], DOC_NEEDS[2]),
+        code_is_parameter=False,
+        string="",
+        integer="",
+        calls=tuple(map(_call, range(max_args + 2))),
+        answer=(literal(ANSWER), slot(VALUE)),
+        refuse=(literal(REFUSE),),
+        ask=(literal(ASK),),
+        end=END,
+        tool_open=tool,
+        tool_close=assistant,
+        reply_open=user,
+        reply_close=assistant,
+        marks=Marks(b"", b""),
+        key_name="name",
+        key_arguments="arguments",
+        key_purpose="purpose",
+        **shared(),
+    )
+
+
+def syntax_tokens() -> list[str]:
+    """Return the texts of `compact` that are one token in the small tokenizer."""
+    first, _, last, none = DOC_PARAMS
+    documents = (DOC_OPEN, DOC_NAME, first, last, none, *DOC_NEEDS, DOC_CLOSE)
+    calls = (CALL_OPEN, CALL_NAME, *CALL_ARGS)
+    results = (ERROR[0], RESULT_STYLES[0][0], RESULT_STYLES[0][-1], COMMA_BLANK)
+    return list(dict.fromkeys((*documents, *calls, ANSWER, REFUSE, ASK, *results)))
+
+
+def _document(num: int) -> Layout[str]:
+    first, comma, last, none = map(literal, DOC_PARAMS)
+    params = [none]
+    if num:
+        params = [first, *_joined([[slot(ARGUMENT, i)] for i in range(num)], comma)]
+        params.append(last)
+    start = [literal(DOC_OPEN), slot(TEXT), literal(DOC_NAME), slot(NAME)]
+    return (*start, *params, slot(NEEDS), literal(DOC_CLOSE))
+
+
+def _call(num: int) -> Layout[str]:
+    first, equals, comma, last, none = map(literal, CALL_ARGS)
+    pairs = [[slot(ARGUMENT, i), equals, slot(VALUE, i)] for i in range(num)]
+    arguments = [first, *_joined(pairs, comma), last] if num else [none]
+    start = [literal(CALL_OPEN), slot(TEXT), literal(CALL_NAME), slot(NAME)]
+    return (*start, *arguments)
+
+
+def _joined(parts: list[list[Piece]], between: Piece) -> list[Piece]:
+    """Return all parts, with a piece between each two."""
+    return [x for part in parts for x in (between, *part)][1:]

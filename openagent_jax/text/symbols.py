@@ -1,0 +1,66 @@
+"""The list of surface forms: every text that an environment can write or read.
+
+A `Symbols` is built on the host. Whoever adds texts gets back their symbols, which are
+indices into the list; `lexicon.build` makes the tables for the device from it. An
+environment with forms of its own adds them in a subclass or before it builds its
+lexicon (see `environments/tools/worlds/symbols.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openagent_jax.text import style
+
+NUM_NUMBERS = 1000  # 0 to 999
+
+
+@dataclass(frozen=True)
+class Range:
+    """The symbols `low <= s < high`."""
+
+    low: int
+    high: int
+
+    def __len__(self) -> int:
+        return self.high - self.low
+
+
+class Symbols:
+    """A growing list of surface forms; symbol 0 is the empty text.
+
+    A new list holds the texts of the compact style and the numbers. Other styles add
+    theirs last, in `lexicon.build`, so that a symbol, and with it every world that is
+    drawn from symbols, does not depend on the style in which it is written.
+
+    >>> symbols = Symbols()
+    >>> symbols.texts[symbols.numbers.low + 17]
+    '17'
+    >>> colours = symbols.add(["red", "green"])
+    >>> symbols.one("green") - colours.low, len(colours)
+    (1, 2)
+    """
+
+    def __init__(self):
+        self.texts: list[str] = [""]
+        self._index = {"": 0}
+        style.mapped(style.compact(max_args=2), self.one)
+        self.numbers = self.add([str(i) for i in range(NUM_NUMBERS)])
+
+    def one(self, text: str) -> int:
+        """Return the first symbol of a text; a new text is added."""
+        if text not in self._index:
+            self._index[text] = len(self.texts)
+            self.texts.append(text)
+        return self._index[text]
+
+    def add(self, texts: Sequence[str]) -> Range:
+        """Add texts as a new contiguous range of symbols, and return the range.
+
+        Texts that the list already has get a second symbol, so that the range has one
+        symbol for each text, in order.
+        """
+        low = len(self.texts)
+        self.texts.extend(texts)
+        for symbol, text in enumerate(texts, low):
+            self._index.setdefault(text, symbol)
+        return Range(low, len(self.texts))

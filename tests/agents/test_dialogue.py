@@ -1,0 +1,276 @@
+"""Episodes by messages: what is said, how replies are read, and what they are worth."""
+
+import functools
+import json
+
+import pytest
+
+from openagent_jax.agents import dialogue
+from openagent_jax.environments import transcript
+from openagent_jax.environments.tools import make, types
+from openagent_jax.environments.world import Settings
+from openagent_jax.text import messages as chat_messages
+from tests import helpers, messages
+
+NUM = 16  # episodes of each entry
+
+
+@functools.cache
+def player(name="poi", max_turns=helpers.MAX_TURNS):
+    sizes = Settings(max_turns=max_turns).sizes
+    environment = make.functions(sizes, helpers.NUM_VISIBLE)
+    return dialogue.Player(helpers.world(name)._replace(environment=environment))
+
+
+@functools.cache
+def demonstrated(name, entry):
+    split = {"poi": "train", "medical": "test"}[name]
+    tasks = helpers.edited(name, split, entry)
+    episodes, _ = helpers.demonstrate(helpers.world(name).tables, tasks)
+    return helpers.rows(episodes)[:NUM]
+
+
+def begin(task, name="poi", max_turns=helpers.MAX_TURNS):
+    return player(name, max_turns).begin(task)
+
+
+def plain(message):
+    """A message as all agree on it: arguments parsed, no ids, nothing that is empty."""
+    found = {key: message[key] for key in ("role", "content") if message.get(key)}
+    for call in message.get("tool_calls", ()):
+        arguments = call["function"]["arguments"]
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments)
+        found.setdefault("calls", []).append((call["function"]["name"], arguments))
+    return found
+
+
+@pytest.mark.parametrize("entry", helpers.SHOWN)
+@pytest.mark.parametrize("name", helpers.DOMAINS)
+def test_demonstrations_are_what_they_were(name, entry):
+    """The same words, results and outcomes as in the compiled world."""
+    transcriber, kinds = helpers.world(name).transcriber, set()
+    for episode in demonstrated(name, entry):
+        theirs = messages.Conversation(name, episode)
+        ours = begin(episode.task, name)
+        assert ours.tools == theirs.documents()
+        *_, whole = theirs.messages()
+        turns = [m for m in whole if m["role"] == "assistant"]
+        for t, message in enumerate(turns):
+            action = helpers.row(episode.action, t)
+            kinds.add(int(action.kind))
+            assert plain(transcriber.message(episode.task, action)) == plain(message)
+            assert not ours.finished
+            ours.hear(message)
+        assert list(map(plain, ours.messages)) == list(map(plain, whole))
+        assert ours.finished
+        assert ours.outcome.success == episode.state.success
+        assert ours.outcome.num_calls == episode.state.num_calls
+        assert ours.outcome.num_errors == episode.state.num_errors
+        assert ours.outcome.refused == (
+            types.REFUSE in episode.action.kind[episode.valid]
+        )
+    assert types.CALL in kinds
+
+
+@functools.cache
+def task():
+    """One that is solved by two calls or more."""
+    episodes = demonstrated("poi", helpers.CLEAN)
+    return next(e for e in episodes if e.state.num_calls > 1)
+
+
+def turns():
+    *_, whole = messages.Conversation("poi", task()).messages()
+    return [m for m in whole if m["role"] == "assistant"]
+
+
+def called(name, arguments, call_id="a"):
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def test_several_calls_are_answered_one_by_one():
+    ours, said = begin(task().task), turns()
+    calls = [call for m in said[:2] for call in m["tool_calls"]]
+    calls = [{**call, "id": f"id{i}"} for i, call in enumerate(calls)]
+    ours.hear({"content": "Let me look.", "tool_calls": calls})
+    shown, *answers = ours.messages[2:]
+    assert shown["content"] == "Let me look." and len(shown["tool_calls"]) == 2
+    assert [m["tool_call_id"] for m in answers] == ["id0", "id1"]
+    assert [m["role"] for m in answers] == ["tool"] * 2
+    assert ours.outcome.num_calls == 2 and ours.outcome.num_errors == 0
+    for message in said[2:]:
+        ours.hear(message)
+    assert ours.outcome.success
+
+
+def test_calls_behind_the_last_turn_are_not_made():
+    ours, first = begin(task().task, max_turns=2), turns()[0]["tool_calls"][0]
+    ours.hear({"tool_calls": [first] * 5})
+    assert ours.finished and ours.outcome.num_calls == 2
+    assert len(ours.messages) == 4  # and nothing is said after the last one
+
+
+BAD = {
+    "a tool that is not there": [called("no_such", "{}")],
+    "no JSON": [called("N", "{place")],
+    "a list": [called("N", "[]")],
+    "more than JSON": [called("N", '{"x":"1"},"purpose":"x"')],
+    "a list in an argument": [called("N", '{"place":["x"]}')],
+    "a word that is nothing here": [called("N", '{"place":"Atlantis \\ud83d"}')],
+    "an argument too many": [called("N", '{"place":"x","more":1}')],
+    "the same twice": [called("N", '{"place":"x","place":"x"}')],
+    "not even a name": [{"function": {"name": None, "arguments": None}}],
+    "nothing of a call": [{}],
+    "no call": ["x"],
+    "no function": [{"function": "x"}],
+    "a megabyte": [called("N", json.dumps({"place": "x" * 2**20}))],
+    "depth": [called("N", '{"a":' * 9999)],
+    "a surrogate": [called("\ud83d", "{}")],
+}
+
+
+@pytest.mark.parametrize("calls", BAD.values(), ids=BAD)
+def test_bad_calls_are_answered_by_an_error(calls):
+    name = turns()[0]["tool_calls"][0]["function"]["name"]
+    text = json.dumps(calls).replace('"N"', json.dumps(name))
+    ours = begin(task().task)
+    ours.hear({"content": None, "tool_calls": json.loads(text)})
+    answer = ours.messages[-1]
+    assert answer["role"] == "tool" and answer["tool_call_id"]
+    assert set(json.loads(answer["content"])) == {"error"}
+    assert (ours.outcome.num_calls, ours.outcome.num_errors, ours.finished) == (
+        1,
+        1,
+        False,
+    )
+    # It is never shown what a server could not read.
+    shown = ours.messages[-2]["tool_calls"][0]["function"]
+    assert isinstance(json.loads(shown["arguments"]), dict)
+    assert len(json.dumps(ours.messages)) < 50_000
+    for message in turns():
+        ours.hear(message)
+    assert ours.outcome.success
+
+
+@pytest.mark.parametrize("arguments", ["", "  ", None, {}, "{}"])
+def test_nothing_to_pass(arguments):
+    (call,) = chat_messages.calls({"tool_calls": [called("sign_in", arguments)]})
+    assert call.text == '{"name":"sign_in","arguments":{}}'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I do not know.",
+        None,
+        "",
+        '{"name":"sign_in","arguments":{}}',
+        'Well:\n{"name":"sign_in","arguments":{}}',
+        "x" * 2**20,
+        "Answer 5",
+        7,
+        "Answer: 5\N{REPLACEMENT CHARACTER}",
+        "\N{REPLACEMENT CHARACTER}\nRefuse",
+        [{"type": "text", "text": "Who?"}, {"type": "image"}, 7],
+    ],
+)
+def test_talk_is_not_an_answer(said):
+    ours = begin(task().task)
+    ours.hear({"content": said})
+    assert ours.messages[-1] == {
+        "role": "user",
+        "content": '{"error":"cannot read this"}',
+    }
+    assert (ours.outcome.num_calls, ours.outcome.num_errors, ours.finished) == (
+        1,
+        1,
+        False,
+    )
+    assert len(ours.messages[-2]["content"]) <= chat_messages.MAX_CHARS
+
+
+@pytest.mark.parametrize("before", ["", "It is done.\n\n", "<think>\nRefuse\n"])
+def test_the_last_line_is_the_answer(before):
+    ours, said = begin(task().task), turns()
+    for message in said[:-1]:
+        ours.hear(message)
+    ours.hear({"content": [{"type": "text", "text": before + said[-1]["content"]}]})
+    assert ours.finished and ours.outcome.success
+
+
+def test_what_was_cut_off_counts_for_nothing():
+    ours, said = begin(task().task), turns()
+    ours.hear(said[0], cut=True)
+    assert ours.outcome.num_errors == 1
+    ours.hear({"content": "Refuse"}, cut=True)
+    assert ours.outcome.num_errors == 2 and not ours.finished
+
+
+def test_refusal_and_question():
+    ours = begin(task().task)
+    ours.hear({"content": "Which one?\nAsk"})
+    assert ours.messages[-1] == {"role": "user", "content": "I said all"}
+    assert not ours.outcome.refused
+    ours.hear({"content": "Refuse"})
+    assert ours.finished and ours.outcome.refused and not ours.outcome.success
+
+
+def test_worlds_of_other_styles_are_refused():
+    """Replies would be parsed as what a model writes under its chat template."""
+    with pytest.raises(ValueError, match="not of the compact style"):
+        dialogue.Player(helpers.world("poi", "hermes"))
+
+
+@pytest.mark.parametrize("form", [helpers.COMPACT, *helpers.FORMS])
+def test_texts(form):
+    """Transcribers know the symbols of the tasks, however a model writes them."""
+    known = helpers.texts("poi", form)
+    assert helpers.world("poi", form).transcriber._texts[: len(known)] == known
+
+
+def test_what_was_done_is_recorded():
+    """Of each action what was understood, what was shown, and what was paid."""
+    episode, said = task(), turns()
+    ours, other = begin(episode.task), begin(episode.task)
+    for message in said:
+        ours.hear(message)
+    plan = transcript.plan(
+        helpers.world("poi").transcriber, episode.task, episode.action, episode.valid
+    )
+    assert ours.actions == plan
+    *shown, _ = (m["content"] for m in ours.messages if m["role"] == "tool")
+    assert ours.results[: len(shown)] == shown and ours.results[-1] is None
+    assert set(ours.rewards) == {name for name, _ in helpers.ENVIRONMENT.rewards}
+    for component, paid in ours.rewards.items():
+        expected = episode.timestep.reward[component][episode.valid]
+        assert paid == pytest.approx(expected.tolist(), abs=1e-6)
+    for content in ("Well.\nHm", "{}"):  # the JSON of a call is only text there
+        other.hear({"content": content})
+    other.hear({"content": "Refuse"}, cut=True)
+    other.hear({"tool_calls": [called("f", "{")]})
+    assert [action["text"] for action in other.actions] == ["Hm", "{}", "Refuse", "f"]
+    assert len(other.results) == 4
+
+
+def test_one_program_serves_all_episodes():
+    """Of whatever task and text, of an episode's begin as of its end."""
+    world, counts = helpers.world("poi"), {"parse": 0, "reset": 0}
+
+    def counted(name):
+        def function(*args):
+            counts[name] += 1
+            return getattr(world.environment, name)(*args)
+
+        return function
+
+    environment = world.environment._replace(**{x: counted(x) for x in counts})
+    made = dialogue.Player(world._replace(environment=environment))
+    for entry in (helpers.CLEAN, "runtime_error"):
+        for episode in demonstrated("poi", entry)[:4]:
+            ours = made.begin(episode.task)
+            for text in ("Hm", "x" * 2**15, "Refuse"):
+                ours.hear({"content": text})
+            assert ours.finished
+    assert counts == {"parse": 1, "reset": 1}

@@ -1,0 +1,179 @@
+"""Packed rows: what goes where, that texts do not see one another, and that the loss
+and its gradient are those of a row for each."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from openagent_jax import losses, train
+from openagent_jax.algorithms import sft
+from openagent_jax.models import layers, transformer
+from openagent_jax.types import Algorithm, Batch, Curriculum
+from tests import tiny
+
+CONFIG = transformer.ModelConfig(
+    vocab_size=17,
+    width=16,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=1,
+    head_size=8,
+    mlp_width=16,
+)
+POLICY = transformer.make_policy(CONFIG)
+LENGTHS = np.array([40, 90, 31, 100, 60, 9])
+NUM_COLUMNS = 130  # of three blocks of queries, the last one not full
+WHERE = [(0, 0), (0, 40), (1, 0), (2, 0), (1, 31), (1, 91)]  # row and column, by hand
+
+
+def texts():
+    """`(tokens, loss mask, lengths)`; a prompt comes first."""
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, CONFIG.vocab_size, (len(LENGTHS), NUM_COLUMNS))
+    here = np.arange(NUM_COLUMNS) < LENGTHS[:, None]
+    mask = here & (random.random(tokens.shape) < 0.4)
+    mask[:, :3] = False
+    return jnp.asarray(np.where(here, tokens, 0)), jnp.asarray(mask), LENGTHS
+
+
+def apart() -> Batch:
+    """A row for each text."""
+    tokens, mask, lengths = texts()
+    positions = jnp.broadcast_to(jnp.arange(NUM_COLUMNS)[None], tokens.shape)
+    segments = (positions < lengths[:, None]).astype(jnp.int32)
+    return Batch(tokens, positions, segments, mask, jnp.sum(mask, 1) * 1.0)
+
+
+def packed(num_rows=3) -> tuple[Batch, int]:
+    batch, num_dropped = jax.jit(sft.pack, static_argnums=3)(*texts(), num_rows)
+    return batch, int(num_dropped)
+
+
+@pytest.fixture(scope="module")
+def params():
+    # Sharper than at the start, so that what is attended to makes a difference.
+    return jax.tree.map(lambda x: 4 * x, POLICY.init(jax.random.key(1)))
+
+
+def test_by_hand():
+    tokens = jnp.array([[1, 1, 1, 0], [2, 2, 2, 2], [3, 0, 0, 0], [4, 4, 0, 0]])
+    mask = tokens % 2 == 1
+    lengths = jnp.array([3, 5, 1, 2])  # the second is longer than a row
+    batch, num_dropped = sft.pack(tokens, mask, lengths, 2)
+    assert batch.tokens.tolist() == [[1, 1, 1, 3], [4, 4, 0, 0]]
+    assert batch.positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
+    assert batch.segments.tolist() == [[1, 1, 1, 3], [4, 4, 0, 0]]
+    assert batch.loss_mask.tolist() == [[True] * 4, [False] * 4]
+    assert batch.divisor.tolist() == [4, 0] and num_dropped == 1
+    batch, num_dropped = sft.pack(tokens, mask, lengths, 1)
+    assert batch.tokens.tolist() == [[1, 1, 1, 3]] and num_dropped == 2
+
+
+def test_first_fit_keeps_every_text():
+    tokens, mask, _ = texts()
+    batch, num_dropped = packed()
+    for i, ((row, start), size) in enumerate(zip(WHERE, LENGTHS)):
+        there = row, slice(start, start + size)
+        np.testing.assert_array_equal(batch.tokens[there], tokens[i, :size])
+        np.testing.assert_array_equal(batch.loss_mask[there], mask[i, :size])
+        np.testing.assert_array_equal(batch.positions[there], np.arange(size))
+        assert np.all(batch.segments[there] == i + 1)
+    assert num_dropped == 0 and np.sum(batch.valid) == LENGTHS.sum()
+    np.testing.assert_array_equal(batch.divisor, np.sum(batch.loss_mask, axis=1))
+    assert not np.any(batch.loss_mask & ~batch.valid)
+
+
+def test_what_finds_no_room_is_counted():
+    batch, num_dropped = packed(num_rows=2)
+    assert num_dropped == 1
+    assert set(np.unique(batch.segments)) == {0, 1, 2, 3, 5, 6}
+
+
+def test_a_text_sees_no_other(params):
+    """A change in one reaches its own later tokens, and not a bit of the others."""
+    assert NUM_COLUMNS > 2 * layers.QUERY_BLOCK
+    batch, _ = packed()
+    hidden = jax.jit(POLICY.hidden)
+
+    def of(tokens):
+        return hidden(params, tokens, batch.positions, batch.segments)
+
+    before = of(batch.tokens)
+    for row, column in ((0, 2), (0, 45), (1, 35), (1, 95)):
+        token = (batch.tokens[row, column] + 1) % CONFIG.vocab_size
+        after = of(batch.tokens.at[row, column].set(token))
+        reached = np.any(np.asarray(before != after), axis=-1)
+        own = batch.segments == batch.segments[row, column]
+        own &= batch.positions >= batch.positions[row, column]
+        own &= np.arange(3)[:, None] == row
+        np.testing.assert_array_equal(reached, own)
+
+
+def test_hidden_is_that_of_a_row_for_each(params):
+    alone, batch = apart(), packed()[0]
+    expected = POLICY.hidden(params, alone.tokens, alone.positions, alone.segments)
+    got = POLICY.hidden(params, batch.tokens, batch.positions, batch.segments)
+    for i, ((row, start), size) in enumerate(zip(WHERE, LENGTHS)):
+        here = got[row, start : start + size]
+        np.testing.assert_allclose(here, expected[i, :size], rtol=1e-5, atol=1e-5)
+
+
+def test_the_first_token_of_a_text_is_no_target(params):
+    """Even if it were a loss token: nothing has been read before it."""
+    batch, _ = packed()
+    every = Batch(
+        batch.tokens, batch.positions, batch.segments, batch.valid, batch.divisor
+    )
+    log_prob, best = losses.token_log_probs(POLICY, params, every)
+    first = np.asarray(batch.valid & (batch.positions == 0))
+    assert first.sum() == len(LENGTHS)
+    assert not np.any(log_prob[first]) and not np.any(best[first])
+    assert np.all(log_prob[np.asarray(batch.valid) & ~first] < 0)
+
+
+def update(params, batch, num_micro_batches):
+    """Metrics and gradient of one step on a batch."""
+    algorithm = Algorithm(
+        lambda state, tables, key, tasks: (batch, {}),
+        lambda params, part, divisor: losses.cross_entropy(
+            POLICY, params, part, divisor
+        ),
+    )
+    optimizer = optax.chain(optax.trace(0.0), optax.scale(0.0))  # keeps it, and stays
+    nothing = Curriculum(
+        init=lambda: (),
+        sample=lambda state, tables, task_key, *_: task_key,
+        update=lambda state, tasks, metrics: state,
+    )
+    step = train.make_step(nothing, algorithm, optimizer, 1, num_micro_batches)
+    state, metrics = jax.jit(step)(
+        train.init_state(params, optimizer, jax.random.key(0)), ()
+    )
+    return metrics, state.opt_state[0].trace
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 3])
+def test_loss_and_gradient_are_those_of_a_row_for_each(params, num_micro_batches):
+    expected, gradient = update(params, apart(), 1)
+    metrics, other = update(params, packed()[0], num_micro_batches)
+    for name in expected:
+        np.testing.assert_allclose(metrics[name], expected[name], rtol=1e-6)
+    difference = optax.tree.norm(jax.tree.map(jnp.subtract, gradient, other))
+    assert difference < 1e-6 * optax.tree.norm(gradient)
+
+
+def test_a_real_step():
+    """Demonstrations, half of them perturbed, in twice 2 rows instead of 8."""
+    longer = dict(algorithm__num_tokens=512, paft__alpha=0.5)
+    few = dict(algorithm__num_rows=4, train__num_micro_batches=2)
+    both = []
+    for changes in (longer, longer | few):
+        step, state = tiny.trainer(tiny.config("sft", **changes))
+        both.append(step(state)[1])
+    expected, metrics = both
+    assert metrics.pop("train/num_dropped") == 0
+    assert expected.keys() == metrics.keys()
+    for name in expected:
+        np.testing.assert_allclose(metrics[name], expected[name], rtol=2e-6)

@@ -1,0 +1,179 @@
+"""How tasks are drawn and perturbed, on toy tasks; and names in configs."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from openagent_jax import perturb
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools import make as tools
+from openagent_jax.environments.world import SPLITS
+from tests import helpers
+
+
+class Toy(NamedTuple):
+    """Stands for a task."""
+
+    world: jax.Array
+    mark: jax.Array
+
+
+def entry(name, tier, value):
+    """A perturbation that writes a number; the pool of the split is added to it."""
+
+    def make(pools):
+        def apply(key, task, strength):
+            hit = perturb.bernoulli(key, strength)
+            return task._replace(mark=jnp.where(hit, value + pools, task.mark))
+
+        return apply
+
+    return perturb.Entry(
+        name=name,
+        make=make,
+        tier=tier,
+        shift="query",
+        part="task",
+        touches=("mark",),
+        family="train",
+    )
+
+
+def sample(tables, key, split):
+    world = jax.random.randint(key, (), 0, 1 << 20)
+    return Toy(world + tables, jnp.int32(SPLITS.index(split)) * 0)
+
+
+ENVIRONMENT = helpers.ENVIRONMENT._replace(
+    sample=sample,
+    perturbations=(
+        entry("one", "perception", 1),
+        entry("two", "interaction", 2),
+        entry("idle", "perception", 0),
+    ),
+    pools=lambda tables, task, split: 100 * SPLITS.index(split),
+    training_mix=("one", "two", "two"),
+    suite=("two", "one"),
+)
+TASK = Toy(jnp.int32(5), jnp.int32(0))
+
+
+class TestExpand:
+    @pytest.mark.parametrize(
+        ("names", "usual", "expected"),
+        [
+            ((), "suite", ()),
+            (("default",), "suite", ("two", "one")),
+            (("default",), "training_mix", ("one", "two", "two")),
+            (("all",), "suite", ("one", "two", "idle")),
+            (("idle", "default"), "suite", ("idle", "two", "one")),
+            (("one", "one"), "training_mix", ("one", "one")),
+            (("perception",), "suite", ("one",)),  # "idle" is not in the suite
+            (("interaction",), "training_mix", ("two", "two")),
+        ],
+    )
+    def test_names(self, names, usual, expected):
+        assert draw.expand(ENVIRONMENT, names, usual) == expected
+
+    def test_unknown_name(self):
+        with pytest.raises(ValueError, match='unknown perturbation "tipos"; there are'):
+            draw.expand(ENVIRONMENT, ("default", "tipos"), "suite")
+
+    @pytest.mark.parametrize("usual", ["suite", "training_mix"])
+    def test_tool_worlds(self, usual):
+        """A family of environments will do, and all of its names are known."""
+        names = draw.expand(tools.DOMAINS, ("default",), usual)
+        assert names == getattr(tools.DOMAINS, usual) != ()
+        assert set(names) < set(draw.expand(tools.DOMAINS, ("all",), usual))
+        assert draw.expand(helpers.ENVIRONMENT, ("all",), usual) == helpers.EDITS[1:]
+
+
+@pytest.fixture(scope="module")
+def edit():
+    """`(key, strength, scenario, split) -> Edited`, of `TASK`."""
+    names = ("two", "one", "idle")
+    edits = {split: draw.make_edit(ENVIRONMENT, names, split) for split in SPLITS}
+
+    def run(key, strength, scenario=None, split="train"):
+        if scenario is not None:
+            scenario = jnp.int32(scenario)
+        return edits[split]((), key, TASK, jnp.float32(strength), scenario)
+
+    return run
+
+
+class TestMakeEdit:
+    @pytest.mark.parametrize(
+        ("scenario", "mark", "changed"),
+        [(0, 0, True), (1, 2, True), (2, 1, True), (3, 0, False)],
+    )
+    def test_scenario(self, edit, getkey, scenario, mark, changed):
+        """0 is clean, i the i-th of the names; "idle" changes nothing."""
+        got = edit(getkey(), 1, scenario)
+        assert (got.scenario, got.task.mark) == (scenario, mark)
+        assert bool(got.changed) == changed
+        assert got.task.world == TASK.world
+
+    def test_split(self, edit, getkey):
+        assert edit(getkey(), 1, 1, "test").task.mark == 102
+
+    def test_no_strength(self, edit, getkey):
+        got = edit(getkey(), 0, 1)
+        assert (got.scenario, bool(got.changed), got.task.mark) == (1, False, 0)
+
+    def test_by_the_key(self, edit, getkey):
+        """Each with the same probability, and what is told is what was done."""
+        keys = jax.random.split(getkey(), 900)
+        got = jax.jit(jax.vmap(lambda key: edit(key, 1)))(keys)
+        marks, scenarios = np.asarray(got.task.mark), np.asarray(got.scenario)
+        # What changed nothing counts as clean.
+        assert set(zip(scenarios, marks)) == {(1, 2), (2, 1), (0, 0)}
+        np.testing.assert_array_equal(got.changed, marks > 0)
+        share = np.bincount(marks, minlength=3) / len(keys)
+        assert np.all(np.abs(share - 1 / 3) < 0.08)  # five standard errors
+
+    def test_unknown_name(self):
+        with pytest.raises(ValueError, match='unknown perturbation "tipos"'):
+            draw.make_edit(ENVIRONMENT, ("one", "tipos"), "train")
+
+
+def test_make_draw(getkey):
+    """A task by its key, edited by the other one."""
+    one = draw.make_draw(ENVIRONMENT, ("one",), "test")
+    task_key, edit_key = jax.random.split(getkey())
+    clean = one(7, task_key, edit_key, jnp.float32(1), jnp.int32(0)).task
+    other = one(7, task_key, edit_key, jnp.float32(1), jnp.int32(1)).task
+    assert clean == sample(7, task_key, "test")
+    assert clean.world == other.world and (clean.mark, other.mark) == (0, 101)
+
+
+class TestKeys:
+    def test_of_a_task_are_a_function_of_its_index(self, getkey):
+        key = getkey()
+        some, more = draw.task_keys(key, 3, 4), draw.task_keys(key, 0, 9)
+        assert jnp.array_equal(
+            jax.random.key_data(some), jax.random.key_data(more)[3:7]
+        )
+        assert some[0] == jax.random.fold_in(key, 3)
+
+    def test_of_edits_are_others(self, getkey):
+        keys = draw.task_keys(getkey(), 0, 16)
+        both = jnp.concatenate([keys, draw.edit_keys(keys)])
+        assert len(np.unique(jax.random.key_data(both), axis=0)) == 32
+
+
+def test_clean_curriculum(getkey):
+    """Fresh tasks by the key of the step; the other one has no say."""
+    curriculum, key = draw.clean(ENVIRONMENT), getkey()
+    state = curriculum.init()
+    got, again = (
+        curriculum.sample(state, 7, key, getkey(), jnp.int32(step), 6)
+        for step in (0, 3)
+    )
+    want = [sample(7, k, "train") for k in draw.task_keys(key, 0, 6)]
+    assert got.world.tolist() == again.world.tolist() == [int(t.world) for t in want]
+    assert len(set(got.world.tolist())) == 6
+    assert curriculum.update(state, got, {}) == state

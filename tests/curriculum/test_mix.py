@@ -1,0 +1,194 @@
+"""PAFT's mix by exact counts, on toy tasks."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from openagent_jax import train
+from openagent_jax.curriculum import mix
+from openagent_jax.perturb import Entry
+from openagent_jax.types import Algorithm, Batch, Curriculum
+from tests import helpers
+
+
+class Toy(NamedTuple):
+    """Stands for tasks: which one, how it was perturbed, and by which keys it came."""
+
+    world: jax.Array
+    mark: jax.Array
+    keys: jax.Array
+
+
+def perturb(key, task, strength):
+    return task._replace(mark=strength * jax.random.uniform(key, minval=1, maxval=2))
+
+
+def entry(name, apply):
+    return Entry(
+        name=name,
+        make=lambda pools: apply,
+        tier="perception",
+        shift="query",
+        part="task",
+        touches=("mark",),
+        family="train",
+    )
+
+
+def minus(key, task, strength):
+    task = perturb(key, task, strength)
+    return task._replace(mark=-task.mark)
+
+
+ENVIRONMENT = helpers.ENVIRONMENT._replace(
+    perturbations=(entry("plus", perturb), entry("minus", minus)),
+    pools=lambda tables, task, split: (),
+)
+
+
+def sample(state, tables, task_key, edit_key, step, num_tasks):
+    seen = [step, state, *jax.random.key_data(task_key), *jax.random.key_data(edit_key)]
+    keys = jnp.broadcast_to(jnp.array(seen, jnp.uint32), (num_tasks, len(seen)))
+    return Toy(jnp.arange(num_tasks), jnp.zeros(num_tasks), keys)
+
+
+INNER = Curriculum(
+    init=lambda: jnp.int32(5),
+    sample=sample,
+    update=lambda state, tasks, metrics: state + jnp.sum(tasks.mark > 0),
+)
+
+
+def paft(alpha, strength=lambda step: 1.0, names=("plus",), **others):
+    return mix.paft(INNER, ENVIRONMENT, names, alpha, strength, **others)
+
+
+def draw(curriculum, key, num_tasks=8, step=0):
+    """A batch of tasks, in NumPy."""
+    run = jax.jit(curriculum.sample, static_argnums=5)
+    task_key, edit_key = jax.random.split(key)
+    state = curriculum.init()
+    return helpers.host(run(state, (), task_key, edit_key, jnp.int32(step), num_tasks))
+
+
+@pytest.mark.parametrize(
+    ("alpha", "num_tasks", "expected"),
+    [(0.3, 10, 3), (0.7, 10, 7), (0.5, 8, 4), (0.25, 4, 1), (0, 8, 0), (1, 8, 8)],
+)
+def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
+    tasks = draw(paft(alpha), getkey(), num_tasks)
+    assert np.count_nonzero(tasks.mark) == expected
+    np.testing.assert_array_equal(tasks.world, np.arange(num_tasks))
+    # Each by a key of its own, and another one in each step.
+    others = draw(paft(alpha), getkey(), num_tasks).mark
+    marks = [*tasks.mark[:expected], *others[:expected]]
+    assert len(np.unique(marks)) == 2 * expected
+
+
+def test_share_between_two_numbers_of_tasks(getkey):
+    """0.3 of 8 tasks: 2 or 3 of them, 2.4 in the mean."""
+    curriculum, key = paft(0.3), getkey()
+
+    def one(edit_key):
+        return curriculum.sample(jnp.int32(0), (), key, edit_key, jnp.int32(0), 8).mark
+
+    marks = jax.jit(jax.vmap(one))(jax.random.split(getkey(), 4000))
+    num = np.count_nonzero(marks, axis=1)
+    assert set(num) == {2, 3}
+    assert abs(num.mean() - 2.4) < 0.04  # five standard errors
+
+
+def test_nothing_perturbed_is_the_inner_curriculum(getkey):
+    key = getkey()
+    got, want = draw(paft(0.0), key), draw(INNER, key)
+    # The same keys, step and state as well.
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def test_the_clean_tasks_are_those_of_the_inner_curriculum(getkey):
+    key = getkey()
+    got, want = draw(paft(0.5), key), draw(INNER, key)
+    np.testing.assert_array_equal(got.keys, want.keys)
+    np.testing.assert_array_equal(got.mark[4:], want.mark[4:])
+    assert got.mark[:4].all()
+
+
+def test_state_is_that_of_the_inner_curriculum(getkey):
+    curriculum = paft(0.5)
+    tasks = draw(curriculum, getkey())
+    assert curriculum.init() == INNER.init() == 5
+    assert curriculum.update(jnp.int32(5), tasks, {}) == 5 + 4
+
+
+def test_strength_is_passed_on(getkey):
+    key = getkey()
+    full, half, none = (
+        draw(paft(1, lambda step, s=s: s), key).mark for s in (1.0, 0.5, 0.0)
+    )
+    np.testing.assert_allclose(half, full / 2)
+    assert not none.any()
+
+
+def test_strength_may_grow(getkey):
+    """As its schedule says, by the step."""
+    key, curriculum = getkey(), paft(1.0, mix.ramp(0.8, 4))
+    none, half, full, later = (draw(curriculum, key, 8, s).mark for s in (0, 2, 4, 9))
+    assert not none.any() and full.any()
+    np.testing.assert_allclose(half, full / 2, rtol=1e-6)
+    np.testing.assert_array_equal(later, full)
+
+
+def test_names_are_drawn_alike_and_twice_if_named_twice(getkey):
+    tasks = draw(paft(1, names=("plus", "minus", "minus")), getkey(), 1200)
+    assert abs(np.mean(tasks.mark > 0) - 1 / 3) < 0.07  # five standard errors
+    assert tasks.mark.all()
+
+
+def test_pairs_stand_beside_each_other(getkey):
+    got = draw(paft(0.5, paired=True), getkey())
+    assert got.world.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert not got.mark[::2].any() and got.mark[1::2].all()
+    with pytest.raises(ValueError, match=r"paft.alpha=0.3 does not"):
+        paft(0.3, paired=True)
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
+def test_no_share(alpha):
+    with pytest.raises(ValueError, match=f"paft.alpha={alpha}"):
+        paft(alpha)
+
+
+def test_an_unknown_perturbation():
+    with pytest.raises(ValueError, match='unknown perturbation "times"; there are'):
+        paft(0.5, names=("times",))
+
+
+def test_a_step_gives_the_algorithm_the_same_key():
+    """For reinforcement learning: the same samples on tasks that stay clean."""
+
+    def make_batch(state, tables, key, tasks):
+        del state, tables
+        zeros = jnp.zeros((1, 2), jnp.int32)
+        batch = Batch(zeros, zeros, zeros + 1, zeros > 0, jnp.ones(1))
+        return batch, {"key": jax.random.key_data(key), "tasks": tasks}
+
+    algorithm = Algorithm(
+        make_batch, lambda params, batch, divisor: (jnp.sum(params["x"]), {})
+    )
+    optimizer, params, made = optax.sgd(0.0), {"x": jnp.zeros(1)}, []
+    for curriculum in (INNER, paft(0.5)):
+        key, start = jax.random.key(1), curriculum.init()
+        state = train.init_state(params, optimizer, key, curriculum=start)
+        step = train.make_step(curriculum, algorithm, optimizer, 8)
+        state, metrics = jax.jit(step)(state, ())
+        made.append((metrics["key"], metrics["tasks"]))
+        # The state of the curriculum has seen the tasks of this step.
+        assert state.curriculum == 5 + np.count_nonzero(metrics["tasks"].mark)
+    (key, clean), (other, mixed) = helpers.host(made)
+    np.testing.assert_array_equal(key, other)
+    np.testing.assert_array_equal(clean.keys, mixed.keys)
+    assert not clean.mark.any() and np.count_nonzero(mixed.mark) == 4

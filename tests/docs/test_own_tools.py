@@ -1,0 +1,27 @@
+"""The commands of docs/own_tools.md do what the page says."""
+
+import pytest
+
+from openagent_jax import report
+from tests import pages
+
+PAGE = pages.page("own_tools.md")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return pages.checkout(tmp_path_factory.mktemp("checkout"))
+
+
+def test_the_page(folder):
+    assert pages.follow(PAGE, folder) > 8
+    for name, success in (("my_tools", None), ("my_tools_paft", None), ("my_agent", 1)):
+        made = report.load(folder / "runs" / name)
+        assert made["suite"] == "my_tools.json"
+        rows = {row["scenario"]: row["success"]["mean"] for row in made["rows"]}
+        assert list(rows) == ["clean", "domain_transfer", "entity_shift", "unsolvable"]
+        assert success is None or rows["unsolvable"] == success
+
+
+def test_files_that_it_names_exist():
+    assert not pages.missing(PAGE)

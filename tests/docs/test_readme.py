@@ -1,0 +1,175 @@
+"""The README and the pages of docs/ hold what the stored reports say, and name only
+files, commands and config keys that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from configs import base
+from openagent_jax import report
+from openagent_jax.environments.tools.perturb import CATALOGUE
+from tests import pages
+
+ROOT = pages.ROOT
+README = (ROOT / "README.md").read_text()
+COMPARISON = pages.page("sft_and_paft.md")
+# Pages whose commands are run have tests of their own.
+FOLLOWED = {"own_tools.md", "own_logs.md"}
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "docs/results/README.md",
+    *sorted(p for p in ROOT.glob("docs/*.md") if p.name not in FOLLOWED),
+]
+
+
+@pytest.fixture(autouse=True)
+def at_the_top(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|\n").split("|")]
+
+
+def table_of(text):
+    """Rows of the first table of a text."""
+    table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert table
+    return [cells(line) for line in table[0].splitlines()]
+
+
+def compared():
+    """The reports that the command of the page compares."""
+    columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", COMPARISON)
+    assert columns
+    return report.load_columns(columns[1].split(","))
+
+
+def test_table_and_picture_are_what_their_command_makes():
+    figure = re.search(r"--figure=docs/(\S+\.svg)", COMPARISON)
+    assert figure
+    assert report.side_by_side(compared(), markdown=True) in COMPARISON
+    assert report.picture(compared()) == (ROOT / "docs" / figure[1]).read_text()
+    assert f"]({figure[1]})" in COMPARISON
+    assert f"](docs/{figure[1]})" in README
+
+
+def test_table_of_the_readme_is_a_part_of_it():
+    header, _, *rows = table_of(README.split("## Results")[1])
+    whole, _, *all_rows = table_of(
+        report.side_by_side(compared(), markdown=True) + "\n"
+    )
+    assert header == whole and len(rows) > 5
+    for row in rows:
+        assert row in all_rows
+
+
+def test_output_of_the_readme_is_that_of_a_stored_report():
+    shown = re.search(r"```text\n(.*?)```", README, re.DOTALL)
+    assert shown
+    printed = report.table(report.load("docs/results/paft_0")).splitlines()
+    lines = shown[1].splitlines()
+    assert len(lines) > 3
+    for line in lines:
+        assert any(x.startswith(line) for x in printed), line
+
+
+def test_readme_fits_a_screen_and_a_half():
+    assert len(README.splitlines()) <= 90
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_exists(page):
+    text = page.read_text("utf-8")
+    names = re.findall(r"(?:configs|docs|launch|openagent_jax)/[\w/.*]*[\w*]", text)
+    for name in set(names) - {"configs/NAME.py"}:
+        assert list(ROOT.glob(name)), name
+    links = re.findall(r"\]\(([^)#:]+)[^):]*\)", text)
+    for link in links:
+        assert (page.parent / link).exists(), link
+    for name in re.findall(r"(?:python -m |`)launch\.(\w+)", text):
+        assert (ROOT / f"launch/{name}.py").exists(), name
+    for key in re.findall(r"--config\.([\w.]*\w)", text):
+        value = base.get_config()
+        for part in key.split("."):
+            assert part in value, key
+            value = value[part]
+    assert names or links
+
+
+def test_every_page_is_in_the_index():
+    index = pages.page("index.md")
+    for page in ROOT.glob("docs/*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_all_perturbations_are_listed():
+    section = pages.page("how_it_works.md").split("## Perturbations")[1]
+    listed = re.findall(r"\w+", " ".join(row[1] for row in table_of(section)[2:]))
+    # The catalogue is a dict by name, or a tuple of entries.
+    assert sorted(listed) == sorted(getattr(x, "name", x) for x in CATALOGUE)
+
+
+def test_the_diagnosis_is_that_of_the_page():
+    page = [cells(x) for x in Path("docs/results.md").read_text().splitlines()]
+    names = next(row for row in page if row[0] == "success %")
+    columns = ["SFT", "SFT+GRPO", "PAFT", "half of PAFT", "PAFT+GRPO"]
+    columns = [names.index(name) for name in [*columns, "PAFT+perturbed GRPO"]]
+    section = pages.page("reinforcement_learning.md").split("## Diagnosis")[1]
+    table = table_of(section)[2:]
+    assert len(table) == 4
+    for label, *values in table:
+        row = next(row for row in page if row[0] == label)
+        assert values == [row[i].split(" [")[0] for i in columns], label
+
+
+def test_what_grpo_raises_is_in_stored_reports():
+    text = " ".join(pages.page("reinforcement_learning.md").split())
+    for how in ("sampled", "greedy"):
+        shown = []
+        for when in ("before", "after"):
+            clean = report.load(f"docs/results/learning/{when}_{how}")["rows"][0]
+            mean, low, high = (
+                100 * clean["success"][x] for x in ("mean", "low", "high")
+            )
+            shown.append(f"{mean:.1f} [{low:.1f}, {high:.1f}]")
+        assert " to ".join(shown) in text
+
+
+def test_scores_of_a_pretrained_model_are_in_stored_reports():
+    table = table_of(pages.page("pretrained.md"))[2:]
+    stored = report.load_columns(
+        [
+            "base=docs/results/base",
+            "paft=" + "+".join(f"docs/results/paft_{seed}" for seed in range(3)),
+            "smollm2=docs/results/smollm2_base",
+        ]
+    )
+    rows = [
+        {row["scenario"]: row["success"] for row in x["rows"]} for x in stored.values()
+    ]
+    assert len(table) == len(rows[-1])
+    for name, *shown in table:
+        base, paft, smollm2 = (
+            [f"{100 * x[name][field]:.1f}" for field in ("mean", "low", "high")]
+            for x in rows
+        )
+        assert shown == [base[0], paft[0], "{} [{}, {}]".format(*smollm2)]
+
+
+def test_scores_on_public_tasks_are_in_stored_reports():
+    (_, *names), _, *table = table_of(pages.page("own_agent.md"))
+    stored = report.load_columns([f"{name}=docs/results/bfcl_{name}" for name in names])
+    rows = [{row["scenario"]: row for row in x["rows"]} for x in stored.values()]
+    assert len(table) == len(rows[0]) and len(rows) == 3
+    for scenario, *shown in table:
+        for cell, row in zip(shown, (x[scenario] for x in rows), strict=True):
+            values = [row["success"][field] for field in ("mean", "low", "high")]
+            if row["n"]:
+                assert cell == "{:.1f} [{:.1f}, {:.1f}]".format(
+                    *(100 * x for x in values)
+                )
+            else:
+                assert cell == "no task changed"

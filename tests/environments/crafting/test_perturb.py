@@ -1,0 +1,163 @@
+"""One contract for every entry, and no shortcut to what can be solved."""
+
+import functools
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from openagent_jax import perturb
+from openagent_jax.environments.crafting import make, oracle
+from openagent_jax.text import lexicon as lexicons
+from tests import helpers
+from tests.environments.crafting import crafts
+
+SPLITS = ("train", "test")
+MIN_CHANGED = 0.3  # of the tasks, at strength 1
+every_entry = pytest.mark.parametrize("name", crafts.CATALOGUE)
+every_split = pytest.mark.parametrize("split", SPLITS)
+
+
+def leaves(task):
+    """`{path: array}` of a task, paths such as `items.name`."""
+    return {
+        ".".join(key.name for key in path): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(task)
+    }
+
+
+def changed(old, new):
+    """`{path: which tasks of the batch differ there}`."""
+    old, new = leaves(old), leaves(new)
+    differs = {path: new[path] != leaf for path, leaf in old.items()}
+    return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
+
+
+def anywhere(old, new):
+    return np.any([*changed(old, new).values()], axis=0)
+
+
+class TestEveryEntry:
+    @every_entry
+    def test_same_tree_shapes_and_dtypes(self, name):
+        tasks = crafts.tasks()
+        chex.assert_trees_all_equal_structs(tasks, crafts.edited(name))
+        chex.assert_trees_all_equal_shapes_and_dtypes(tasks, crafts.edited(name))
+
+    @every_split
+    @every_entry
+    def test_strength_0_is_the_identity(self, name, split):
+        chex.assert_trees_all_equal(
+            crafts.edited(name, split, 0.0), crafts.tasks(split)
+        )
+
+    @every_split
+    @every_entry
+    def test_strength_is_how_much(self, name, split):
+        tasks = crafts.tasks(split)
+        old = leaves(tasks)
+        news = [leaves(crafts.edited(name, split, s)) for s in (0.1, 0.4, 1.0)]
+        counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
+        assert 0 < counts[0] < counts[1] < counts[2]
+        hit = anywhere(tasks, crafts.edited(name, split))
+        assert hit.mean() >= MIN_CHANGED
+        if name in ("impossible_goal", "missing_spare"):
+            assert hit.all()
+
+    @every_entry
+    def test_a_function_of_the_key(self, name):
+        same = crafts.edited.__wrapped__(name, "train", 0.5)
+        chex.assert_trees_all_equal(same, crafts.edited(name, "train", 0.5))
+        other = crafts.edited(name, "train", 0.5, seed=2)
+        assert anywhere(same, other).any()
+
+    @every_split
+    @every_entry
+    def test_touches_what_it_declares(self, name, split):
+        hit = changed(crafts.tasks(split), crafts.edited(name, split))
+        touched = {path for path, tasks in hit.items() if tasks.any()}
+        assert touched == {*crafts.CATALOGUE[name].touches}
+
+    @every_split
+    @every_entry
+    def test_solvability(self, name, split):
+        hit = anywhere(crafts.tasks(split), crafts.edited(name, split))
+        solvable = crafts.played(name, split)[1].solvable
+        assert np.all(solvable[hit] == crafts.CATALOGUE[name].solvable)
+        assert solvable[~hit].all()
+
+    @every_entry
+    def test_names_tell_items_apart(self, name):
+        names = crafts.edited(name).items.name
+        names = np.asarray(crafts.world().tables.lexicon.canonical)[names]
+        assert all(len({*row}) == len(row) for row in names)
+
+    @every_entry
+    def test_docstring_has_an_example(self, name):
+        text = crafts.CATALOGUE[name].make.__doc__
+        assert "Before:" in text and "After:" in text
+
+
+def test_catalogue():
+    entries = crafts.CATALOGUE.values()
+    assert {entry.tier for entry in entries} == {*perturb.TIERS}
+    train = {entry.name for entry in entries if entry.family == "train"}
+    assert abs(2 * len(train) - len(crafts.CATALOGUE)) <= 2
+    assert {*make.SPEC.training_mix} == train
+    assert {*make.SPEC.suite} <= crafts.CATALOGUE.keys()
+
+
+def test_pools_share_nothing():
+    """What perturbs in training never appears in an evaluation."""
+    environment, tables = crafts.world().environment, crafts.world().tables
+    texts = lexicons.texts(tables.lexicon)
+    train, test = (environment.pools(tables, None, split) for split in SPLITS)
+    for field in ("opaque", "foreign", "styles"):
+        a, b = ({*range(*map(int, getattr(x, field)))} for x in (train, test))
+        assert a and b and not a & b
+        if field != "styles":
+            assert not {texts[s] for s in a} & {texts[s] for s in b}
+        else:
+            assert 0 not in a | b  # the normal one
+    rows = [{tuple(map(int, row)) for row in x.rewrites} for x in (train, test)]
+    assert not rows[0] & rows[1]
+
+
+class TestNoShortcut:
+    """Counts do not tell what cannot be solved, only the way to the goal does."""
+
+    @staticmethod
+    @functools.cache
+    def counts(name):
+        """Of each task: what can be counted in a request without reading it."""
+        tasks = helpers.host(crafts.edited(name))
+        items, held = tasks.items, tasks.held
+        made = items.ingredients[:, :, 0] >= 0
+        used = np.asarray(jax.vmap(oracle.uses)(items)) > 0
+        loose = used.any(axis=1) & ~items.raw & ~made
+        return {
+            "recipes": made.sum(axis=1),
+            "raw": items.raw.sum(axis=1),
+            "held": held.sum(axis=1),
+            "ingredients": (items.ingredients >= 0).sum(axis=(1, 2)),
+            "loose": loose.sum(axis=1),
+            "loose and not held": (loose & (held == 0)).sum(axis=1),
+            "kinds": (items.raw | made | used.any(axis=1) | (held > 0)).sum(axis=1),
+        }
+
+    def test_the_book_is_as_long_as_before(self):
+        for name in ("impossible_goal", "missing_spare"):
+            for field in ("recipes", "raw", "held", "ingredients"):
+                before, after = self.counts("clean")[field], self.counts(name)[field]
+                assert np.array_equal(before, after), (name, field)
+
+    @pytest.mark.parametrize("field", ["loose", "loose and not held", "kinds"])
+    def test_loose_ends(self, field):
+        """How well a count alone tells the two apart, as the area under the curve."""
+        a, b = (
+            self.counts("impossible_goal")[field],
+            self.counts("missing_spare")[field],
+        )
+        higher = np.mean(a[:, None] > b[None]) + 0.5 * np.mean(a[:, None] == b[None])
+        assert abs(higher - 0.5) < 0.2, higher

@@ -1,0 +1,43 @@
+"""A random policy plays: whatever it says, an episode comes to its end."""
+
+import functools
+
+import jax
+import numpy as np
+
+from openagent_jax import rollout
+from openagent_jax.models.decoding import Sampling
+from openagent_jax.text import reply_scan
+from tests import helpers
+from tests.environments.crafting import crafts
+
+NUM = 8
+LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
+
+
+def test_rollout():
+    world = crafts.world()
+    sizes = world.environment.sizes._replace(
+        max_turns=3,
+        prompt_tokens=192,
+        action_tokens=6,
+        result_tokens=12,
+        context_tokens=256,
+    )
+    environment = world.environment._replace(sizes=sizes)
+    policy, params = helpers.talker(LIKELY)
+    play = functools.partial(rollout.rollout, policy, environment)
+    tasks = jax.tree.map(lambda x: x[:NUM], crafts.tasks())
+    run = jax.jit(functools.partial(play, sampling=Sampling(temperature=1.0)))
+    episodes = helpers.host(run(world.tables, params, helpers.keys(num=NUM), tasks))
+    assert not episodes.overflow.any()
+    trajectory = episodes.trajectory
+    kinds = trajectory.action.kind[trajectory.valid]
+    assert {reply_scan.REFUSE, reply_scan.ASK, reply_scan.MALFORMED} & {*kinds}
+    # What was sampled is what is kept, and the prompt is the environment's.
+    assert np.all(episodes.sampled.sum(axis=1) > 0)
+    for i in range(NUM):
+        text = helpers.spell(episodes.tokens[i][episodes.valid[i]])
+        request = world.transcriber.opening(helpers.row(tasks, i))[1]["content"]
+        assert request in text
+    assert np.all(np.isfinite(episodes.log_prob))

@@ -1,0 +1,38 @@
+"""Arguments and results called `code`, a name that the environment reserves."""
+
+import pytest
+
+from openagent_jax.environments.tools.drafting import drafting
+from tests.environments.tools.drafting.examples import (
+    TEXT,
+    draft_one,
+    faults,
+    function,
+    openai,
+    returning,
+    tools_of,
+)
+
+
+def test_an_argument_called_code_is_renamed(tmp_path):
+    draft = draft_one("Check a coupon.", "check_coupon", code=TEXT)
+    assert list(tools_of(draft)["check_coupon"]["arguments"]) == ["coupon_code"]
+    assert any(
+        "code of check_coupon is renamed to coupon_code" in x for x in draft.review
+    )
+    assert faults(tmp_path, draft.domain) == []
+
+
+@pytest.mark.parametrize(
+    "tool, returns",
+    [
+        (function("get_coupon_code", "", x=TEXT), ["result_code"]),
+        (function("search_code", "", x=TEXT), ["result_code"]),
+        (returning("find_coupon", {"code": TEXT, "by": TEXT}), ["coupon_code", "by"]),
+    ],
+)
+def test_a_result_called_code_is_renamed(tmp_path, tool, returns):
+    draft = drafting.draft(openai(tool), "one")
+    (meaning,) = tools_of(draft).values()
+    assert list(meaning["returns"]) == returns
+    assert faults(tmp_path, draft.domain) == []

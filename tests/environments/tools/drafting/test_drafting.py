@@ -1,0 +1,275 @@
+"""Whole drafts: what is guessed and noted, and that all of them can be used."""
+
+import json
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.drafting import drafting, json_format, synonyms
+from openagent_jax.environments.tools.worlds import domain_file, domain_schema
+from tests.environments.tools.drafting.examples import (
+    MCP,
+    SHOP,
+    TEXT,
+    draft_one,
+    faults,
+    filled,
+    function,
+    goals_of,
+    openai,
+    read_faults,
+    tools_of,
+)
+
+
+class TestShop:
+    draft = drafting.draft(SHOP, "shop")
+
+    def test_arguments_and_results(self):
+        tools = {
+            name: (meaning["arguments"], meaning["returns"])
+            for name, meaning in tools_of(self.draft).items()
+        }
+        assert tools == {
+            "find_customer": ({"email": "email"}, {"customer_id": "customer_id"}),
+            "list_orders": ({"customer_id": "customer_id"}, {"order_id": "order_id"}),
+            "get_order_status": ({"order_id": "order_id"}, {"status": "order_status"}),
+            "cancelOrder": (
+                {"order_id": "order_id", "reason": "reason"},
+                {"receipt": "receipt_number"},
+            ),
+            "check_stock": ({"product": "product"}, {"stock": "stock"}),
+        }
+
+    def test_values(self):
+        kinds = self.draft.domain["types"]
+        assert kinds["reason"] == {
+            "kind": "enum",
+            "values": ["late", "broken", "other"],
+        }
+        assert kinds["stock"] == {"kind": "number", "minimum": 0, "maximum": 999}
+        like = kinds["customer_id"]
+        assert like["train"][0] == "C-20417"
+        for split in ("train", "test", "shift"):
+            assert all(re.fullmatch(r"C-\d{5}", x) for x in like[split])
+        assert all("@" in x for x in kinds["email"]["test"])
+
+    def test_effects(self):
+        effects = {n: x.get("effect") for n, x in tools_of(self.draft).items()}
+        assert [name for name in effects if effects[name]] == ["cancelOrder"]
+
+    def test_goals(self):
+        goals = goals_of(self.draft)
+        assert set(tools_of(self.draft)) <= set(goals)
+        assert goals["get_order_status"]["answer"] == "#0.status"
+        assert goals["cancelOrder"]["answer"] == "done"
+        for text in goals["cancelOrder"]["phrases"]["test"]:
+            assert "cancel an order" in text and "done" in text
+        chain = goals["find_customer_then_list_orders_then_get_order_status"]
+        assert chain["constants"] == {"email": "email"}
+        assert [step["arguments"] for step in chain["steps"]] == [
+            {"email": "$email"},
+            {"customer_id": "#0.customer_id"},
+            {"order_id": "#1.order_id"},
+        ]
+        assert chain["answer"] == "#2.status"
+        # A reason is not something that a tool finds out.
+        ends = [g for g in goals if g.endswith("cancelOrder")]
+        assert all("reason" in goals[name]["constants"] for name in ends)
+
+    def test_synonyms(self):
+        meaning = tools_of(self.draft)["cancelOrder"]
+        assert meaning["names"] == {
+            "train": ["revokePurchase", "revokeOrder", "purchaseRevoke"],
+            "test": ["call_off_acquisition", "void_acquisition", "call_off_order"],
+        }
+        assert meaning["descriptions"] == {
+            "train": [
+                "Revoke a purchase",
+                "Use it to cancel an order",
+                "A tool to cancel an order",
+            ],
+            "test": [
+                "Call off an acquisition",
+                "With this one can cancel an order",
+                "Void an acquisition",
+            ],
+        }
+        assert meaning["argument_names"]["order_id"] == {
+            "train": ["purchase_number", "order_number"],
+            "test": ["acquisitionKey", "orderKey"],
+        }
+
+    def test_no_holes_and_no_faults(self, tmp_path):
+        assert self.draft.holes == []
+        assert faults(tmp_path, self.draft.domain) == []
+
+    def test_guesses_are_listed_with_their_places(self):
+        notes = "\n".join(self.draft.review)
+        assert "judging by their words: cancelOrder" in notes
+        assert "tools[1].x-openagent.arguments: left out of list_orders: limit" in notes
+        assert "tools[4].x-openagent.returns: check_stock returns stock" in notes
+        assert "types.email:" in notes and "types.reason" not in notes
+        assert len(self.draft.domain["review"]) == len(self.draft.review)
+
+    def test_bare_functions_give_the_same_draft(self):
+        bare = {"tools": [tool["function"] for tool in SHOP]}
+        assert drafting.draft(bare, "shop") == self.draft
+
+    def test_the_training_half_can_be_split_for_development(self, tmp_path):
+        file = tmp_path / "mine.json"
+        file.write_text(json_format.dumps(self.draft.domain))
+        part = domain_file.load(f"{file}:dev")
+        assert len(part.tools) == 5
+
+
+class TestProtocol:
+    """The result of MCP's tools/list."""
+
+    draft = drafting.draft(MCP, "issues")
+
+    def test_output_schemas_and_hints_are_used(self):
+        tools = {
+            name: (meaning["arguments"], meaning["returns"], meaning.get("effect"))
+            for name, meaning in tools_of(self.draft).items()
+        }
+        assert tools == {
+            "search_issues": (
+                {"repository": "repository", "state": "issue_state"},
+                {"issue_id": "issue_id", "total": "total"},
+                None,
+            ),
+            "label_issue": (
+                {"issue_id": "issue_id", "urgent": "boolean", "points": "points"},
+                {"receipt": "receipt_number"},
+                True,
+            ),
+        }
+        assert not any("judging by their words" in note for note in self.draft.review)
+
+    def test_values(self):
+        kinds = self.draft.domain["types"]
+        assert kinds["issue_state"] == {"kind": "enum", "values": ["open", "closed"]}
+        assert kinds["boolean"] == {"kind": "enum", "values": ["true", "false"]}
+        assert kinds["points"] == {"kind": "number", "minimum": 1, "maximum": 13}
+
+    def test_optional_arguments_are_left_out_with_a_note(self):
+        note = "left out of search_issues: labels, since (optional, or"
+        assert any(note in x for x in self.draft.review)
+
+    def test_a_result_is_an_argument_of_another_tool(self):
+        goal = goals_of(self.draft)["search_issues_then_label_issue"]
+        assert goal["steps"][1]["arguments"]["issue_id"] == "#0.issue_id"
+        assert goal["answer"] == "done"
+
+    def test_the_whole_reply_of_a_server(self):
+        sent = {"jsonrpc": "2.0", "id": 1, "result": MCP}
+        assert drafting.draft(sent, "issues") == self.draft
+
+    def test_no_holes_and_no_faults(self, tmp_path):
+        assert self.draft.holes == []
+        assert faults(tmp_path, self.draft.domain) == []
+
+
+def test_notes_can_be_encoded():
+    lone_surrogate = {"\ud83d": TEXT}
+    draft = drafting.draft(
+        openai(function("go", "", ["x"], x=TEXT, **lone_surrogate)), "go"
+    )
+    assert any("left out of go" in note for note in draft.review)
+    "\n".join(draft.review).encode()
+    assert draft.domain["review"] == draft.review
+
+
+def test_arguments_beyond_the_limit_are_noted():
+    draft = draft_one(**{f"arg_{letter}": TEXT for letter in "abcde"})
+    notes = "\n".join(draft.review)
+    assert "needs --config.sandbox.num_args=5" in notes
+    assert "needs --config.sandbox.num_constants=5" in notes
+
+
+def test_equal_descriptions_are_made_different(tmp_path):
+    tools = [function(f"get_{x}", "Get it.", item=TEXT) for x in "abc"]
+    draft = drafting.draft(openai(*tools), "same")
+    assert faults(tmp_path, draft.domain) == []
+
+
+def test_tools_beyond_the_limit_are_noted():
+    def notes(num):
+        tools = (function(f"get_{word}") for word in WORDS[:num])
+        return [x for x in drafting.draft(openai(*tools), "many").review if "num_" in x]
+
+    most = types.Limits().num_tools
+    assert not notes(most)
+    assert notes(most + 1)[0].endswith(f"need --config.sandbox.num_tools={most + 1}")
+
+
+WORDS = sorted({x.split("_")[0] for v in synonyms.VERBS for x in v.words.split()})
+WORDS += [*synonyms.NOUNS, "id", "code", "x", "by", "URL", "Größe"]
+NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("_".join)
+SENTENCES = st.one_of(
+    st.just(""),
+    st.text(max_size=60),
+    st.lists(st.sampled_from([*WORDS, "a", "the", "of", "{x}", '"', ".", ","])).map(
+        " ".join
+    ),
+)
+SCALARS = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.just("string")},
+        optional={
+            "description": SENTENCES,
+            "format": st.sampled_from(["date", "email", "uuid", "odd"]),
+            "examples": st.lists(st.text(max_size=20), max_size=3),
+            "pattern": st.just('^"\\d+$'),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("integer")},
+        optional={
+            "minimum": st.integers(-2000, 3000),
+            "maximum": st.integers(-2000, 3000),
+            "enum": st.lists(st.integers(-9, 3000), min_size=1, max_size=4),
+        },
+    ),
+    st.fixed_dictionaries({"enum": st.lists(st.text(max_size=9), min_size=1)}),
+    st.just({"type": "boolean"}),
+)
+ARGUMENTS = st.dictionaries(
+    NAMES.filter(lambda x: domain_schema.NAME.fullmatch(x)), SCALARS, max_size=5
+)
+TOOLS = st.lists(
+    st.builds(
+        lambda name, description, properties, returns, effect: {
+            "name": name,
+            "description": description,
+            "inputSchema": {"type": "object", "properties": properties},
+            **({"outputSchema": {"properties": returns}} if returns else {}),
+            **({"annotations": {"readOnlyHint": effect}} if effect is not None else {}),
+        },
+        st.one_of(NAMES, st.from_regex(domain_schema.NAME, fullmatch=True)).filter(
+            lambda x: domain_schema.NAME.fullmatch(x)
+        ),
+        SENTENCES,
+        ARGUMENTS,
+        ARGUMENTS,
+        st.sampled_from([None, True, False]),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda tool: tool["name"],
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOOLS)
+def test_any_draft_can_be_used_once_it_is_filled_in(tools):
+    draft = drafting.draft({"tools": tools}, "any")
+    text = json_format.dumps(draft.domain)
+    assert json.loads(text) == draft.domain
+    problems = read_faults(draft.domain)
+    assert len(problems) == len(draft.holes)  # holes, and nothing else
+    assert all(re.search("still says .FILL IN:", fault) for fault in problems)
+    assert read_faults(filled(draft.domain)) == []

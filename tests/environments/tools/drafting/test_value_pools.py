@@ -1,0 +1,156 @@
+"""Values of types: from the schema, like its examples, made up, or to be filled in."""
+
+import re
+
+import pytest
+
+from openagent_jax.environments.tools.drafting import drafting, json_format
+from openagent_jax.environments.tools.worlds import domain_file
+from tests.environments.tools.drafting.examples import (
+    TEXT,
+    draft_one,
+    faults,
+    function,
+    openai,
+    read_faults,
+    tools_of,
+)
+
+
+class TestValues:
+    def test_a_pattern_without_an_example_is_a_hole(self, tmp_path):
+        sku = {"type": "string", "pattern": "^[A-Z]{3}-[0-9]+$"}
+        draft = draft_one(sku=sku)
+        assert [hole.split(":")[0] for hole in draft.holes] == ["types.sku.values[0]"]
+        assert "^[A-Z]{3}-[0-9]+$" in draft.holes[0]
+        (fault,) = faults(tmp_path, draft.domain)
+        assert fault.startswith("types.sku.values[0]: still says 'FILL IN: three")
+        draft.domain["types"]["sku"]["values"] = ["ABC-1", "ABC-2", "ABC-3"]
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_a_pattern_with_an_example_is_no_hole(self):
+        sku = {
+            "type": "string",
+            "pattern": "^[A-Z]{3}-[0-9]+$",
+            "examples": ["ABC-123"],
+        }
+        draft = draft_one(sku=sku)
+        assert not draft.holes
+        for pool in ("train", "test", "shift"):
+            values = draft.domain["types"]["sku"][pool]
+            assert len(values) >= 30
+            assert all(re.fullmatch("ABC-[0-9]{3}", x) for x in values)
+
+    @pytest.mark.parametrize("pattern", ["^[A-Z]{3}-[1-4]", "(?<x"])
+    def test_values_like_the_example_must_match_the_pattern(self, pattern):
+        draft = draft_one(
+            sku={"type": "string", "pattern": pattern, "examples": ["ABC-123"]}
+        )
+        assert len(draft.holes) == 1
+
+    def test_types_with_similar_examples(self, tmp_path):
+        """No two types have a value in common."""
+        draft = draft_one(
+            a_id={**TEXT, "example": "C-204"}, b_id={**TEXT, "example": "C-305"}
+        )
+        a, b = (draft.domain["types"][name] for name in ("a_id", "b_id"))
+        for split in ("train", "test", "shift"):
+            assert all(re.fullmatch(r"C-\d{3}", x) for x in a[split] + b[split])
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_a_name_that_says_nothing_is_a_hole(self):
+        (hole,) = draft_one("", "fetch", command=TEXT).holes
+        assert hole == (
+            "types.fetch_result.values[0]: three or more values that fetch may return"
+        )
+
+    @pytest.mark.parametrize(
+        "schema, kind",
+        [
+            ({"type": "integer"}, (0, 999)),
+            ({"type": "integer", "minimum": 3}, (3, 999)),
+            ({"type": "integer", "minimum": -5, "maximum": 5}, (0, 5)),
+            ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 999)),
+            ({"type": "integer", "minimum": 1.0, "maximum": 5.0}, (1, 5)),
+            ({"type": "integer", "minimum": float("nan")}, (0, 999)),
+            ({"type": "integer", "maximum": float("inf")}, (0, 999)),
+            ({"type": "integer", "minimum": 7, "maximum": 3}, (7, 999)),
+            ({"type": "integer", "enum": [4, 2, 8]}, (2, 8)),
+            ({"type": "string", "enum": ["1", "2"]}, (1, 2)),
+            ({"type": "number", "multipleOf": 1, "maximum": 9}, (0, 9)),
+        ],
+    )
+    def test_numbers(self, schema, kind):
+        made = draft_one(size=schema).domain["types"]["size"]
+        assert made == {"kind": "number", "minimum": kind[0], "maximum": kind[1]}
+
+    def test_numbers_beyond_the_environment_are_texts(self, tmp_path):
+        year = {"type": "integer", "minimum": 1990, "maximum": 2030}
+        draft = draft_one(start_year=year, end_year={**year, "maximum": 2040})
+        assert set(tools_of(draft)["get_value"]["arguments"].values()) == {"start_year"}
+        kind = draft.domain["types"]["start_year"]
+        assert kind == {"kind": "enum", "values": [str(x) for x in range(1990, 2041)]}
+        assert any("texts, since numbers end at 999" in note for note in draft.review)
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_enums_that_share_a_value_are_one_type(self, tmp_path):
+        draft = draft_one(
+            state={"enum": ["open", "closed"]},
+            filter={"enum": ["all", "open"]},
+            level={"enum": ["low", "all"]},
+        )
+        kinds = set(tools_of(draft)["get_value"]["arguments"].values())
+        assert len(kinds) == 1
+        values = draft.domain["types"][kinds.pop()]["values"]
+        assert sorted(values) == ["all", "closed", "low", "open"]
+        assert faults(tmp_path, draft.domain) == []
+
+    @pytest.mark.parametrize(
+        "name, value_format, pattern",
+        [
+            ("start_date", "", r"20\d\d-\d\d-\d\d"),
+            ("at", "date-time", r"20\d\d-\d\d-\d\dT\d\d:\d\d"),
+            ("invoice_number", "", r"INV-\d{4}"),
+            ("homepage", "uri", r"https://example\.com/\w+/\w+"),
+            ("contact_email", "", r"\w+\.\w+@example\.com"),
+            ("assignee", "", r"[A-Z]\w+ [A-Z]\w+"),
+            ("home_city", "", r"[A-Z]\w+ [A-Z]\w+"),
+            ("message", "", r"[a-z]+ [a-z]+"),
+            ("pickup_time", "", r"([01]\d|2[0-3]):[0-5]\d"),
+            ("uid", "uuid", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+        ],
+    )
+    def test_values_by_name_and_format(self, tmp_path, name, value_format, pattern):
+        draft = draft_one(**{name: {"type": "string", "format": value_format}})
+        file = tmp_path / "mine.json"
+        file.write_text(json_format.dumps(draft.domain))
+        kind = domain_file.load(file).types[0]
+        assert all(re.fullmatch(pattern, text) for text in kind.train)
+        assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
+
+
+def test_several_types_of_times():
+    """No two types have a value in common, and all values are times."""
+    draft = draft_one(**{f"{x}_time": TEXT for x in ("start", "end", "send", "wake")})
+    kinds = draft.domain["types"].values()
+    for split in ("train", "test"):
+        values = [x for kind in kinds for x in kind.get(split, ()) if ":" in x]
+        assert len({*values}) == len(values) >= 140
+        assert all(re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", x) for x in values)
+
+
+def test_a_hole_shows_the_pattern_unchanged():
+    pattern = r"^SKU-\d{5}\.[A-Z]$"
+    tool = function("find_it", "Find it", sku={"type": "string", "pattern": pattern})
+    draft = drafting.draft(openai(tool), "it")
+    assert f"each of the form {pattern}" in draft.holes[0]
+    assert f"each of the form {pattern}" in draft.domain["types"]["sku"]["values"][0]
+    assert f"each of the form {pattern}'; " in read_faults(draft.domain)[0]
+
+
+def test_the_number_of_a_second_type_is_not_in_its_values():
+    room = {"type": "string", "enum": ["attic", "cellar"]}
+    lamp = function("light_lamp", "Light a lamp", room=room)
+    door = function("open_door", "Open a door", room=TEXT)
+    types = drafting.draft(openai(lamp, door), "home").domain["types"]
+    assert types["room_2"]["train"]["compose"][1] == ["room"]

@@ -1,0 +1,294 @@
+"""Mapping conversations to tasks, compared with tasks worked out by hand."""
+
+import pytest
+
+from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.logs import logged_task
+from openagent_jax.environments.tools.logs.logged_task import UNSOLVABLE
+from openagent_jax.environments.tools.worlds.domain_spec import DONE
+from tests.environments.tools.logs.examples import (
+    FOUND,
+    GOOD,
+    calls,
+    chain,
+    mapped,
+    reason,
+    result,
+    says,
+    tool,
+    user,
+    weather,
+)
+
+
+def test_a_chain():
+    task = mapped(chain(), source="web")
+    assert [(x.name, x.arguments) for x in task.documents] == [
+        ("find_order", (("order_id", False), ("year", False))),  # 2024 is over 999
+        ("get_weather", (("city", False),)),  # not called: what is required
+        ("ship", (("parcel", False), ("to", False))),
+    ]
+    assert task.documents[0].description == ("Find an order.",)
+    assert task.phrase == (
+        "Please ship order ", 0, " of ", 1, " to ", 2, ", I am in ", 2, "-Nord.",
+    )  # fmt: skip
+    assert task.constants == ("A-17", "2024", "Oslo") and all(task.shown)
+    first, second = task.steps
+    assert first.sources == {"order_id": 0, "year": 1}
+    assert first.fields == {
+        "parcel": "p9", "state": "packed", "weight": "2.5", "gift": "true",
+    }  # fmt: skip
+    assert second.sources == {"parcel": (0, "parcel"), "to": 2}
+    assert second.fields == {"label": "L-4", "by": "null"}
+    assert task.answer == (1, "label")
+    assert task.failures == task.codes == {}
+    assert task.needs() == {
+        "sandbox.num_tools": 3,
+        "sandbox.num_args": 2,
+        "sandbox.num_fields": 4,
+        "sandbox.num_steps": 2,
+        "sandbox.num_constants": 3,
+        "sandbox.max_turns": 3,
+    }
+
+
+def test_calls_of_one_message():
+    """They cannot use each other's results, and ids tell the results apart."""
+    messages = [
+        user("Weather in Rome and in Bern?"),
+        calls(
+            ("get_weather", {"city": "Rome"}),
+            ("get_weather", {"city": "Bern"}),
+            ("ship", {"parcel": "sunny", "to": "me"}),
+        ),
+        result("rainy", "b"),
+        result("sunny", "a"),
+        result({"label": 5}, "c"),
+        says("Sunny, and rainy."),
+    ]
+    task = mapped(messages)
+    assert [x.values.get("city") for x in task.steps] == ["Rome", "Bern", None]
+    assert [x.fields for x in task.steps[:2]] == [
+        {"result": "sunny"}, {"result": "rainy"},
+    ]  # fmt: skip
+    assert task.steps[2].sources == {"parcel": 2, "to": 3}
+    assert task.constants == ("Rome", "Bern", "sunny", "me")
+    assert task.answer == DONE  # it mentions two values
+    for message in messages[2:5]:
+        del message["tool_call_id"]  # then the order tells
+    assert mapped(messages).steps[0].fields == {"result": "rainy"}
+
+
+@pytest.mark.parametrize(
+    ("ending", "answer"),
+    [
+        ("Answer: sunny", (0, "sky")),
+        ("Well.\nAnswer: 3\n", (0, "wind")),
+        ("Answer: done", DONE),
+        ("It is sunny!", (0, "sky")),
+        ("Sunny.", (0, "sky")),
+        ("It is sunny, with wind 3.", DONE),  # two of them
+        ("Sunniest day: 3.5, 13 or 30", DONE),  # none of them
+        ("Sun at 0.3", DONE),
+        ("Nice in Rome.", DONE),
+        ("", DONE),
+        (None, DONE),
+    ],
+)
+def test_answers(ending, answer):
+    assert mapped(weather(*GOOD, last=ending)).answer == answer
+
+
+def test_a_value_of_the_request_is_no_answer():
+    echoed = result({"city": "Rome", "sky": "sunny"})
+    assert mapped(weather(GOOD[0], echoed, last="sunny in Rome")).answer == (0, "sky")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"error": "no such city"},
+        {"success": False, "detail": "x"},
+        {"ok": False},
+        {"status": "error"},
+        {"isError": True, "text": "x"},
+        "Error: no such city",
+        "Traceback (most recent call last):",
+    ],
+)
+def test_errors(content):
+    """A call repeated at once fails as often in the task; others are no steps."""
+    failed = calls(("get_weather", {"city": "Rome"})), result(content)
+    task = mapped(weather(*failed, *failed, *GOOD))
+    assert task.failures == {"get_weather": 2} and len(task.steps) == 1
+    assert task.needs()["sandbox.max_turns"] == 4
+    other = calls(("get_weather", {"city": "Roma"})), result(content)
+    task = mapped(weather(*other, *GOOD))
+    assert task.failures == {} and len(task.steps) == 1
+    unknown = calls(("no_such_tool", "{oops")), result(content)
+    assert mapped(weather(*unknown, *GOOD)) == task
+    late = *GOOD, *failed, *GOOD
+    assert mapped(weather(*late)).failures == {}
+    assert reason(weather(*failed)) == "no successful call and no refusal"
+
+
+def test_refusals():
+    assert mapped(weather(last="I cannot.\nRefuse")).answer == UNSOLVABLE
+    failed = calls(("get_weather", {"city": "Rome"})), result("error")
+    task = mapped(weather(*failed, *failed, last="Refuse"))
+    assert task.failures == {"get_weather": types.FOREVER}
+    assert task.steps[0].fields == {} and len(task.steps) == 1
+    assert task.needs()["sandbox.max_turns"] == 2
+    assert (
+        reason(weather(*GOOD, last="Refuse")) == "a refusal after calls that succeeded"
+    )
+    after = (*GOOD, *failed)
+    assert (
+        reason(weather(*after, last="Refuse")) == "a refusal after calls that succeeded"
+    )
+
+
+def test_all_user_messages_are_the_request():
+    messages = [user("Some weather."), says("Where?"), user("In Rome"), *GOOD]
+    task = mapped([*messages, says("sunny"), user("Thanks!")])
+    assert task.phrase == ("Some weather.\nIn ", 0, "\nThanks!")
+    assert task.answer == (0, "sky")
+
+
+def test_replies_to_ask():
+    messages = [user("Weather of it?"), says("Which?\nAsk"), user("Rome"), *GOOD]
+    task = mapped(messages)
+    assert task.phrase == ("Weather of it?",)
+    assert (task.constants, task.shown) == (("Rome",), (False,))
+    assert task.needs()["sandbox.max_turns"] == 3
+    messages[2] = user("whatever")  # it tells no value
+    assert mapped(messages).phrase == ("Weather of it?\nwhatever",)
+
+
+def test_empty_replies_of_our_users_are_no_request():
+    ours = [says("hm"), user('{"error":"cannot read this"}'), says("Ask")]
+    task = mapped(weather(*ours, user("I said all"), *GOOD))
+    assert task == mapped(weather(*GOOD))
+
+
+def test_the_longest_value_is_the_slot():
+    messages = [
+        user("From Rome to Rome Nord"),
+        calls(("ship", {"parcel": "Rome", "to": "Rome Nord"})),
+        result("x"),
+    ]
+    assert mapped(messages).phrase == ("From ", 0, " to ", 1)
+
+
+def test_numbers():
+    """An argument is a number if all its values are numbers of the environment."""
+
+    def document(*years, kind="integer"):
+        tools = [tool("find", year=kind)]
+        made = [(calls(("find", {"year": x})), result({"n": x})) for x in years]
+        return mapped([user("x"), *(m for pair in made for m in pair)], tools).documents
+
+    assert document(7, 999)[0].arguments == (("year", True),)
+    assert document(7, kind="number")[0].arguments == (("year", True),)
+    assert document(7, 1000)[0].arguments == (("year", False),)
+    assert document(7, 2.5)[0].arguments == (("year", False),)
+    assert document(7, kind="string")[0].arguments == (("year", False),)
+
+
+def test_codes():
+    tools = [
+        tool("sign_in", "Sign in"),
+        tool("pay", "Pay", amount="integer", code="string"),
+        tool("hold", "Hold a seat, needs the code from sign_in", code="string"),
+        tool("free", "Free a seat, needs the code from nobody", code="string"),
+    ]
+    messages = [
+        user("Pay 5"),
+        calls(("sign_in", "")),
+        result({"code": "zuk4", "name": "Kim"}),
+        calls(("pay", {"amount": 5, "code": "zuk4"})),
+        result({"receipt": 8}),
+        says("Answer: 8"),
+    ]
+    task = mapped(messages, tools)
+    sign_in, pay, hold, free = task.documents
+    assert task.codes == {"sign_in": "zuk4"}
+    assert task.steps[0].fields == {"name": "Kim"}
+    assert (pay.arguments, pay.code_from) == ((("amount", True),), "sign_in")
+    assert hold[1:] == (("Hold a seat",), (), "sign_in", "")
+    assert free.arguments == (("code", False),) and not free.code_from
+    assert free.description == ("Free a seat, needs the code from nobody",)
+    assert sign_in.code_from == ""
+    messages[3]["tool_calls"][0]["function"]["arguments"]["code"] = "other"
+    assert "`code` whose value no earlier result has" in reason(messages, tools)
+
+
+def test_a_documented_code_that_no_result_has():
+    """The log does not confirm the description, so it is only a text."""
+    tools = [tool("sign_in"), tool("hold", "Hold, needs the code from sign_in")]
+    messages = [user("Hold it"), calls(("sign_in", {})), result({"name": "Kim"})]
+    _, hold = mapped(messages, tools).documents
+    assert hold.description == ("Hold, needs the code from sign_in",)
+    assert hold.code_from == ""
+
+
+def test_a_value_is_from_the_latest_result():
+    messages = [user("Ship it to me"), GOOD[0], result({"sky": "p9"})]
+    messages += [calls(("find_order", {"order_id": "x", "year": 1})), result(FOUND)]
+    messages += [calls(("ship", {"parcel": "p9", "to": "me"})), result("x")]
+    assert mapped(messages).steps[2].sources == {"parcel": (1, "parcel"), "to": 0}
+
+
+def test_long_texts_are_cut_into_pieces():
+    request = "word " * 200 + "Rome"
+    task = mapped([user(request), *GOOD])
+    assert "".join(x for x in task.phrase[:-1]) == "word " * 200
+    assert task.phrase[-1] == 0
+    assert max(map(len, task.phrase[:-1])) <= logged_task.MAX_PIECE
+    described = tool("get_weather", "é" * 300, city="string")
+    (document,) = mapped(weather(*GOOD), [described]).documents
+    assert "".join(document.description) == "é" * 300
+
+
+TWICE = *GOOD, GOOD[0], result({"sky": "dark", "wind": "3"})
+LONG = "x" * 65
+
+
+BAD = {
+    "a call without a result": [GOOD[0]],
+    "a result without a call": [GOOD[1]],
+    "a message with the role 'robot'": [{"role": "robot", "content": "x"}],
+    "a content that is not text": [{"role": "user", "content": [{"type": "image"}]}],
+    "malformed `tool_calls`": [{"role": "assistant", "tool_calls": "x"}],
+    "`function_call`, the predecessor of `tool_calls`": [
+        {"role": "assistant", "function_call": {"name": "x"}}
+    ],
+    "a nested argument": [calls(("get_weather", {"city": ["Rome"]})), result("x")],
+    "arguments that are not an object": [calls(("get_weather", "[1]")), result("x")],
+    "an undocumented argument": [
+        calls(("get_weather", {"town": "Rome"})), result("x"),
+    ],
+    "an argument longer than 64 bytes": [
+        calls(("get_weather", {"city": LONG})), result("x"),
+    ],
+    "an argument with a quote, backslash or line break": [
+        calls(("get_weather", {"city": 'R"'})), result("x"),
+    ],
+    "a result longer than 256 bytes": [GOOD[0], result("x" * 257)],
+    "an unpaired surrogate": [GOOD[0], result("\ud83d")],
+    "the same call twice with different results": TWICE,
+    "a tool called with and without an argument": [
+        *GOOD, calls(("get_weather", {"city": "Bern", "unit": "C"})), result("x"),
+    ],
+    "an answer that is in no result": [*GOOD, says("Answer: snow")],
+    "no successful call and no refusal": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("why", "messages"), BAD.items(), ids=BAD)
+def test_conversations_that_are_skipped(why, messages):
+    assert reason([user("Weather in Rome?"), *messages]) == why
+
+
+def test_a_repeated_call_is_no_new_step():
+    assert mapped(weather(*GOOD, *GOOD)) == mapped(weather(*GOOD))

@@ -1,0 +1,99 @@
+"""Logs as sources of tasks: what is skipped, why, and how that is reported."""
+
+import functools
+import json
+
+import jax
+import pytest
+
+from openagent_jax.environments.tools.logs import logs
+from openagent_jax.environments.tools.worlds.domain_spec import DomainError
+from tests.environments.tools.logs.examples import (
+    GOOD,
+    LIMITS,
+    ROOM,
+    build,
+    calls,
+    chain,
+    failing,
+    mapped,
+    says,
+    user,
+    weather,
+    write_log,
+)
+
+
+def test_one_conversation_makes_no_test_split(tmp_path):
+    made = build(write_log(tmp_path, weather(*GOOD), weather(*GOOD)))
+    sample = functools.partial(made.environment.sample, made.tables)
+    assert sample(jax.random.key(0), "train").world in (0, 2)
+    made.check("train")
+    for fails in (made.check, functools.partial(sample, jax.random.key(0))):
+        with pytest.raises(ValueError, match="no conversation in the split test"):
+            fails("test")
+
+
+def test_limits(tmp_path):
+    """What exceeds a limit is skipped, with what it needs."""
+    long = [user("word " * 150), *GOOD, says("sunny")]
+    file = write_log(tmp_path, weather(*GOOD), failing(), chain(), long)
+    log = logs.load(file, logs.room(LIMITS) | {"sandbox.num_steps": 1} | ROOM)
+    assert [(x.line, x.reason, x.needs) for x in log.skipped] == [
+        (3, "needs more than sandbox.num_steps=1", {"sandbox.num_steps": 2})
+    ]
+    made = build(file, num_fields=3, max_turns=3, prompt_tokens=150)
+    assert sum(made.tables.source.tasks.num) == 1
+    assert sorted(x.line for x in made.skipped) == [2, 3, 4]
+    assert made.source == str(file)
+    assert made.summary == (
+        "mapped 1 of 4 conversations; skipped 3: needs more than sandbox.max_turns=3 "
+        "(1), needs more than sandbox.num_fields=3 (1), needs more than "
+        "sandbox.prompt_tokens=150 (1)"
+    )
+    assert list(made.notes[:2]) == [
+        "needs more than sandbox.max_turns=3 (1): line 2",
+        "  enough for all of them: --config.sandbox.max_turns=4",
+    ]
+    needs = made.skipped[-1].needs["sandbox.prompt_tokens"]
+    assert 160 < needs < 300  # the words, and the documents
+    assert build(file, prompt_tokens=needs).skipped == ()
+
+
+def test_texts_that_the_tokenizer_does_not_reproduce(tmp_path):
+    odd = [user("<|end|> Weather in Rome?"), *GOOD, says("sunny")]
+    made = build(write_log(tmp_path, weather(*GOOD), odd))
+    assert [(x.line, x.reason) for x in made.skipped] == [
+        (2, "a text that the tokenizer does not reproduce")
+    ]
+
+
+def test_faults(tmp_path):
+    file = write_log(tmp_path, weather())
+    with pytest.raises(logs.NothingMapped, match="mapped 0 of 1 .*; skipped 1: "):
+        build(file)
+    with pytest.raises(DomainError, match="a log has no :dev"):
+        build(f"{file}:dev")
+    file.write_text("{")
+    with pytest.raises(DomainError, match="line 1"):
+        build(file)
+
+
+def test_header_lines_of_evaluations_are_ignored(tmp_path):
+    file = write_log(tmp_path, weather(*GOOD), weather(*GOOD))
+    header = json.dumps({"evaluation": {"seed": 0}})
+    file.write_text(f"{header}\n{file.read_text()}{header}\n")
+    log = logs.load(file, ROOM)
+    assert [line for line, _ in log.tasks] == [2, 3] and not log.skipped
+    assert list(log.report()) == ["ignored 2 header lines of an evaluation"]
+
+
+def test_splits_do_not_depend_on_names_in_the_code():
+    """Renaming a class must not move the tasks of existing logs to another split."""
+    tasks = []
+    for i in range(24):
+        city = f"city {i}"
+        call = calls(("get_weather", {"city": city}))
+        tasks.append(mapped(weather(call, GOOD[1], city=city)))
+    test = logs.in_test_split(tasks)
+    assert [i for i in range(24) if test[i]] == [7, 11, 15, 19]

@@ -1,0 +1,303 @@
+"""The parser of tool calls, and a reference for it in plain Python on `json`.
+
+Known limits, which the reference shares: values are strings or digits, and there are at
+most as many arguments as a tool can have, and the code.
+"""
+
+import functools
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from openagent_jax.environments.tools import parse, render, types
+from openagent_jax.text import lexicon as lexicons
+from tests import helpers
+
+WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3")  # and the style
+ROOM = 160  # tokens of an action
+BLANKS = b" \t\n\r"
+MAX_PAIRS = helpers.LIMITS.num_args + 1
+
+
+@jax.jit
+@helpers.traced
+def parse_batch(lexicon, tasks, tokens, length):
+    return jax.vmap(parse.parse, (None, 0, 0, 0))(lexicon, tasks, tokens, length)
+
+
+@jax.jit
+def write(lexicon, tasks, actions):
+    """Return the tokens of actions without the end token, and their numbers."""
+
+    def one(task, action):
+        pieces = render.action(lexicon.style, task, action)
+        return lexicons.write(lexicon, pieces, ROOM)
+
+    tokens, _, length = jax.vmap(one)(tasks, actions)
+    return tokens, length - 1
+
+
+def world(name):
+    return helpers.world(*name.split())
+
+
+@functools.cache
+def sampled(name):
+    name = name.split()[0]  # tasks do not depend on the style
+    if name != "random":
+        return helpers.tasks(name)
+    world = helpers.world(name)
+
+    def sample(key):
+        return world.environment.sample(world.tables, key, "train")
+
+    return jax.jit(jax.vmap(sample))(helpers.keys())
+
+
+class Reference:
+    """The parser of one world, in plain Python."""
+
+    def __init__(self, name):
+        self.texts = [text.encode() for text in helpers.texts(*name.split())]
+        style = world(name).tables.lexicon.style
+        self.marks, self.arguments = style.marks, self.texts[style.key_arguments]
+        self.symbols = {}  # text -> its symbols
+        for symbol, text in enumerate(self.texts):
+            if len(text) <= lexicons.MAX_TEXT:
+                self.symbols.setdefault(text, []).append(symbol)
+        self.tasks = helpers.rows(sampled(name))
+
+    def canonical(self, text):
+        return self.symbols.get(text, [-1])[0]
+
+    def parse(self, i, data):
+        """Return `(kind, tool, args, code, value)` of a reply in task i."""
+        data = data.strip(BLANKS)
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return types.MALFORMED, -1, None, -1, -1
+        opened, inside = b"", data
+        if self.marks.call_open:
+            _, opened, inside = data.partition(self.marks.call_open)
+        if not opened:
+            line = re.split(rb"[\n\r]", data)[-1].strip(BLANKS)
+            if (line + b" ").startswith(b"Answer: "):
+                value = self.canonical(line[8:] or b"?" * 99)
+                return types.ANSWER, -1, None, -1, value
+            if line in (b"Refuse", b"Ask"):
+                kind = types.REFUSE if line == b"Refuse" else types.ASK
+                return kind, -1, None, -1, -1
+        call = None
+        if bool(opened) == bool(self.marks.call_open):
+            call = self.call(self.tasks[i], inside)
+        if call is None:
+            return types.MALFORMED, -1, None, -1, -1
+        return types.CALL, *call, -1
+
+    def call(self, task, data):
+        close = self.marks.call_close
+        if not data.endswith(close):
+            return None
+        try:
+            name, pairs = read_call(data[: len(data) - len(close)], self.arguments)
+        except (TypeError, ValueError, RecursionError):
+            return None
+        tools = task.tools
+        shown = tools.visible.tolist()
+        rows = [
+            n for n, on in enumerate(shown) if on and self.texts[tools.name[n]] == name
+        ]
+        if not rows:
+            return -1, None, None
+        n = rows[0]
+        slots = [
+            self.texts[tools.arg_name[n, a]]
+            if tools.arg_high[n, a] > tools.arg_low[n, a]
+            else None
+            for a in range(helpers.LIMITS.num_args)
+        ]
+        keys = [key for key, _ in pairs]
+        known = len(set(keys)) == len(keys) and set(keys) <= {*slots, b"code"}
+        if not known:
+            return n, [-1] * len(slots), 0
+        values = dict(pairs)
+        args = [-1] * len(slots)
+        for a, slot in enumerate(slots):
+            low, high = tools.arg_low[n, a], tools.arg_high[n, a]
+            fits = [
+                s for s in self.symbols.get(values.get(slot), ()) if low <= s < high
+            ]
+            if slot in values and fits:
+                args[a] = fits[0]
+        code = max(self.canonical(values[b"code"]), 0) if b"code" in values else -1
+        return n, args, code
+
+
+class Number(bytes):
+    """The digits of a number."""
+
+
+def read_call(data, arguments):
+    """Return name and argument pairs of a call, by `json`; raise if it is none."""
+    number = lambda text: Number(text.encode())  # noqa: E731
+    value = json.loads(
+        data.decode(), object_pairs_hook=tuple, parse_int=number, parse_float=float
+    )
+    if type(value) is not tuple:
+        raise ValueError("not an object")
+    keys = sorted(key for key, _ in value)
+    arguments = arguments.decode()
+    if keys not in (sorted(["name", arguments, *more]) for more in ([], ["purpose"])):
+        raise ValueError("not a call")
+    call = dict(value)
+    one, two = call["name"], call[arguments]
+    if type(two) is not tuple or len(two) > MAX_PAIRS:
+        raise ValueError("not a call")
+    if type(one) is not str or type(call.get("purpose", "")) is not str:
+        raise ValueError("not a call")
+    pairs = []
+    for key, item in two:
+        if type(item) is Number and not item.startswith(b"-"):
+            pairs.append((to_bytes(key), bytes(item)))
+        elif type(item) is str:
+            pairs.append((to_bytes(key), to_bytes(item)))
+        else:
+            raise ValueError("no such value")
+    return to_bytes(one), pairs
+
+
+def to_bytes(text):
+    """Return the bytes of a string; half a surrogate pair has three."""
+    return text.encode(errors="surrogatepass")
+
+
+class Segments:
+    """Bytes as tokens: one token for each byte, or cut at random."""
+
+    def __init__(self, lexicon):
+        self.bytes = [bytes(b) for b in helpers.ragged(lexicon.token_bytes)]
+        added = helpers.chat_tokenizer().get_added_tokens_decoder()
+        special = {token for token in added if added[token].special}
+        texts = [t for t in range(len(self.bytes)) if t not in special]
+        self.tokens = {self.bytes[token]: token for token in texts}
+        self.longest = max(map(len, self.tokens))
+
+    def single(self, data):
+        """Return a token for each byte."""
+        return [self.tokens[data[i : i + 1]] for i in range(len(data))]
+
+    def random(self, data, rng):
+        at, tokens = 0, []
+        while at < len(data):
+            sizes = [
+                n
+                for n in range(1, self.longest + 1)
+                if data[at : at + n] in self.tokens and at + n <= len(data)
+            ]
+            size = sizes[rng.integers(len(sizes))]
+            tokens.append(self.tokens[data[at : at + size]])
+            at += size
+        return tokens
+
+    def join(self, tokens):
+        return b"".join(self.bytes[token] for token in tokens)
+
+
+@functools.cache
+def reference(name):
+    return Reference(name)
+
+
+@functools.cache
+def segments():
+    return Segments(helpers.lexicon("poi", "hermes"))
+
+
+def parsed(name, lines, tasks=None):
+    """Return the actions of the parser, one for each row of tokens, in batches."""
+    lexicon, actions = world(name).tables.lexicon, []
+    tasks = sampled(name) if tasks is None else tasks
+    for start in range(0, len(lines), helpers.BATCH):
+        tokens = np.zeros((helpers.BATCH, ROOM), np.int32)
+        length = np.zeros(helpers.BATCH, np.int32)
+        for row, line in enumerate(lines[start : start + helpers.BATCH]):
+            tokens[row, : len(line)], length[row] = line, len(line)
+        actions += helpers.rows(parse_batch(lexicon, tasks, tokens, length))
+    return actions[: len(lines)]
+
+
+def check_agreement(name, lines):
+    """Compare parser and reference; line i belongs to task i modulo the batch."""
+    expected = []
+    for i, line in enumerate(lines):
+        data = segments().join(line)
+        expected.append(reference(name).parse(i % helpers.BATCH, data))
+    for line, got, want in zip(lines, parsed(name, lines), expected, strict=True):
+        kind, tool, args, code, value = want
+        text = segments().join(line)
+        assert (got.kind, got.call.tool, got.value) == (kind, tool, value), text
+        if tool >= 0:
+            assert got.call.args.tolist() == args, text
+            assert got.call.code == code, text
+    return expected
+
+
+def random_actions(name, seed=0):
+    """Return well-formed actions of all kinds for the tasks of a world."""
+    tasks, rng = reference(name).tasks, np.random.default_rng(seed)
+    actions = []
+    for task in tasks:
+        tools = task.tools
+        n = rng.choice(np.flatnonzero(tools.visible))
+        low, high = tools.arg_low[n], tools.arg_high[n]
+        there = high > low
+        args = rng.integers(low, np.maximum(high, low + 1))
+        args = np.where(there & (rng.random(3) < 0.9), args, -1)
+        code = rng.choice([-1, tools.code[rng.integers(len(tools.code))]])
+        kind = rng.choice(
+            [types.CALL, types.ANSWER, types.REFUSE, types.ASK], p=[0.7, 0.1, 0.1, 0.1]
+        )
+        called = kind == types.CALL
+        low, high = tools.result_low[:, 0], tools.result_high[:, 0]
+        row = rng.choice(np.flatnonzero(tools.visible & (low > 0)))
+        answer = rng.integers(low[row], high[row])
+        actions.append(
+            types.Action(
+                kind=np.int32(kind),
+                call=types.ToolCall(
+                    tool=np.int32(n if called else -1),
+                    args=(args if called else np.full(3, -1)).astype(np.int32),
+                    code=np.int32(code if called else -1),
+                ),
+                value=np.int32(answer if kind == types.ANSWER else -1),
+            )
+        )
+    return actions
+
+
+@functools.cache
+def written_actions(name):
+    """Return `(actions, their bytes, their canonical tokens)`."""
+    actions = random_actions(name)
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *actions)
+    tokens, length = write(world(name).tables.lexicon, sampled(name), batch)
+    lines = [row[:n].tolist() for row, n in helpers.rows((tokens, length))]
+    return actions, [segments().join(line) for line in lines], lines
+
+
+def escaped(data, rng):
+    """Return a text with some letters as escapes, which mean the same."""
+    out = bytearray()
+    for byte in data:
+        letter = chr(byte).isalnum() and byte < 128
+        if letter and rng.random() < 0.1:
+            out += b"\\u%04x" % byte if rng.random() < 0.5 else b"\\u%04X" % byte
+        elif byte == ord("/") and rng.random() < 0.5:
+            out += b"\\/"
+        else:
+            out.append(byte)
+    return bytes(out)

@@ -1,0 +1,260 @@
+"""One contract for every entry of the catalogue of tool worlds."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from openagent_jax import perturb
+from openagent_jax.environments.world import SPLITS
+from tests import helpers
+
+ENTRIES = tuple(helpers.CATALOGUE)
+MIN_CHANGED = 0.3  # of the tasks, at strength 1
+every_entry = pytest.mark.parametrize("entry", ENTRIES)
+every_split = pytest.mark.parametrize("split", SPLITS)
+
+
+@functools.cache
+def tasks(split="train"):
+    return helpers.host(helpers.tasks("poi", split))
+
+
+@functools.cache
+def edited(entry, split="train", strength=1.0, start=0):
+    return helpers.host(helpers.edited("poi", split, entry, strength, start))
+
+
+def leaves(task):
+    """`{path: array}` of a task, paths such as `tools.name`."""
+    return {
+        ".".join(key.name for key in path): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(task)
+    }
+
+
+def changed(old, new):
+    """`{path: which tasks of the batch differ there}`."""
+    old, new = leaves(old), leaves(new)
+    differs = {path: new[path] != leaf for path, leaf in old.items()}
+    return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
+
+
+def anywhere(old, new):
+    return np.any([*changed(old, new).values()], axis=0)
+
+
+@functools.cache
+def pools(name, split):
+    world = helpers.world(name)
+    task = helpers.row(helpers.tasks(name, split), 0)
+    return world.environment.pools(world.tables, task, split)
+
+
+def edit(index, keys, strength, split="train"):
+    """The tasks of `poi` under one of `helpers.EDITS`, by any keys."""
+    tables, old = helpers.world("poi").tables, helpers.tasks("poi", split)
+    return helpers.edit(index, tables, keys, old, jnp.float32(strength), split)
+
+
+class TestEveryEntry:
+    @every_entry
+    def test_same_tree_shapes_and_dtypes(self, entry):
+        chex.assert_trees_all_equal_structs(tasks(), edited(entry))
+        chex.assert_trees_all_equal_shapes_and_dtypes(tasks(), edited(entry))
+
+    @every_split
+    @every_entry
+    def test_strength_0_is_the_identity(self, entry, split):
+        chex.assert_trees_all_equal(edited(entry, split, 0.0), tasks(split))
+
+    @every_split
+    @every_entry
+    def test_strength_1_changes_most_tasks(self, entry, split):
+        share = np.mean(anywhere(tasks(split), edited(entry, split)))
+        assert share >= MIN_CHANGED
+
+    @every_entry
+    def test_strength_is_how_much(self, entry):
+        """More of it changes more tasks, or more of each."""
+        strengths = (0.1, 0.4, 1.0)
+        news = [leaves(edited(entry, strength=s)) for s in strengths]
+        old = leaves(tasks())
+        counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
+        assert 0 < counts[0] < counts[1] < counts[2]
+
+    @every_entry
+    def test_a_function_of_the_key(self, entry):
+        index = jnp.int32(helpers.EDITS.index(entry))
+        again = edit(index, helpers.keys(1), 1.0)
+        chex.assert_trees_all_equal(again, edited(entry))
+        # At full strength some entries leave nothing to chance.
+        half, other = (edit(index, helpers.keys(seed), 0.5) for seed in (1, 2))
+        assert anywhere(half, other).any()
+
+    @every_split
+    @every_entry
+    def test_touches_what_it_declares(self, entry, split):
+        declared = helpers.CATALOGUE[entry].touches
+        touched = {
+            path
+            for path, tasks_ in changed(tasks(split), edited(entry, split)).items()
+            if tasks_.any()
+        }
+        for path in touched:
+            assert any(path == d or path.startswith(d + ".") or not d for d in declared)
+        for d in declared:  # and declares no more than it touches
+            assert any(p == d or p.startswith(d + ".") or not d for p in touched), d
+
+    @every_split
+    @every_entry
+    def test_solvability(self, entry, split):
+        tables = helpers.world("poi").tables
+        episodes, _ = helpers.demonstrate(tables, edited(entry, split))
+        claim = helpers.CATALOGUE[entry].solvable
+        hit = anywhere(tasks(split), edited(entry, split))
+        assert np.all(np.asarray(episodes.state.solvable)[hit] == claim)
+        if entry == "unsolvable":
+            assert hit.all()
+
+    @every_entry
+    def test_names_tell_tools_apart(self, entry):
+        """Else a call would not say which of two tools it means."""
+        new = edited(entry)
+        texts = np.asarray(helpers.lexicon("poi").canonical)
+        shown = new.tools.visible.copy()
+        for i, row in np.argwhere((new.faults.moved_to >= 0) & shown):
+            shown[i, new.faults.moved_to[i, row]] = True
+        for names, on in zip(new.tools.name, shown, strict=True):
+            names = texts[names[on]]
+            assert len(set(names)) == len(names)
+            assert names.min() > 0
+
+    def test_one_trace_for_all(self):
+        """Entries, strengths and domains are arguments: each split is traced once."""
+        for name in helpers.DOMAINS:
+            for split in SPLITS:
+                for strength in (0.0, 0.5):
+                    helpers.edited(name, split, "tool_order", strength)
+        assert helpers.TRACES["edit"] == len(SPLITS)
+
+
+def test_layouts_agree():
+    """`vmap`, `pmap`, a sharded `jit` and `shard_map` over 8 devices, bit for bit."""
+    devices = jax.devices()
+    assert len(devices) == 8
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows, all_ = PartitionSpec("data"), PartitionSpec()
+    in_axes = (None, None, 0, 0, None)
+
+    def one(index, tables, key, task, strength):
+        return helpers.edit_one(index, tables, "train", key, task, strength)
+
+    batch = jax.vmap(one, in_axes)
+
+    def split(tree):
+        return jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), tree)
+
+    pmapped = jax.pmap(batch, in_axes=in_axes)
+    specs = (all_, all_, rows, rows, all_)
+    sharded = jax.jit(
+        batch,
+        in_shardings=tuple(NamedSharding(mesh, spec) for spec in specs),
+        out_shardings=NamedSharding(mesh, rows),
+    )
+    mapped = jax.jit(
+        jax.shard_map(batch, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
+    )
+    tables, keys, old = helpers.world("poi").tables, helpers.keys(1), tasks()
+    half = jnp.float32(0.5)
+    for entry in ENTRIES:
+        index = jnp.int32(helpers.EDITS.index(entry))
+        want = helpers.host(edit(index, keys, 0.5))
+        assert anywhere(tasks(), want).any()
+        by_device = pmapped(index, tables, split(keys), split(old), half)
+        assert len(by_device.world.sharding.device_set) == 8
+        by_device = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), by_device)
+        chex.assert_trees_all_equal(helpers.host(by_device), want)
+        for layout in (sharded, mapped):
+            new = layout(index, tables, keys, old, half)
+            assert new.world.sharding.spec == rows
+            chex.assert_trees_all_equal(helpers.host(new), want)
+
+
+class TestPools:
+    """What perturbs in training never appears in an evaluation."""
+
+    @pytest.mark.parametrize("name", helpers.DOMAINS)
+    @pytest.mark.parametrize(
+        "field", ["names", "descriptions", "arg_names", "opaque", "gates", "phrases"]
+    )
+    def test_share_no_surface_form(self, name, field):
+        texts = helpers.texts(name)
+
+        def said(split):
+            pool = np.asarray(getattr(pools(name, split), field))
+            if field == "opaque":
+                pool = np.arange(*pool)
+            return {texts[s] for s in np.unique(pool) if s > 0}
+
+        train, test = said("train"), said("test")
+        if field == "phrases":  # pieces such as a full stop are in all: whole ones
+            train, test = (templates(name, split) for split in SPLITS)
+        assert min(len(train), len(test)) >= 4
+        assert not train & test
+
+    @pytest.mark.parametrize("name", helpers.DOMAINS)
+    def test_rewritten_requests_are_new(self, name):
+        plain = set()
+        for goal in helpers.spec(name).goals:
+            plain |= {*goal.phrases["train"], *goal.phrases["test"]}
+        for split in SPLITS:
+            assert not templates(name, split) & plain
+
+    def test_styles(self):
+        ranges = [pools("poi", split).styles for split in SPLITS]
+        train, test = (set(range(*map(int, r))) for r in ranges)
+        assert train and test and not train & test
+        assert 0 not in train | test  # the normal one
+
+
+def templates(name, split):
+    """Rewritten requests of a split, with `{slot}` for constants."""
+    given, texts = pools(name, split), helpers.texts(name)
+    phrases = helpers.host(given.phrases)
+    found = set()
+    for g, goal in enumerate(helpers.spec(name).goals):
+        slots = [slot for slot, _ in goal.constants]
+        for row in phrases[g, : int(given.num_phrases[g])]:
+            pieces = (texts[s] if s >= 0 else "{" + slots[-1 - s] + "}" for s in row)
+            found.add("".join(pieces))
+    return found
+
+
+def test_on_trajectory_demonstrates_again():
+    """An episode whose task is edited is played anew; others are kept as they are."""
+    tables = helpers.world("poi").tables
+    episodes, _ = helpers.demonstrate(tables, helpers.tasks("poi"))
+    withhold = perturb.make(helpers.ENVIRONMENT, tables, "tool_withheld", "train")
+
+    def mark(task):  # a demonstration that tells whose it is
+        one = helpers.row(episodes, 0)
+        state = dataclasses.replace(one.state, turn=jnp.sum(task.tools.visible))
+        return dataclasses.replace(one, task=task, state=state)
+
+    lift = perturb.on_trajectory(perturb.sometimes(withhold, 0.5), mark)
+    batch = jax.jit(jax.vmap(lift, (0, 0, None)))
+    new = helpers.host(batch(helpers.keys(3), episodes, jnp.float32(1)))
+    old = helpers.host(episodes)
+    hit = anywhere(old.task, new.task)
+    assert 0.3 < hit.mean() < 0.7
+    kept = (jax.tree.map(lambda x: x[~hit], tree) for tree in (old, new))
+    chex.assert_trees_all_equal(*kept)
+    for i in np.flatnonzero(hit):
+        assert new.state.turn[i] == new.task.tools.visible[i].sum()
+        assert np.array_equal(new.action.kind[i], old.action.kind[0])

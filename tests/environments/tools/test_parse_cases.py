@@ -1,0 +1,145 @@
+"""Single cases: the fine points of calls, and the last line of a reply."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from openagent_jax.environments.tools import types
+from tests import helpers
+from tests.environments.tools.parsing import (
+    parsed,
+    reference,
+    sampled,
+    segments,
+)
+
+# Replies in a task of `table_booking` in poi; `N` stands for the tool, `P` for a place.
+# Expected: place and hour (-1: missing), "unknown" for an unknown tool, or None for
+# MALFORMED.
+CASES = {
+    '{"name":"N","arguments":{"place":"P","hour":"17"}}': (0, 17),
+    '{"arguments":{"hour":17,"place":"P"},"name":"N"}': (0, 17),
+    '{"name":"N","arguments":{"place":"P","hour":"017"}}': (0, -1),
+    '{"name":"N","arguments":{"place":"P","hour":017}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":-1}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":1e1}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":1 7}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":"999"}}': (0, -1),
+    '{"name":"N","arguments":{"place":" P","hour":"17"}}': (-1, 17),
+    '{"name":"N","arguments":{"place":"17","hour":"17"}}': (-1, 17),
+    '{"name":"N","arguments":{"place":"P","place":"P","hour":"17"}}': (-1, -1),
+    '{"name":"N","arguments":{"place":"P","hour":"17","x":"y"}}': (-1, -1),
+    '{"name":"N","arguments":{"place":"P"}}': (0, -1),
+    '{"name":"N","arguments":{}}': (-1, -1),
+    '{"name":"N","arguments":{"place":"P",}}': None,
+    '{"name":"N","arguments":{"place":"P" "hour":"17"}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":"17"}': None,
+    '{"name":"N","arguments":{"place":"P","hour":"17"}}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":["17"]}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":null}}': None,
+    '{"name":"N","arguments":"place"}': None,
+    '{"name":"N"}': None,
+    '{"purpose":"x","name":"N","arguments":{}}': (-1, -1),
+    '{"arguments":{},"name":"N","purpose":"name"}': (-1, -1),
+    '{"purpose":"\\"","arguments":{},"name":"N"}': (-1, -1),
+    '{"purpose":"N","arguments":{}}': None,
+    '{"purpose":"x","purpose":"N","arguments":{}}': None,
+    '{"purpose":7,"name":"N","arguments":{}}': None,
+    '{"purpose":{},"name":"N","arguments":{}}': None,
+    '{"purpose":"x","name":"N","arguments":{},"name":"N"}': None,
+    '{"arguments":{}}': None,
+    '{"name":"N","name":"N"}': None,
+    '{"name":"N","parameters":{}}': None,
+    '{"name":"N","arguments":{},"id":"1"}': None,
+    "{'name':'N','arguments':{}}": None,
+    '{"name":"N\\"","arguments":{}}': "unknown",
+    '{"name":"n","arguments":{}}': "unknown",
+    '{"\\u006eame":"N","arguments":{"place":"P","\\u0068our":"1\\u0037"}}': (0, 17),
+    '{"name":"N","arguments":{"place":"P","hour":"17\\u0000"}}': (0, -1),
+    '{"name":"N","arguments":{"place":"P\\ud83d","hour":"17"}}': (-1, 17),
+    '{"name":"N\\ud83d\\ude00","arguments":{}}': "unknown",
+    '{"name":"N😀","arguments":{}}': "unknown",
+    '{"name":"N\\x","arguments":{}}': None,
+    '{"name":"N\\u12","arguments":{}}': None,
+    '{"name":"N\\u12"}","arguments":{}}': None,
+    '{"name":"N\t","arguments":{}}': None,
+    '{"name":\\u0022N\\u0022,"arguments":{}}': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call>': None,
+    '```{"name":"N","arguments":{}}```': None,
+    "": None,
+    "refuse": None,
+    "Refuse now": None,
+}  # fmt: skip
+
+
+MARKED = {
+    '<tool_call>{"name":"N","arguments":{"place":"P","hour":17}}</tool_call>': (0, 17),
+    ' <tool_call>\n{"name":"N","arguments":{}}\n</tool_call>\n': (-1, -1),
+    'Answer: 17 <tool_call>{"name":"N","arguments":{}}</tool_call>': (-1, -1),
+    '{"name":"N","arguments":{}}': None,
+    '<tool_call>{"name":"N","arguments":{}}': None,
+    '{"name":"N","arguments":{}}</tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call>.': None,
+    '<tool_call><tool_call>{"name":"N","arguments":{}}</tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call></tool_call>': None,
+    '<tool_call>{"name":"N","arguments":{}}</tool_call><tool_call>{}</tool_call>': None,
+    "<tool_call>Refuse</tool_call>": None,
+    "Answer: 17 <tool_call>": None,
+    "<tool_call></tool_call>": None,
+    "<tool_call>": None,
+}
+
+
+@pytest.mark.parametrize(("name", "cases"), [("poi", CASES), ("poi hermes", MARKED)])
+def test_cases(name, cases):
+    goal = helpers.goal_kind("poi", "table_booking")
+    tasks = reference(name).tasks
+    i = next(i for i, task in enumerate(tasks) if task.goal.kind == goal)
+    n = helpers.rows_of("poi")["count_seats"]
+    same = jax.tree.map(lambda x: jnp.broadcast_to(x[i], x.shape), sampled(name))
+    texts, tools = helpers.texts("poi"), tasks[i].tools
+    place, zero = tools.arg_low[n, :2]
+    lines = [
+        text.replace("N", texts[tools.name[n]]).replace("P", texts[place])
+        for text in cases
+    ]
+    lines = [segments().single(line.encode()) for line in lines]
+    actions = parsed(name, lines, same)
+    for (text, want), got in zip(cases.items(), actions, strict=True):
+        if want is None:
+            assert got.kind == types.MALFORMED, text
+        elif want == "unknown":
+            assert (got.kind, got.call.tool) == (types.CALL, -1), text
+        else:
+            args = [
+                place if want[0] == 0 else -1,
+                zero + want[1] if want[1] >= 0 else -1,
+            ]
+            assert (got.kind, got.call.tool) == (types.CALL, n), text
+            assert got.call.args[:2].tolist() == args, text
+
+
+LINES = {
+    "Answer: 17": types.ANSWER,
+    "It opens at five.\n\n  Answer: 17 \n": types.ANSWER,
+    "<think>\nRefuse\n</think>\rAnswer: 17": types.ANSWER,
+    "No tool does that.\nRefuse": types.REFUSE,
+    "Which one?\r\nAsk": types.ASK,
+    "Answer:\n": types.ANSWER,  # nothing
+    "Answer: 17\nRefuse": types.REFUSE,
+    "Answer: 17\n.": types.MALFORMED,
+    "It is Answer: 17": types.MALFORMED,
+    "Refuse\nI do": types.MALFORMED,
+    "Refuse\nto Ask": types.MALFORMED,
+    "\n \n": types.MALFORMED,
+}
+
+
+@pytest.mark.parametrize("name", ["poi", "poi hermes"])
+def test_the_last_line_counts(name):
+    lines = [segments().single(line.encode()) for line in LINES]
+    for line, got in zip(LINES, parsed(name, lines, sampled(name)), strict=True):
+        assert got.kind == LINES[line], line
+        value = helpers.texts("poi")[got.value] if got.value >= 0 else None
+        right = got.kind == types.ANSWER and "17" in line
+        assert value == ("17" if right else None)

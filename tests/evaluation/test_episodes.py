@@ -1,0 +1,463 @@
+"""Episodes that are kept: what is in their files, and that it is what happened."""
+
+import asyncio
+import functools
+import gzip
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from openagent_jax import perturb
+from openagent_jax.agents import agents, play
+from openagent_jax.agents import log as logs
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools import make
+from openagent_jax.evaluation import episodes, evaluate
+from openagent_jax.suites import tasks as suites
+from openagent_jax.types import Outcome, Sizes
+from tests import helpers
+from tests.evaluation import scripts
+
+SCENARIOS = ("query_underspecified", "runtime_error", "unsolvable")
+NAMES = (draw.CLEAN, *SCENARIOS)
+SEED, TURNS, ACTION, RESULT = 5, 10, 60, 64
+PROMPT = {helpers.COMPACT: 240, "hermes": 1200}  # tokens
+ROOM = 250  # for what comes behind a prompt: too little for ten long turns
+FORMS = tuple(PROMPT)
+# What the rows say, one in each; `EXPERT` is what the oracle says on the clean task.
+EXPERT, WRONG_CALL, BABBLE, LONG, REFUSE, ANSWER, CUT, NO_TOOL = range(8)
+NUM = 8
+KEYS = {
+    "scenario",
+    "index",
+    "task_key",
+    *Outcome._fields,
+    "changed",
+    "answered",
+    "failure",
+    "unsolvable",
+    "tools",
+    "messages",
+    "actions",
+    "results",
+    "rewards",
+    "plan",
+}
+OF_AGENTS = {"num_replies", "num_tokens", "seconds"}
+SCORED = ("success", "solvable", "refused", "num_calls", "num_errors", "fewest_calls")
+
+
+@functools.cache
+def world(form):
+    prompt = PROMPT[form]
+    sizes = Sizes(TURNS, prompt, ACTION, RESULT, prompt + ROOM)
+    environment = make.functions(sizes, helpers.NUM_VISIBLE)
+    return helpers.world("poi", form)._replace(environment=environment)
+
+
+@functools.cache
+def demonstrated():
+    """The expert's episodes of the clean tasks, in NumPy."""
+    keys = draw.task_keys(jax.random.key(SEED), 0, helpers.BATCH)
+    tables = helpers.world("poi").tables
+    found, _ = helpers.demonstrate(tables, helpers.sample(tables, keys, "test"))
+    return found
+
+
+def written(form):
+    """What the expert says, each row turn by turn."""
+    tables = helpers.world("poi", form).tables
+    tokens, _, own, _ = map(
+        np.asarray, helpers.write(tables, demonstrated(), 2 * PROMPT[form])
+    )
+    return [tokens[i][own[i]].tolist() for i in range(NUM)]
+
+
+def said(form):
+    """The tokens of each row."""
+    found, lexicon = written(form), helpers.lexicon("poi", form)
+    tokenizer = helpers.chat_tokenizer() if form == "hermes" else helpers.tokenizer()
+    call = '{"name":"no_such_tool","arguments":{"x":"1"}}'
+    if form == "hermes":
+        call = f"<tool_call>\n{call}\n</tool_call>"
+    first = tokenizer.decode(found[WRONG_CALL], skip_special_tokens=False)
+    first = re.split(r"<\|(?:im_)?end\|>", first)[0]
+    wrong = re.sub(r'("arguments": ?\{"\w+": ?)("[^"]*"|\d+)', r'\1"Atlantis"', first)
+    assert wrong != first, first
+    turns = {
+        EXPERT: [],
+        WRONG_CALL: [wrong, "Refuse"],
+        BABBLE: ["Hm"] * TURNS,
+        LONG: ["so " * ACTION] * TURNS,
+        REFUSE: ["Refuse"],
+        ANSWER: ["Answer: done"],
+        CUT: [f"Answer: {'so ' * ACTION}"],
+        NO_TOOL: [call, "Refuse"],
+    }
+    rows = []
+    for row, texts in turns.items():
+        tokens = found[row] if row == EXPERT else []
+        for text in texts:
+            ids = tokenizer.encode(text, add_special_tokens=False).ids[:ACTION]
+            tokens = tokens + ids + [lexicon.end_token] * (len(ids) < ACTION)
+        rows.append(tokens)
+    return scripts.params(rows, lexicon.end_token, TURNS * (ACTION + 1))
+
+
+@functools.cache
+def player(form):
+    policy = scripts.policy(helpers.lexicon("poi", form).vocab_size)
+    return evaluate.make_player(policy, world(form), SCENARIOS, NUM, record=True)
+
+
+def keep(form, folder, num=NUM, num_tasks=NUM):
+    """Evaluate, and keep the episodes; `(lines by scenario, rows of the report)`."""
+    keeper = episodes.Keeper(world(form), folder, num, SEED)
+    scored = evaluate.evaluate(
+        player(form),
+        world(form),
+        said(form),
+        SCENARIOS,
+        seed=SEED,
+        num_tasks=num_tasks,
+        batch_size=NUM,
+        keep=keeper,
+    )
+    keeper.write(num_tasks)
+    return read(folder), scored
+
+
+def read(folder):
+    folder = folder / episodes.FOLDER
+    return {
+        name: list(episodes.read(folder, name)) for name in episodes.scenarios(folder)
+    }
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def kept(request, tmp_path_factory):
+    return keep(request.param, tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture(scope="module")
+def compact(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compact")
+    return folder, *keep(helpers.COMPACT, folder)
+
+
+@functools.cache
+def suite():
+    return suites.Suite(world(helpers.COMPACT), SCENARIOS, SEED, NUM, 1.0, "test")
+
+
+def replay(lines):
+    """The same replies by messages, in the compact world; the lines of its log."""
+
+    def agent_of(line):
+        turns = iter(m for m in line["messages"] if m["role"] == "assistant")
+
+        async def agent(messages, tools):
+            assert tools == line["tools"]
+            reply = next(turns, None)
+            if reply is None:
+                raise agents.Full("no more was said")
+            content = reply["content"]
+            return agents.Reply(reply, cut=content.endswith(episodes.CUT))
+
+        return agent
+
+    async def one(episode, line):
+        playing = play.play([episode], agent_of(line), 1, play.Budget())
+        return [outcome async for outcome in playing]
+
+    return [
+        asyncio.run(one(episode, lines[episode.scenario][episode.index]))[0]
+        for episode in suite().episodes()
+    ]
+
+
+def plain(messages):
+    """Messages without ids, and with parsed arguments."""
+    found = []
+    for message in messages:
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        calls = [
+            (call["name"], arguments if isinstance(arguments, dict) else None)
+            for call in calls
+            for arguments in [
+                json.loads(call["arguments"])
+                if isinstance(call["arguments"], str)
+                else call["arguments"]
+            ]
+        ]
+        found.append((message["role"], message["content"] or "", calls))
+    return found
+
+
+def test_every_key_is_there(kept):
+    lines, _ = kept
+    assert tuple(sorted(lines)) == tuple(sorted(NAMES))
+    for name, found in lines.items():
+        assert [line["index"] for line in found] == list(range(NUM))
+        for line in found:
+            assert set(line) == KEYS and line["scenario"] == name
+            assert line["answered"] and line["failure"] in episodes.FAILURES
+            num_turns = len(line["actions"])
+            assert len(line["results"]) == num_turns
+            replies = [m for m in line["messages"] if m["role"] == "assistant"]
+            assert len(replies) == num_turns
+            assert set(line["rewards"]) == {x for x, _ in helpers.ENVIRONMENT.rewards}
+            assert {len(paid) for paid in line["rewards"].values()} == {num_turns}
+            shown = [m["content"] for m in line["messages"][2:] if m not in replies]
+            assert shown == [x for x in line["results"] if x is not None]
+            assert line["plan"] and bool(line["unsolvable"]) == (not line["solvable"])
+
+
+def test_outcomes_are_those_of_the_report(kept):
+    lines, scored = kept
+    entries = perturb.catalogue(helpers.ENVIRONMENT)
+    rows = evaluate.rows(entries, scored, 1.0, "test")
+    for row in rows:
+        found = lines[row["scenario"]]
+        solvable = [line["success"] for line in found if line["solvable"]]
+        refusals = [line["refused"] for line in found if not line["solvable"]]
+        for values, name in ((refusals, "refusal_rate"),):
+            assert row[name] == (pytest.approx(np.mean(values)) if values else None)
+        assert row["n"] == len(solvable) or row["scenario"] == "unsolvable"
+        for line, *one in zip(
+            found, *(getattr(scored[row["scenario"]], x) for x in SCORED), strict=True
+        ):
+            assert [line[name] for name in SCORED] == one
+            assert line["success"] == (line["failure"] == "")
+            assert line["num_calls"] >= line["num_errors"]
+
+
+def test_keys_are_those_of_the_tasks(kept):
+    lines, _ = kept
+    tables = helpers.world("poi").tables
+    for name in NAMES:
+        assert [x["task_key"] for x in lines[name]] == [
+            x["task_key"] for x in lines[draw.CLEAN]
+        ]
+    keys = jax.numpy.array([x["task_key"] for x in lines[draw.CLEAN]], np.uint32)
+    keys = jax.random.wrap_key_data(keys)
+    room = draw.task_keys(jax.random.key(SEED), NUM, helpers.BATCH - NUM)
+    drawn = helpers.sample(tables, jax.numpy.concatenate([keys, room]), "test")
+    transcriber = helpers.world("poi").transcriber
+    for line, task in zip(lines[draw.CLEAN], helpers.rows(drawn)):
+        assert line["messages"][:2] == transcriber.opening(task)
+        assert line["tools"] == transcriber.tools(task)
+
+
+def test_failures_are_the_right_words(kept):
+    lines, _ = kept
+    clean, unsolvable = lines[draw.CLEAN], lines["unsolvable"]
+    assert [line["failure"] for line in clean] == [
+        "",
+        "false_refusal",
+        "out_of_turns",
+        "out_of_context",
+        "false_refusal",
+        "wrong_answer",
+        clean[CUT]["failure"],
+        "false_refusal",
+    ]
+    assert clean[CUT]["failure"] != "" and not clean[CUT]["success"]
+    assert not any(line["solvable"] for line in unsolvable)
+    assert unsolvable[REFUSE]["failure"] == unsolvable[WRONG_CALL]["failure"] == ""
+    assert unsolvable[ANSWER]["failure"] == "missed_refusal"
+    assert unsolvable[BABBLE]["failure"] == "out_of_turns"
+    assert {line["unsolvable"] for line in unsolvable} <= {
+        *helpers.ENVIRONMENT.reasons[1:]
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends", "word"),
+    [
+        ({"success": True}, (True, False, True), ""),
+        ({}, (False, False, False), "unanswered"),
+        ({}, (False, True, True), "out_of_context"),
+        ({}, (False, False, True), "out_of_turns"),
+        ({"refused": True}, (True, False, True), "false_refusal"),
+        ({"solvable": False}, (True, False, True), "missed_refusal"),
+        ({}, (True, False, True), "wrong_answer"),
+    ],
+)
+def test_each_word(outcome, ends, word):
+    plain = dict.fromkeys(Outcome._fields, 0) | {"solvable": True} | outcome
+    found = Outcome(**{name: np.asarray(x) for name, x in plain.items()})
+    assert episodes.failure(found, *ends) == word
+    assert word in episodes.FAILURES and len(episodes.FAILURES) == 7
+
+
+def test_the_words_of_the_policy(kept):
+    """What could not be understood is there as it was written."""
+    lines, _ = kept
+    clean = lines[draw.CLEAN]
+    assert clean[EXPERT]["actions"] == clean[EXPERT]["plan"]
+    (call, refusal) = clean[WRONG_CALL]["actions"]
+    assert refusal == {"text": "Refuse"}
+    assert "Atlantis" in call["arguments"].values()
+    assert clean[WRONG_CALL]["num_errors"] == 1
+    assert clean[BABBLE]["actions"] == [{"text": "Hm"}] * TURNS
+    assert clean[BABBLE]["results"] == ['{"error":"cannot read this"}'] * (
+        TURNS - 1
+    ) + [None]
+    assert {action["text"][-1] for action in clean[LONG]["actions"]} == {episodes.CUT}
+    assert clean[CUT]["actions"][0]["text"].startswith("Answer: so so")
+    assert clean[CUT]["actions"][0]["text"].endswith(episodes.CUT)
+    assert "no_such_tool" in clean[NO_TOOL]["actions"][0]["text"]
+    assert clean[NO_TOOL]["results"] == ['{"error":"no such tool"}', None]
+
+
+def test_the_same_replies_by_messages_are_worth_the_same(kept):
+    """And the oracle's plan, the tools and the facts are the same ones."""
+    lines, _ = kept
+    same = KEYS - {"failure", "messages", "actions", "results", "rewards"}
+    for theirs in replay(lines):
+        ours = lines[theirs["scenario"]][theirs["index"]]
+        assert set(theirs) - {"reason"} == KEYS | OF_AGENTS
+        for name in same:
+            assert theirs[name] == ours[name], name
+        assert theirs["failure"] == ours["failure"] or ours["index"] == LONG
+        assert len(theirs["actions"]) == len(ours["actions"])
+        if ours["index"] in (EXPERT, WRONG_CALL, BABBLE, REFUSE, ANSWER):
+            assert plain(theirs["messages"]) == plain(ours["messages"])
+            assert theirs["results"] == ours["results"]
+            assert theirs["actions"] == ours["actions"]
+            assert theirs["rewards"] == ours["rewards"]
+
+
+def test_agents_keep_the_same_files(compact, tmp_path):
+    """`log.keep` writes what is in the log; the last line of an episode counts."""
+    _, lines, _ = compact
+    log = logs.Log(tmp_path / "episodes.jsonl", {"model": "x"})
+    found = replay(lines)
+    log.add(found[0] | {"answered": False, "failure": "unanswered"})
+    for line in reversed(found):
+        log.add(line)
+    log.add(found[1] | {"answered": False, "failure": "unanswered"})
+    logs.keep(log, tmp_path, NAMES, NUM)
+    assert read(tmp_path) == {
+        name: [line for line in found if line["scenario"] == name] for name in NAMES
+    }
+    logs.keep(log, tmp_path, NAMES[:2], 3)
+    assert read(tmp_path) == {
+        name: [line for line in found if line["scenario"] == name][:3]
+        for name in NAMES[:2]
+    }
+    logs.keep(log, tmp_path, NAMES, 0)
+    assert read(tmp_path) == {}
+    log.close()
+
+
+def test_as_many_as_wanted(compact, tmp_path):
+    """Of the first tasks; what an earlier evaluation has left goes away."""
+    _, lines, scored = compact
+    folder = tmp_path / episodes.FOLDER
+    folder.mkdir()
+    for name in ("old.jsonl", "older.jsonl.gz", "clean.jsonl.part", "clean.jsonl.gz"):
+        (folder / name).write_text("{")
+    few, same = keep(helpers.COMPACT, tmp_path, num=3)
+    assert few == {name: found[:3] for name, found in lines.items()}
+    for name, found in scored.items():
+        for field in SCORED:
+            ours, theirs = getattr(found, field), getattr(same[name], field)
+            np.testing.assert_array_equal(ours, theirs)
+    assert {path.name for path in folder.iterdir()} == {f"{x}.jsonl" for x in NAMES}
+    # The last batch is larger than what is left of the tasks.
+    fewer, _ = keep(helpers.COMPACT, tmp_path, num_tasks=2)
+    assert fewer == {name: found[:2] for name, found in lines.items()}
+    episodes.clear(folder)
+    assert not list(folder.iterdir())
+
+
+def test_nothing_is_kept_of_what_was_not_recorded(compact, tmp_path):
+    keeper = episodes.Keeper(world(helpers.COMPACT), tmp_path, NUM, SEED)
+    outcome = Outcome(*[np.zeros(2)] * len(Outcome._fields))
+    no = np.zeros(2, bool)
+    keeper("clean", 0, evaluate.Played(outcome, no, no, no, None))
+    keeper.write(NUM)
+    assert not list(tmp_path.iterdir())
+
+
+LINES = [{"index": i, "text": "x" * 100 + "\ud83d…"} for i in range(5)]
+READ = [line | {"text": "x" * 100 + "?…"} for line in LINES]
+
+
+def test_large_files_are_compressed(tmp_path, monkeypatch):
+    plain = episodes.write(tmp_path, "clean", LINES)
+    size = plain.stat().st_size
+    assert plain.name == "clean.jsonl" and list(episodes.read(tmp_path, "clean")) == (
+        READ
+    )
+    assert len(plain.read_text("utf-8").splitlines()) == 5
+    monkeypatch.setattr(episodes, "MAX_BYTES", size)
+    assert episodes.write(tmp_path, "clean", LINES) == plain
+    monkeypatch.setattr(episodes, "MAX_BYTES", size - 1)
+    packed = episodes.write(tmp_path, "clean", LINES)
+    assert packed.name == "clean.jsonl.gz" and [*tmp_path.iterdir()] == [packed]
+    assert list(episodes.read(tmp_path, "clean")) == READ
+    assert episodes.scenarios(tmp_path) == ["clean"]
+    assert gzip.decompress(packed.read_bytes()).count(b"\n") == 5
+    monkeypatch.setattr(episodes, "MAX_BYTES", size)
+    assert episodes.write(tmp_path, "clean", LINES[:2]) == plain
+    assert [*tmp_path.iterdir()] == [plain]
+    assert list(episodes.read(tmp_path, "clean")) == READ[:2]
+
+
+@pytest.mark.parametrize("max_bytes", [0, 10**6])
+def test_a_file_is_there_when_all_of_it_is(tmp_path, monkeypatch, max_bytes):
+    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
+    before = episodes.write(tmp_path, "clean", LINES)
+
+    def broken():
+        yield LINES[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        episodes.write(tmp_path, "clean", broken())
+    with pytest.raises(KeyboardInterrupt):
+        episodes.write(tmp_path, "other", broken())
+    assert episodes.scenarios(tmp_path) == ["clean"]
+    assert list(episodes.read(tmp_path, "clean")) == READ
+    with pytest.raises(ValueError):
+        episodes.write(tmp_path, "other", [{"x": float("nan")}])
+    assert episodes.scenarios(tmp_path) == ["clean"] and before.exists()
+
+
+@pytest.mark.parametrize("max_bytes", [0, 10**6])
+def test_damage_is_told_of(tmp_path, monkeypatch, max_bytes):
+    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
+    file = episodes.write(tmp_path, "clean", LINES)
+    data = file.read_bytes()
+    for damaged in (data[: len(data) // 2], b"[1]\n", b"\xff\xfe"):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match="is damaged") as error:
+            list(episodes.read(tmp_path, "clean"))
+        assert str(file) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="kept are: none"):
+        list(episodes.read(tmp_path, "clean"))
+    episodes.write(tmp_path, "clean", LINES)
+    with pytest.raises(FileNotFoundError, match="kept are: clean"):
+        list(episodes.read(tmp_path, "rule_shift"))
+
+
+def test_the_newest_evaluation(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none: no such folder"):
+        episodes.newest(tmp_path / "none")
+    for step in ("9", "10", "best", "11"):
+        folder = tmp_path / "eval" / step / episodes.FOLDER
+        folder.mkdir(parents=True)
+        with pytest.raises(FileNotFoundError, match="no kept episodes; .* eval.keep"):
+            episodes.newest(tmp_path)
+    for step in ("9", "10", "best"):
+        episodes.write(tmp_path / "eval" / step / episodes.FOLDER, "clean", LINES)
+    assert episodes.newest(tmp_path) == tmp_path / "eval/10" / episodes.FOLDER

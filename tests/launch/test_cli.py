@@ -1,0 +1,454 @@
+"""Commands as users meet them: exit codes, one clear line, and what is left behind."""
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from launch.common import backbones, model_folders
+from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.models import hf, transformer
+from tests import tiny
+from tests.commands import Done
+
+# Bad use.
+
+PAFT = "--config=configs/paft.py"
+GRPO = "--config=configs/grpo.py"
+SFT = "--config=configs/sft.py"
+DEFAULT = tiny.stated("paft")
+MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+# Arguments, and what the one line must name: the key, and what would be right.
+BAD_USE = [
+    ([], ["--config is missing"]),
+    (["--config"], ["Missing value", "config"]),
+    (["--config="], ["--config", "empty"]),
+    (["--config=configs/nope.py"], ["--config", "No such file", "configs/nope.py"]),
+    (
+        ["--config=configs/nope.py", "--config.seed=1"],
+        ["--config", "No such file", "configs/nope.py"],
+    ),
+    (["--config=configs"], ["--config", "directory"]),
+    (["--config=configs/paft.py:nonsense"], ['":nonsense"', '":smoke"']),
+    (["--config=WRONG/syntax.py"], ["--config", "SyntaxError", "syntax.py, line 2"]),
+    (["--config=WRONG/imports.py"], ["--config", "nothing_of_that_name"]),
+    (["--config=WRONG/old.py"], ["grpo.twins", "called grpo.paired"]),
+    (["--config=WRONG/typo.py"], ['train.num_stepz: there is no key "num_stepz"']),
+    (["--config=WRONG/lacks.py"], ["--config", "get_config"]),
+    (["--cofnig=configs/paft.py"], ["cofnig", "Did you mean: config"]),
+    ([PAFT, "--workdri=x"], ["workdri", "Did you mean: workdir"]),
+    ([PAFT, "workdir=x"], ['"workdir=x" is not a flag', '"--workdir=x"']),
+    ([PAFT, "--workdir"], ["Missing value", "workdir"]),
+    (["--config.seed=1", PAFT], ["config.seed", "before", "--config"]),
+    ([PAFT, "--config.trian.num_steps=3"], ["--config.trian.num_steps", '"train"']),
+    ([PAFT, "--config.train.num_stepz=3"], ["train.num_stepz", '"num_steps"']),
+    ([PAFT, "--config.train.qqq=3"], ["--config.train.qqq", "--dry_run"]),
+    ([PAFT, "--config.seed.x=3"], ["seed.x", "does not exist"]),
+    ([PAFT, "--config.train.num_steps=3.5"], ["config.train.num_steps=3.5", "int"]),
+    ([PAFT, "--config.train.num_steps="], ["config.train.num_steps=", "int"]),
+    ([PAFT, "--config.optim.learning_rate=fast"], ["learning_rate=fast", "float"]),
+    ([PAFT, "--config.model.tied=maybe"], ["config.model.tied=maybe", "boolean"]),
+    ([PAFT, "--config.train=3"], ["config.train=3"]),
+    ([PAFT, "--config.paft.alpha=1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
+    ([PAFT, "--config.paft.alpha=-0.1"], ["paft.alpha=-0.1", "from 0 to 1"]),
+    ([PAFT, "--config.paft.alpha=nan"], ["paft.alpha=nan", "from 0 to 1"]),
+    ([PAFT, "--config.paft.strength=2"], ["paft.strength=2", "from 0 to 1"]),
+    ([PAFT, "--config.eval.strength=2"], ["eval.strength=2", "from 0 to 1"]),
+    ([PAFT, "--config.optim.learning_rate=-1"], ["optim.learning_rate=-1", "from 0"]),
+    ([PAFT, "--config.train.num_steps=0"], ["train.num_steps=0", "from 1"]),
+    ([PAFT, "--config.checkpoint.every=0"], ["checkpoint.every=0", "from 1"]),
+    ([PAFT, "--config.seed=-1"], ["seed=-1", "from 0"]),
+    ([PAFT, f"--config.seed={2**40}"], [f"seed={2**40}", "to 2147483647"]),
+    ([PAFT, "--config.optim.name=adam"], ['optim.name="adam"', "adamw"]),
+    ([PAFT, "--config.optim.schedule=cos"], ['optim.schedule="cos"', "cosine"]),
+    (
+        [PAFT, f"--config.optim.warmup_steps={DEFAULT.train.num_steps + 1}"],
+        ["optim.warmup_steps=", f"num_steps={DEFAULT.train.num_steps}"],
+    ),
+    ([PAFT, "--config.algorithm.name=sftt"], ["algorithm.name", '"sft"']),
+    ([PAFT, "--config.eval.split=tset"], ["eval.split", '"test"']),
+    (
+        [PAFT, "--config.eval.scenarios=('identity_erasur',)"],
+        ["eval.scenarios", '"identity_erasur"', '"identity_erasure"'],
+    ),
+    ([PAFT, "--config.eval.scenarios=xyz"], ['"xyz"', "distractor_tools, ", "unsolv"]),
+    ([PAFT, "--config.eval.scenarios=(1,)"], ["eval.scenarios", '"1"']),
+    ([PAFT, "--config.paft.perturbations=unsolvabel"], ["paft.pert", '"unsolvable"']),
+    (
+        [PAFT, "--config.paft.perturbations=('unsolvable','tool_order')"],
+        ["paft.perturbations", '"tool_order"', "held out", "remove"],
+    ),
+    ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
+    ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),
+    ([PAFT, "--config.sandbox.transfer=nope"], ["sandbox.transfer", "nope"]),
+    ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
+    ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
+    ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
+    (
+        [
+            "--config=configs/sft.py",
+            "--config.sandbox.domain=random",
+            "--config.eval.scenarios=unsolvable",
+        ],
+        ["eval.scenarios", 'there is no "unsolvable"'],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=WRONG/d.json"],
+        ["sandbox.domain", "d.json", "tools"],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=WRONG/j.json"],
+        ["sandbox.domain", "j.json", "JSON"],
+    ),
+    (
+        [PAFT, "--config.sandbox.num_steps=1"],
+        ["sandbox.domain", "poi.json", "num_steps"],
+    ),
+    ([PAFT, "--config.sandbox.min_visible=9"], ["min_visible=9", "num_visible="]),
+    (
+        [PAFT, "--config.sandbox.context_tokens=300"],
+        ["sandbox.context_tokens=300", "no room", "tokens"],
+    ),
+    ([PAFT, "--config.init_from=nope"], ['init_from="nope"', "nano", "random"]),
+    ([PAFT, "--config.init_from=configs"], ['init_from="configs"', "safetensors"]),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.tokenizer=configs"],
+        ["tokenizer.json", "no such file"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.num_kv_heads=3"],
+        ["model", "num_heads=4", "num_kv_heads=3"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.dtype=float64"],
+        ["model", "float64", "bfloat16"],
+    ),
+    (
+        [PAFT, "--config.init_from=random", "--config.model.look_back_heads=9"],
+        ["model.look_back_heads=9", "model.num_heads=4"],
+    ),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.model.lora.targets=('query',)"],
+        ["model.lora: targets", '"query"', "q, k, v, o, gate, up, down"],
+    ),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.model.lora.alpha=0.0"],
+        ["model.lora: alpha=0.0", "more than 0"],
+    ),
+    ([PAFT, "--config.model.lora.rank=-1"], ["model.lora.rank=-1", "from 0"]),
+    (
+        [PAFT, "--config.model.lora.rank=4", "--config.optim.train_embedding"],
+        ["optim.train_embedding=True", "model.lora.rank=0"],
+    ),
+    ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
+    ([PAFT, "--config.algorithm.num_rows=9"], ["num_rows=9", "train.batch_size=8"]),
+    ([GRPO, "--config.algorithm.num_rows=4"], ["num_rows=4", '"grpo"', "set it to 0"]),
+    ([PAFT, "--config.data.path=x"], ["paft.alpha=0.3", "data.path", "paft.alpha=0,"]),
+    ([GRPO, "--config.data.path=x"], ["data.path", '"grpo"', 'data.path=""']),
+    (
+        [SFT, "--config.data.path=x"],
+        ["data.path", "x holds no dataset", "build --out=x"],
+    ),
+    ([SFT, "--config.data.num_threads=0"], ["data.num_threads=0", "from 1"]),
+    (
+        [PAFT, "--config.algorithm.num_rows=4", "--config.algorithm.num_tokens=200"],
+        ["algorithm.num_tokens=200", "no room for one demonstration", "284"],
+    ),
+    (
+        [
+            PAFT,
+            "--config.algorithm.num_rows=3",
+            "--config.train.num_micro_batches=2",
+        ],
+        ["num_micro_batches=2", "algorithm.num_rows=3"],
+    ),
+    ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
+    ([GRPO, "--config.grpo.std=token"], ["grpo.std", "token", "batch, group, none"]),
+    ([GRPO, "--config.grpo.twins"], ["--config.grpo.twins", "called grpo.paired"]),
+    ([GRPO, "--config.ppo.trace=1.0"], ["--config.ppo.trace", "called ppo.gae_lambda"]),
+    ([GRPO, "--config.grpo.paired"], ["grpo.paired=True", "paft.paired=True"]),
+    (
+        [GRPO, "--config.train.num_minibatches=3"],
+        ["train.num_minibatches=3", "train.batch_size * grpo.size=64"],
+    ),
+    ([GRPO, "--config.surrogate.loss=dapu"], ["surrogate.loss", '"dapo"']),
+    ([GRPO, "--config.surrogate.normaliser=x"], ["surrogate.normaliser", "sequence"]),
+    (
+        [GRPO, "--config.surrogate.kl=0.1", "--config.surrogate.reference=nope"],
+        ['surrogate.reference="nope"', "nano", "random"],
+    ),
+    (
+        [
+            GRPO,
+            "--config.surrogate.kl=0.1",
+            "--config.surrogate.reference=random",
+            "--config.model.width=64",
+        ],
+        ['surrogate.reference="random"', "another shape", "init_from"],
+    ),
+    ([GRPO, "--config.reward.outcome=0.0"], ["reward", "no component has a weight"]),
+    ([GRPO, "--config.reward.outcome=nan"], ["reward.outcome=nan", "not a number"]),
+    ([GRPO, "--config.reward.outcome=much"], ["reward.outcome", "much"]),
+    ([GRPO, "--config.monitor.stop=('entropy',)"], ["monitor.stop", '"min_entropy"']),
+    ([PAFT, "--config.paft.paired"], ["paft.alpha=0.3", "paft.paired=True", "0.5"]),
+    ([PAFT, "--config.mesh.data=3"], ["mesh.data=3", "1 devices"]),
+    ([PAFT, "--config.mesh.data=0"], ["mesh.data=0", "positive"]),
+    ([PAFT, "--config.mesh.fsdp=-1"], ["mesh.fsdp=-1", "one may be -1"]),
+    ([PAFT, "--distributed"], ["--distributed", "coordinator"]),
+]
+BAD_USE_OF_MANY = [
+    (["--config.mesh.tensor=3"], ["mesh.tensor=3", "8 devices"]),
+    (["--config.train.batch_size=12"], ["train.batch_size=12", "mesh.data"]),
+    (
+        ["--config.train.num_micro_batches=8"],
+        ["train.num_micro_batches", "mesh.data"],
+    ),
+]
+
+
+def assert_one_line(done: Done, code: int, words) -> None:
+    assert (done.code, done.out) == (code, ""), done
+    programs = ("train", "evaluate", "export", "data")
+    assert done.err.startswith((*(f"{x}.py: " for x in programs), "launch."))
+    assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
+    for word in words:
+        assert word in done.err, (word, done.err)
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory):
+    """A folder of wrong files."""
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "syntax.py").write_text("def get_config():\n  return (\n")
+    (folder / "imports.py").write_text("import nothing_of_that_name\n")
+    (folder / "lacks.py").write_text("x = 1\n")
+    for name, key in (("old", "grpo.twins"), ("typo", "train.num_stepz")):
+        (folder / f"{name}.py").write_text(
+            f"from configs import base\ndef get_config():\n"
+            f"  c = base.get_config()\n  c.{key} = 3\n  return c\n"
+        )
+    (folder / "j.json").write_text('{"name": ')
+    domain = json.loads((domain_file.DOMAINS / "poi.json").read_text())
+    del domain["tools"]
+    (folder / "d.json").write_text(json.dumps(domain))
+    return str(folder)
+
+
+@pytest.mark.parametrize(("args", "words"), BAD_USE)
+def test_bad_use(commands, wrong, tmp_path, args, words):
+    args = [arg.replace("WRONG", wrong) for arg in args]
+    extra = [] if "--workdir" in args else [f"--workdir={tmp_path}/w"]
+    assert_one_line(commands("train", *extra, *args), 2, words)
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_figure_is_of_a_comparison(commands, tmp_path):
+    figure = tmp_path / "x.svg"
+    done = commands("evaluate", f"--figure={figure}")
+    assert_one_line(done, 2, ["--figure", "--compare"])
+    assert not figure.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], ["give build or show"]),
+        (["--config=configs/sft.py"], ["give build or show"]),
+        (["shwo"], ['"shwo" is not a command', "give build or show"]),
+        (["show"], ["show: DIR is missing"]),
+        (["show", "nowhere"], ["nowhere holds no dataset", "build --out=nowhere"]),
+        (["show", "nowhere", "now"], ['"now" is not a flag', '"--now"']),
+        (["show", "nowhere", "--num=-1"], ["num", "-1"]),
+        (["build"], ["--config is missing"]),
+        (["build", SFT], ["--out is missing"]),
+        (["build", SFT, "--out=OUT", "x"], ['"x" is not a flag']),
+        (["build", "--out=OUT", SFT, "--config.data.num_test=0"], ["num_test=0"]),
+        (
+            [
+                "build",
+                "--out=OUT",
+                PAFT,
+                "--config.paft.paired",
+                "--config.paft.alpha=0.5",
+            ],
+            ["paft.paired=True", "set it to False"],
+        ),
+    ],
+)
+def test_bad_use_of_data(commands, tmp_path, args, words):
+    args = [arg.replace("OUT", f"{tmp_path}/out") for arg in args]
+    assert_one_line(commands("data", *args), 2, words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_build_and_show(commands, tmp_path):
+    """What is made can be looked at, and is not made again."""
+    small = ["--config.data.num_train=9", "--config.data.num_test=2"]
+    small += ["--config.sandbox.max_turns=3", "--config.compile_cache="]
+    out = str(tmp_path / "out")
+    done = commands("data", "build", SFT, *small, f"--out={out}")
+    assert done.code == 0, done.err
+    assert re.search(r"\ntrain \d demonstrations \(9 asked for, ", done.out)
+    again = commands("data", "build", SFT, *small, f"--out={out}")
+    assert_one_line(again, 2, ["--out", "holds a dataset; remove"])
+    done = commands("data", "show", out, "--split=test", "--num=1")
+    assert done.code == 0, done.err
+    assert re.search(r"^domain +poi$", done.out, re.MULTILINE)
+    assert re.search(r"^num_tokens +288$", done.out, re.MULTILINE)
+    assert "split test" in done.out and "split train" not in done.out
+    (episode,) = re.findall(r"<\|system\|>.*", done.out)
+    said = re.findall("«(.*?)»", episode)
+    assert said and all(text.endswith("<|end|>") for text in said)
+    assert "<|end|>" not in re.sub("«.*?»", "", episode)
+    done = commands("data", "show", out, "--split=dev")
+    assert_one_line(done, 2, ['--split="dev"', "train, test"])
+
+
+@pytest.mark.parametrize(("args", "words"), BAD_USE_OF_MANY)
+def test_bad_use_of_many_devices(commands, tmp_path, args, words):
+    random = "--config.init_from=random"
+    done = commands("train", f"--workdir={tmp_path}/w", PAFT, random, *args, **MESH)
+    assert_one_line(done, 2, words)
+    assert not (tmp_path / "w").exists()
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def lacks_a_shard(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def is_a_gemma(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "gemma3"}')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: cut(folder / "model.safetensors"), ["/model.safetensors: "]),
+        (lacks_a_shard, ["model-00002-of-00002.safetensors: no such file"]),
+        (is_a_gemma, ["config.json: model_type", "gemma3"]),
+        (lambda folder: (folder / "a.gguf").write_bytes(b"GGUF"), ["a.gguf: damaged"]),
+    ],
+    ids=["cut off", "shard", "architecture", "gguf"],
+)
+def test_bad_weights(commands, tmp_path, spoil, words):
+    folder = tmp_path / "model"
+    shutil.copytree(model_folders.BUILTIN / "nano", folder)
+    spoil(folder)
+    name = next(folder.glob("*.gguf"), folder)
+    args = [f"--workdir={tmp_path}/w", PAFT, f"--config.init_from={name}"]
+    for command in ("evaluate", "train"):
+        done = commands(command, *args, HOME=str(tmp_path))
+        assert_one_line(done, 2, ["init_from=", *words])
+    assert not (tmp_path / "w").exists()
+
+
+def test_export(commands, tmp_path):
+    """Weights of the run; all that came with the model it began from."""
+    source, out, work = (tmp_path / name for name in ("source", "out", "w"))
+    nano = backbones.backbone(tiny.stated())
+    config = dataclasses.replace(nano.config, qkv_bias=True)
+    params = transformer.make_policy(config).init(jax.random.key(1))
+    hf.save(source, config, params, nano.folder)
+    (source / "chat_template.jinja").write_text("{{ messages }}")
+    c = tiny.stated().replace({"init_from": str(source)})
+    trained = jax.tree.map(lambda x: x + 1, params)
+    tiny.leave_run(work, c, backbones.backbone(c), trained)
+    done = commands("export", f"--workdir={work}", f"--out={out}")
+    assert (done.code, done.err) == (0, "") and "step 3" in done.out
+    assert hf.load(out)[0] == config
+    jax.tree.map(np.testing.assert_array_equal, hf.load(out)[1], trained)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        assert (out / name).read_bytes() == (source / name).read_bytes()
+    fields = json.loads((out / "config.json").read_text())
+    assert fields["architectures"] == ["Qwen2ForCausalLM"]
+    # A second time over it, from a run that is not there: it stays whole.
+    done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
+    assert_one_line(done, 2, ["nowhere is no workdir"])
+    assert hf.load(out)[0] == config
+
+
+# Real signals to a real process.
+
+SMALL = [
+    f"--config.{key}={value}"
+    for key, value in tiny.CHANGES.items()
+    if key not in ("compile_cache", "train.num_steps", "checkpoint.every")
+]
+
+
+def steps_of(workdir: Path) -> list[int]:
+    """The steps in metrics.jsonl whose update was written."""
+    try:
+        lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    except OSError:
+        return []
+    written = [json.loads(line) for line in lines if line.endswith("}")]
+    return [line["step"] for line in written if "train/loss" in line]
+
+
+def wait_until(condition, seconds=90):
+    end = time.time() + seconds
+    while not condition():
+        assert time.time() < end, "it never happened"
+        time.sleep(0.02)
+
+
+def test_killed_then_terminated_then_done(commands, tmp_path):
+    """kill -9 loses at most `checkpoint.every` steps, SIGTERM none and exits with 143,
+    and the same command goes on both times."""
+    workdir = tmp_path / "w"
+    args = [f"--workdir={workdir}", PAFT, *SMALL, "--config.train.num_steps=100"]
+    args += ["--config.checkpoint.every=20", f"--config.compile_cache={tmp_path}/cache"]
+
+    pid = commands.start("train", *args)
+    wait_until(lambda: steps_of(workdir)[-1:] >= [33])
+    os.kill(pid, signal.SIGKILL)
+    assert commands.wait().code == -signal.SIGKILL
+    reached = steps_of(workdir)[-1]
+
+    pid = commands.start("train", *args)
+    wait_until(lambda: "from step" in commands.said())
+    resumed = int(re.search(r"from step (\d+)", commands.said())[1])
+    assert resumed % 20 == 0 and reached - 20 <= resumed <= reached
+    wait_until(lambda: steps_of(workdir)[-1:] >= [reached + 3])  # new ones
+    os.kill(pid, signal.SIGTERM)
+    done = commands.wait()
+    assert done.code == 143, done
+    last = steps_of(workdir)[-1]
+    assert last < 100
+    assert max(int(p.name) for p in workdir.glob("checkpoints/[0-9]*")) == last
+
+    done = commands("train", *args)
+    assert done.code == 0, done.err
+    assert f"from step {last}" in done.out
+    assert steps_of(workdir) == list(range(1, 101))
+    assert list(workdir.glob("eval/100/report.json"))
+
+
+@pytest.mark.slow
+def test_the_report_of_adapters_is_made_again(commands, tmp_path):
+    args = [f"--workdir={tmp_path}/w", PAFT, *SMALL, "--config.train.num_steps=3"]
+    args += ["--config.model.lora.rank=2", "--config.optim.learning_rate=0.1"]
+    done = commands("train", *args, f"--config.compile_cache={tmp_path}/cache")
+    assert done.code == 0, done.err
+    assert re.search(r"paft: [0-9,]+ parameters beside [0-9,]+, 3 steps", done.out)
+    report = tmp_path / "w" / "eval" / "3" / "report.json"
+    first = report.read_text()
+    report.unlink()
+    done = commands("evaluate", f"--workdir={tmp_path}/w")
+    assert done.code == 0, done.err
+    assert report.read_text() == first

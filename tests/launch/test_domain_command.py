@@ -1,0 +1,175 @@
+"""`launch.domain`, as users meet it: one line for each fault, and what is shown."""
+
+import json
+import re
+
+import pytest
+
+from openagent_jax.environments.tools.worlds import domain_file
+from tests.environments.tools.logs.examples import GOOD, says, user
+from tests.environments.tools.logs.examples import TOOLS as LOGGED
+
+TEXT = {"type": "string"}
+TOOLS = [
+    {
+        "name": name,
+        "description": text,
+        "parameters": {"properties": {arg: TEXT for arg in args}},
+    }
+    for name, text, args in (
+        ("find_book", "Find a book by title.", ["title"]),
+        ("book_price", "Get the price of a book.", ["book_id"]),
+        ("buy_book", "Buy a book.", ["book_id"]),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def drafted(commands, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drafted")
+    (folder / "bare.json").write_text(json.dumps(TOOLS))
+    file = folder / "books.json"
+    done = commands("domain", "draft", f"{folder}/bare.json", f"--out={file}")
+    assert done.code == 0, done.err
+    return file, done.out
+
+
+def test_draft(drafted):
+    file, said = drafted
+    assert said.startswith(f"{file}: 3 tools, 4 types, 5 goals\n")
+    assert "Fill in" not in said
+    assert "find_book returns book_id, judging by its name" in said
+    assert f"Next: python -m launch.domain check {file}" in said
+    assert [goal.name for goal in domain_file.load(file).goals][3:] == [
+        "find_book_then_book_price",
+        "find_book_then_buy_book",
+    ]
+    assert {path.name for path in file.parent.iterdir()} == {"bare.json", "books.json"}
+
+
+def test_check_of_a_good_file(commands, drafted, tmp_path):
+    document = json.loads(drafted[0].read_text())
+    phrases = document["goals"][0]["phrases"]
+    phrases["train"] = [f"{'xq ' * 60}{text}" for text in phrases["train"]]
+    file = tmp_path / "books.json"
+    file.write_text(json.dumps(document))
+    done = commands("domain", "check", str(file), "--config.sandbox.prompt_tokens=50")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{file}: no faults. 3 tools, 4 types, 5 goals; the ")
+    assert "distractor_tools changes nothing here: all 3 tools are shown" in done.out
+    assert "identity_erasure" not in done.out and "the oracle" not in done.out
+    (needs,) = re.findall(r"prompt_tokens=50 is too short: .* has (\d+)", done.out)
+    (longest,) = re.findall(r"the longest prompt has .*, perturbed (\d+)", done.out)
+    assert int(needs) > 100 + int(longest)  # for what is trained
+    assert "Raise these: --config.sandbox.prompt_tokens=" in done.out
+    assert "To be reviewed:\n" in done.out
+
+
+def test_check_tells_all_faults(commands, drafted, tmp_path):
+    document = json.loads(drafted[0].read_text())
+    document["types"]["book_title"]["train"] = []
+    document["tools"][0]["type"] = "funktion"
+    document["goals"][1]["steps"][0]["tool"] = "bok_price"
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps(document))
+    done = commands("domain", "check", str(file))
+    assert done.code == 2
+    assert done.out.splitlines() == [
+        f"{file}: types.book_title.train: empty list; add at least one entry",
+        f"{file}: tools[0].type: unknown type 'funktion'; did you mean 'function'?",
+        f"{file}: goals[1].steps[0].tool: unknown tool 'bok_price'; did you mean "
+        "'book_price'?",
+    ]
+    assert done.err == f"domain.py: {file}: 3 faults; correct what is named above\n"
+
+
+def test_show(commands, drafted):
+    args = ["domain", "show", str(drafted[0]), "--num=1", "--seed=2"]
+    clean = commands(*args)
+    assert clean.code == 0, clean.err
+    *_, request, call, _, answer, end = clean.out.strip().splitlines()
+    assert request.startswith("user ") or call.startswith("agent  ")
+    assert answer.startswith("agent  Answer: ") and end == "solved by the oracle"
+    both = commands(*args, "--perturbation=tool_withheld")
+    assert both.code == 0, both.err
+    assert "\x1b" not in both.out  # no colours where nobody sees them
+    rows = both.out.splitlines()
+    assert rows[2].split() == ["clean", "tool_withheld"]
+    assert sum(row[59:60] == "<" for row in rows) >= 2
+    assert any(row.endswith("| agent  Refuse") for row in rows)
+    assert max(map(len, rows)) <= 120
+    same = commands(*args, "--perturbation=tool_withheld", "--strength=0")
+    assert "tool_withheld: it changes nothing here" in same.out
+
+
+def test_show_of_a_log(commands, tmp_path):
+    file = tmp_path / "my.jsonl"
+    rows = [
+        {"messages": [user(f"Rome, on day {day}"), *GOOD, says("sunny")]}
+        for day in range(2)
+    ]
+    file.write_text("".join(json.dumps({**x, "tools": LOGGED}) + "\n" for x in rows))
+    args = ["domain", "show", str(file), "--num=1", "--perturbation=identity_erasure"]
+    done = commands(*args)
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{file}: mapped 2 of 2 conversations\n")
+    assert "agent  get_weather(city='Rome') " in done.out
+    assert "agent  get_weather(city='Rome')\n" not in done.out  # on the right
+
+
+@pytest.mark.parametrize(
+    ("args", "content", "words"),
+    [
+        ([], "", ["give draft or check or show"]),
+        (["draft"], "", ["draft: FILE is missing"]),
+        (["draft", "BARE"], "[]", ["--out is missing"]),
+        (["draft", "BARE", "--out=OUT"], "[]", ["--out=", "must end with .json"]),
+        (["draft", "BARE", "--out=BARE"], "[]", ["--out: ", "exists already"]),
+        (
+            ["draft", "BARE", "--out=OUT/x.json"],
+            json.dumps(TOOLS),
+            ["--out=OUT/x.json: there is no folder OUT; make it"],
+        ),
+        (
+            ["draft", "none.json", "--out=OUT.json"],
+            "",
+            ["none.json: file: No such fil"],
+        ),
+        (["draft", "BARE", "--out=OUT.json"], "{", ["line 1, column 2: invalid JSON"]),
+        (["draft", "BARE", "--out=OUT.json"], b'["\xff"]', ["byte 2: not UTF-8"]),
+        (["draft", "BARE", "--out=OUT.json"], "{}", ["BARE: top level: not a list of"]),
+        (["draft", "BARE", "--out=OUT.json"], "[]", ["BARE: top level: no tools"]),
+        (
+            ["draft", "BARE", "--out=OUT.json", "--skip=x"],
+            json.dumps(TOOLS),
+            ["BARE: skip: no tool is called x; known: find_book, book_price, buy_book"],
+        ),
+        (["check", "pio"], "", ["pio: 1 fault"]),
+        (["check", "my.jsonl"], "", ["my.jsonl is a log; check it by python -m"]),
+        (["show", "my.jsonl"], "", ["my.jsonl: No such file"]),
+        (["show", "poi", "--config.sandbox.max_turns=0"], "", ["sandbox.max_turns=0"]),
+        (["check", "BARE"], "{", ["BARE: 1 fault"]),
+        (["show", "pio"], "", ["pio: name: unknown builtin domain", "'poi'?"]),
+        (
+            ["show", "poi", "--perturbation=semantic"],
+            "",
+            ["--perturbation", '"semantic'],
+        ),
+        (["show", "poi", "--num=0"], "", ["num"]),
+        (["show", "poi", "--strength=2"], "", ["strength"]),
+    ],
+)
+def test_bad_use(commands, tmp_path, args, content, words):
+    file = tmp_path / "file.json"
+    data = content if isinstance(content, bytes) else content.encode()
+    file.write_bytes(data)
+    places = {"BARE": str(file), "OUT": str(tmp_path / "out")}
+    for name, place in places.items():
+        args = [arg.replace(name, place) for arg in args]
+        words = [word.replace(name, place) for word in words]
+    done = commands("domain", *args)
+    assert done.code == 2, done
+    assert done.err.count("\n") == 1, done.err
+    for word in words:
+        assert word in done.err, done.err
+    assert not list(tmp_path.glob("out*"))

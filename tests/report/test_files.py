@@ -1,0 +1,139 @@
+"""Reports are written whole, and what is read is checked."""
+
+import json
+import os
+
+import pytest
+
+from openagent_jax import report
+from tests.report.builders import make_report
+
+
+def test_write_then_load(tmp_path):
+    made = make_report('<script>"x"</script>|')
+    path = report.write(tmp_path / "eval" / "12", made)
+    report.write(tmp_path / "eval" / "9", make_report("older"))
+    (tmp_path / "eval" / "100").mkdir()  # an evaluation that has not finished
+    report.write(tmp_path / "eval" / "notes", make_report("no step"))
+    for place in (path, path.parent, tmp_path):
+        assert report.load(place) == made
+    names = {"report.json", "report.md", "report.html"}
+    assert {*os.listdir(path.parent)} == names
+    html = (path.parent / "report.html").read_text()
+    assert "<script" not in html
+    assert "://" not in html  # loads nothing from the network
+    assert html.count("<svg") == 5  # one for each row that has tasks
+    assert html.count("no task changed") == 1
+    assert '<rect class="bar" y="3" width="140.0"' in html  # 7/8 of 160
+
+
+def test_a_killed_write_keeps_the_old_report(tmp_path, monkeypatch):
+    path = report.write(tmp_path, make_report("old"))
+    monkeypatch.setattr(os, "replace", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report.write(tmp_path, make_report("new"))
+    assert report.load(path)["policy"] == "old"
+
+
+def test_write_refuses_what_load_would(tmp_path):
+    made = make_report()
+    made["rows"][0]["success"].pop("low")
+    with pytest.raises(ValueError, match=r"lacks rows\[0\]\.success\.low"):
+        report.write(tmp_path / "new", made)
+    assert not (tmp_path / "new").exists()
+
+
+def test_write_refuses_what_json_lacks(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        report.write(tmp_path / "new", make_report(seed=float("nan")))
+    assert not (tmp_path / "new").exists()
+
+
+def without(key, row_key=None):
+    made = make_report()
+    del (made["rows"][1] if row_key else made)[row_key or key]
+    return json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"suite": ', "not JSON"),
+        ("", "not JSON"),
+        ("\x00\xff", "not JSON"),
+        (
+            "{}",
+            "it lacks suite; it lacks policy; it lacks checkpoint_step; it lacks rows",
+        ),
+        ("[]", "not a report: it should be an object$"),
+        ("null", "not a report: it should be an object$"),
+        ("3", "not a report: it should be an object$"),
+        (without("policy"), "lacks policy$"),
+        (without("rows", "delta"), r"lacks rows\[1\]\.delta$"),
+        (json.dumps(make_report(rows=[3])), r"rows\[0\] should be an object$"),
+        (json.dumps(make_report(rows=3)), "rows should be a valid list$"),
+    ],
+)
+def test_load_says_what_is_wrong(tmp_path, text, message):
+    path = tmp_path / "report.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=message) as error:
+        report.load(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_load_names_all_problems_in_one_line(tmp_path):
+    made = make_report()
+    del made["suite"], made["rows"][1]["tier"]
+    made["rows"][0] |= {"n": "8", "family": "unseen"}
+    made["rows"][1]["delta"]["low"] = float("inf")
+    made["rows"][2]["success"]["high"] = None
+    made["rows"][4]["success"]["mean"] = 57.1  # percent, where a fraction belongs
+    made["rows"][5]["success"] = dict.fromkeys(("mean", "low", "high"))
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(made))
+    with pytest.raises(ValueError) as error:
+        report.load(path)
+    assert str(error.value).removeprefix(f"{path}: not a report: ").split("; ") == [
+        "it lacks suite",
+        "it lacks rows[1].tier",
+        "rows[0].family should be 'train' or 'held_out'",
+        "rows[0].n should be a valid integer",
+        "rows[1].delta.low should be a finite number",
+        "rows[2].success is null in part",
+        "rows[4].success.mean should be less than or equal to 1",
+        "rows[5] has tasks, but null success",
+    ]
+
+
+def test_many_problems_are_counted(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(make_report(rows=[3] * 50)))
+    with pytest.raises(ValueError, match="; and 30 more problems$") as error:
+        report.load(path)
+    assert str(error.value).count("should be an object") == 20
+
+
+def test_keys_of_others_are_kept(tmp_path):
+    made = make_report(log="mapped 2 of 3 conversations")
+    made["rows"][0] |= {"claim": "unseen_forms", "domain": "poi"}
+    assert report.load(report.write(tmp_path, made)) == made
+
+
+def test_load_where_there_is_none(tmp_path):
+    for place in (tmp_path, tmp_path / "absent", tmp_path / "absent.json"):
+        with pytest.raises(ValueError, match="no report to read"):
+            report.load(place)
+
+
+def test_columns(tmp_path):
+    """Names, medians, and existing paths that contain "=" or "+"."""
+    for name, seed in (("a", 0), ("b", 0), ("x=y+z", 0)):
+        report.write(tmp_path / name, make_report(name, seed=seed))
+    a, b, odd = (str(tmp_path / name) for name in ("a", "b", "x=y+z"))
+    columns = report.load_columns([a, f"Both={a}+{b}", odd, f"Odd={odd}"])
+    assert list(columns) == [a, "Both", odd, "Odd"]
+    assert [x["policy"] for x in columns.values()] == ["a", "a", "x=y+z", "x=y+z"]
+    with pytest.raises(ValueError, match="no report to read"):
+        report.load_columns([f"Both={a}+{tmp_path}/c"])

@@ -1,0 +1,119 @@
+"""Intervals compared with published values, and their coverage computed exactly."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from openagent_jax import report
+from openagent_jax.report import intervals
+from tests.report.builders import outcomes, paired
+
+
+def table_of_four(both, gained, lost, neither):
+    new = np.repeat([1, 1, 0, 0], [both, gained, lost, neither])
+    old = np.repeat([1, 0, 1, 0], [both, gained, lost, neither])
+    return paired(new, old)
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 10), (10, 10), (7, 20), (391, 400)])
+def test_success_interval_is_wilson(count, n):
+    # A Wilson bound is a p at which the score test just rejects: |c/n - p| = z sd(p).
+    success = report.row(None, 0.0, *[outcomes(np.arange(n) < count)] * 2)["success"]
+    z = stats.norm.ppf(0.975)
+    for p in {success["low"], success["high"]} - {0.0, 1.0}:
+        np.testing.assert_allclose(abs(count / n - p), z * (p * (1 - p) / n) ** 0.5)
+    assert success["low"] <= count / n <= success["high"]
+    assert (success["low"] == 0) == (count == 0)
+    assert (success["high"] == 1) == (count == n)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [  # data of Cavo 2012 and Bentur 2009, computed by R's contingencytables
+        ((59, 6, 16, 80), (-0.0621, -0.1186, -0.0046)),
+        ((1, 1, 7, 12), (-0.2857, -0.5069, -0.0256)),
+    ],
+)
+def test_delta_interval_is_newcombe(counts, expected):
+    found = table_of_four(*counts)
+    np.testing.assert_allclose(list(found.values()), expected, atol=5e-5)
+
+
+@pytest.mark.parametrize("counts", [(9, 0, 0, 0), (0, 0, 0, 9), (0, 9, 0, 0)])
+def test_delta_interval_has_a_width_when_all_tasks_agree(counts):
+    found = table_of_four(*counts)
+    assert -1 <= found["low"] < found["high"] <= 1
+    assert found["low"] <= found["mean"] <= found["high"]
+    assert found["high"] - found["low"] > 0.2
+
+
+def test_delta_turns_around():
+    there, back = table_of_four(20, 3, 9, 8), table_of_four(20, 9, 3, 8)
+    assert there["mean"] == pytest.approx(-6 / 40)
+    np.testing.assert_allclose(there["low"], -back["high"])
+    np.testing.assert_allclose(there["high"], -back["low"])
+
+
+def test_pairing_narrows_the_delta():
+    old = np.repeat([True, False], 50)
+    new = np.repeat([True, False], [42, 58])
+    same, apart = paired(new, old), paired(np.roll(new, 50), old)
+    assert same["mean"] == apart["mean"] == pytest.approx(-0.08)
+    assert same["high"] < 0 < apart["high"]
+
+
+def test_coverage(monkeypatch):
+    """Sum the exact probability of all outcomes of n tasks that the interval covers."""
+    monkeypatch.setattr(intervals.stats, "binomtest", functools.cache(stats.binomtest))
+    n = 20
+    cuts = np.array(list(itertools.combinations(range(n + 3), 3)))
+    bars = np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, n + 3)))
+    counts = np.diff(bars, axis=1) - 1  # both, gained, lost, neither
+    found = [table_of_four(*c) for c in counts]
+    low, high = (np.array([x[key] for x in found]) for key in ("low", "high"))
+    ways = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(axis=1)
+    coverage = []
+    for old, new, share in itertools.product(
+        (0.5, 0.7, 0.9, 0.97), (0.03, 0.2, 0.5, 0.8, 0.97), (0.1, 0.5, 0.9)
+    ):
+        # From the fewest tasks that can be solved both times to the most.
+        least, most = max(old + new - 1, 0), min(old, new)
+        both = least + share * (most - least)
+        cells = np.array([both, new - both, old - both, 1 - old - new + both])
+        chance = np.exp(ways + special.xlogy(counts, np.maximum(cells, 0)).sum(axis=1))
+        np.testing.assert_allclose(chance.sum(), 1)
+        inside = (low <= new - old + 1e-9) & (new - old - 1e-9 <= high)
+        coverage.append(chance[inside].sum())
+    assert 0.95 < np.mean(coverage) < 0.97
+    assert min(coverage) > 0.9
+
+
+def test_pass_hat_k():
+    successes = np.array([[1, 1, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]])
+    for k in range(1, 5):
+        # Of all choices of k trials, the share in which every trial succeeds.
+        groups = list(itertools.combinations(range(4), k))
+        expected = np.mean([[row[list(g)].all() for g in groups] for row in successes])
+        assert report.pass_hat_k(successes, k) == pytest.approx(expected)
+    assert report.pass_hat_k(successes > 0, 1) == 0.5
+    assert report.pass_hat_k(np.ones((2, 2000)), 1000) == 1
+
+
+@pytest.mark.parametrize(
+    ("successes", "k"),
+    [
+        ([[0.5, 1.0]], 1),
+        ([[np.nan, 1.0]], 1),
+        ([[2, 1]], 1),
+        ([[0, 1]], 3),
+        ([[0, 1]], 0),
+        ([0, 1], 1),
+        (np.zeros((0, 3)), 1),
+    ],
+)
+def test_pass_hat_k_refuses(successes, k):
+    with pytest.raises(ValueError, match="pass"):
+        report.pass_hat_k(successes, k)

@@ -1,0 +1,36 @@
+"""The picture shows what the table lists, and the page has no holes."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+
+from openagent_jax import report
+from tests.report.builders import TRAP, make_report, outcomes
+
+
+def test_picture():
+    """A dot for every success rate in the table, in its place, and no other dots."""
+    base, paft = make_report(), make_report("paft")
+    paft["rows"] = [r for r in paft["rows"] if r["scenario"] != "rule_shift"]
+    root = ElementTree.fromstring(report.picture({"<base>": base, "paft": paft}))
+    find = "{http://www.w3.org/2000/svg}"
+    width, height = map(float, root.get("viewBox").split()[2:])
+    words = [node.text for node in root.iter(f"{find}text")]
+    assert {"<base>", "paft", "clean", "Reasoning", "rule_shift"} <= {*words}
+    dots = [c for c in root.iter(f"{find}circle") if c.find(f"{find}title") is not None]
+    known = [r["success"]["mean"] for x in (base, paft) for r in x["rows"] if r["n"]]
+    assert len(dots) == len(known)
+    places = sorted(float(dot.get("cx")) for dot in dots)
+    zero, per_one = np.polyfit(sorted(known), places, 1)[::-1]
+    np.testing.assert_allclose(places, zero + per_one * np.sort(known), atol=0.1)
+    assert 0 < zero < zero + per_one < width
+    assert all(0 < float(dot.get("cy")) < height for dot in dots)
+    assert {dot.get("class") for dot in dots} == {"c0", "c1"}
+
+
+def test_page_of_a_row_without_pairs():
+    """Tasks were answered, but none of them was answered without the perturbation."""
+    clean, new = outcomes([1, 1], answered=[0, 1]), outcomes([1, 0], answered=[1, 0])
+    rows = [report.row(None, 0.0, clean, clean), report.row(TRAP, 1.0, new, clean)]
+    assert rows[1]["n"] == 1 and rows[1]["delta"]["mean"] is None
+    assert report.page(make_report(rows=rows)).count('class="bar"') == 2

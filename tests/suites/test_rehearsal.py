@@ -1,0 +1,189 @@
+"""What a rehearsal finds in a domain that has all sorts of trouble, and two columns."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from openagent_jax.environments import registry
+from openagent_jax.environments.tools import make
+from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.environments.world import Settings, Spelling
+from openagent_jax.evaluation import transcript
+from openagent_jax.suites import rehearsal
+from tests import helpers
+
+NUM_GATES = 11  # deeper than the oracle looks
+SETTINGS = Settings(
+    num_tools=NUM_GATES + 1,
+    num_visible=NUM_GATES + 1,
+    max_turns=1,
+    prompt_tokens=224,
+    action_tokens=60,
+    result_tokens=36,
+    context_tokens=512,
+)
+SIZES, LIMITS = SETTINGS.sizes, make.limits_of(SETTINGS)
+
+
+def words(name):
+    return {split: [f"{split} {name} one", f"{split} {name} two"] for split in SPLITS}
+
+
+SPLITS = ("train", "test")
+
+
+def tool(name, arguments, **meaning):
+    parameters = {key: {"type": "string"} for key in arguments}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"what {name} is for",
+            "parameters": {
+                "type": "object",
+                "properties": parameters,
+                "required": list(parameters),
+            },
+        },
+        "x-openagent": {
+            "arguments": arguments,
+            "returns": {"hour": "hour"},
+            **meaning,
+            "names": {split: [f"{split}_{name}"] for split in SPLITS},
+            "descriptions": words(name),
+            "argument_names": {
+                key: {split: [f"{split}_{key}"] for split in SPLITS}
+                for key in arguments
+            },
+        },
+    }
+
+
+def goal(name, *steps, **constants):
+    slots = " ".join(f"{{{slot}}}" for slot in constants)
+    pools = ("train", "test", "rewrite_train", "rewrite_test")
+    return {
+        "name": name,
+        "constants": constants,
+        "steps": [
+            {"tool": step, "arguments": {key: f"${key}" for key in constants}}
+            for step in steps
+        ],
+        "answer": f"#{len(steps) - 1}.hour",
+        "phrases": {pool: [f"{pool} {name} {slots}".strip()] for pool in pools},
+    }
+
+
+DOMAIN = {
+    "name": "gates",
+    "description": "gates behind gates",
+    "types": {
+        "color": {"kind": "enum", "values": ["red", "green"]},
+        "hour": {"kind": "number", "minimum": 0, "maximum": 999},
+    },
+    "tools": [
+        tool("gate_0", {}),
+        *(
+            tool(f"gate_{i}", {}, call_after=f"gate_{i - 1}")
+            for i in range(1, NUM_GATES)
+        ),
+        tool("paint", {"color": "color"}),
+    ],
+    "goals": [
+        goal("painted", "paint", color="color"),
+        goal("through", f"gate_{NUM_GATES - 1}"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory):
+    file = tmp_path_factory.mktemp("domain") / "gates.json"
+    file.write_text(json.dumps(DOMAIN))
+    settings = dataclasses.replace(SETTINGS, domain=str(file), transfer=str(file))
+    world = registry.make(settings, Spelling(helpers.tokenizer()))
+    return domain_file.load(file, LIMITS), rehearsal.rehearse(world, seed=0)
+
+
+def test_every_goal_is_rehearsed(rehearsed):
+    _, seen = rehearsed
+    assert list(seen) == ["clean", *helpers.CATALOGUE]
+    for one in seen.values():
+        assert len(one.goal) == rehearsal.NUM_TASKS
+    assert np.bincount(seen["clean"].goal).tolist() == [128, 128]
+
+
+def test_troubles(rehearsed):
+    spec, seen = rehearsed
+    told = list(rehearsal.troubles(spec, seen, SIZES, LIMITS, num_visible=12))
+    full = "sandbox.num_tools=12 has no row for another tool; raise it"
+    assert told == [
+        "goals[0] (painted): the oracle does not solve it in sandbox.max_turns=1 "
+        "turns; raise them",
+        "goals[1] (through): the oracle cannot solve it; look at what its tools need",
+        "distractor_tools changes nothing here: all 12 tools are shown already "
+        "(sandbox.num_visible=12)",
+        f"tool_redirection changes nothing here: {full}",
+        f"dependency_extension changes nothing here: {full}",
+        f"rule_shift changes nothing here: {full}",
+        "logic_inversion changes nothing here: no tool needs the code of another "
+        "(code_from), and no goal has two steps that do not feed each other",
+        "entity_shift changes nothing here: no type is an entity",
+        f"contradiction changes nothing here: {full}",
+    ]
+
+
+def test_what_is_trained():
+    assert "runtime_error" in rehearsal.TRAINED and rehearsal.TRAINED[0] == "clean"
+    assert not {"rule_shift", "tool_order"} & {*rehearsal.TRAINED}
+
+
+def test_goals_in_turn():
+    goals = np.array([0, 0, 0, 1, 2, 1])
+    assert rehearsal._evenly(goals).tolist() == [0, 3, 4, 1, 5, 2]
+
+
+def test_rooms():
+    def lengths(prompt, action, result, episode):
+        no, yes = np.zeros(2, bool), np.ones(2, bool)
+        sizes = (np.array([1, x]) for x in (prompt, action, result, episode))
+        return rehearsal.Rehearsed(np.arange(2), no, yes, yes, *sizes)
+
+    seen = {"clean": lengths(224, 60, 36, 300)}
+    trained = {"clean": lengths(224, 60, 36, 288)}
+    assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == []
+    trained["runtime_error"] = lengths(225, 61, 37, 289)
+    seen["runtime_error"] = lengths(226, 1, 1, 511)
+    seen["rule_shift"] = lengths(300, 1, 1, 513)
+    assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == [
+        ("sandbox.prompt_tokens", 224, 300, "rule_shift"),
+        ("sandbox.action_tokens", 60, 61, "runtime_error"),
+        ("sandbox.result_tokens", 36, 37, "runtime_error"),
+        ("sandbox.context_tokens", 512, 513, "rule_shift"),
+        ("algorithm.num_tokens", 288, 289, "runtime_error"),
+    ]
+
+
+def test_two_columns():
+    left = ["offers a", "offers b", "user   find it", "agent  a()", "gone"]
+    right = ["offers x", "offers b", "user   find it", "agent  x()", "more", "again"]
+    rows = list(transcript.side_by_side(left, right, 33))
+    assert [row for _, row in rows] == [
+        "offers a        | offers x",
+        "offers b          offers b",
+        "user   find it    user   find it",
+        "agent  a()      | agent  x()",
+        "gone            | more",
+        "                > again",
+    ]
+    assert [mark for mark, _ in rows] == ["|", " ", " ", "|", "|", ">"]
+
+
+def test_long_lines_are_wrapped_in_their_column():
+    rows = list(transcript.side_by_side(["user   one two three four"], [], 37))
+    assert [row for _, row in rows] == [
+        "user   one two    <",
+        "       three four <",
+    ]

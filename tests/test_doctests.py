@@ -1,0 +1,53 @@
+"""The examples in docstrings run, and every room has some."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import openagent_jax
+
+# What needs an extra, or a device, to be imported.
+ROOMS = (
+    "advantages",
+    "agents",
+    "curriculum",
+    "data",
+    "environments",
+    "evaluation",
+    "interop",
+    "losses",
+    "models",
+    "perturb",
+    "report",
+    "rewards",
+    "serving",
+    "suites",
+    "text",
+)
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(openagent_jax.__path__, "openagent_jax.")
+)
+
+
+def examples(name: str) -> list[doctest.DocTest]:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = finder.find(importlib.import_module(name))
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for test in examples(name):
+        report = []
+        runner.run(test, out=report.append)
+        assert not runner.failures, "".join(report)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_examples(room):
+    names = [name for name in MODULES if name.split(".")[1] == room]
+    assert any(examples(name) for name in names)

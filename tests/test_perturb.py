@@ -1,0 +1,237 @@
+"""The algebra of perturbations, on cheap ones that tell how they were called."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Int, UInt
+
+from openagent_jax import perturb
+from tests import helpers
+
+FIELDS = ("a", "b", "c")
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Toy:
+    """Stands for a task of any environment."""
+
+    a: Int[Array, "4"]
+    b: Int[Array, "4"]
+    c: Int[Array, "4"]
+    world: UInt[Array, ""]
+
+
+def toy() -> Toy:
+    return Toy(*(jnp.zeros(4, jnp.int32) for _ in FIELDS), jnp.uint32(0))
+
+
+def mark(field):
+    """Writes random numbers into a field."""
+
+    def apply(key, task, strength):
+        old = getattr(task, field)
+        value = jax.random.randint(key, old.shape, 1, 1 << 20)
+        hit = perturb.bernoulli(jax.random.fold_in(key, 7), strength)
+        return dataclasses.replace(task, **{field: jnp.where(hit, value, old)})
+
+    return apply
+
+
+def run(perturbation, strength=1.0, seed=5, num=64):
+    """`(tasks before, tasks after, keys)` of a batch of equal tasks."""
+    old = jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *x.shape)), toy())
+    keys = helpers.keys(seed, num=num)
+    new = jax.jit(perturb.batched(perturbation))(keys, old, jnp.float32(strength))
+    return helpers.host(old), helpers.host(new), keys
+
+
+def changed(old, new, field):
+    """Which tasks of a batch differ in a field."""
+    return np.any(getattr(old, field) != getattr(new, field), axis=1)
+
+
+def test_chain():
+    """Member i gets `fold_in(key, i)`, and what the one before it made."""
+    a, b, one = mark("a"), mark("b"), jnp.float32(1)
+
+    def double(key, task, strength):
+        del key, strength
+        return dataclasses.replace(task, a=2 * task.a)
+
+    _, new, keys = run(perturb.chain(a, double, b))
+    for i in (0, 63):
+        by_hand = a(jax.random.fold_in(keys[i], 0), toy(), one)
+        by_hand = double(None, by_hand, None)
+        by_hand = b(jax.random.fold_in(keys[i], 2), by_hand, one)
+        chex.assert_trees_all_equal(helpers.row(new, i), helpers.host(by_hand))
+
+
+def test_chain_of_none_is_the_identity():
+    old, new, _ = run(perturb.chain())
+    chex.assert_trees_all_equal(old, new)
+
+
+def test_identity():
+    old, new, _ = run(perturb.identity)
+    chex.assert_trees_all_equal(old, new)
+
+
+def test_sometimes():
+    """With probability `rate`: never, always, and in between."""
+    share = {}
+    for rate in (0.0, 0.25, 1.0):
+        old, new, _ = run(perturb.sometimes(mark("a"), rate), num=256)
+        share[rate] = np.mean(changed(old, new, "a"))
+    assert (share[0.0], share[1.0]) == (0, 1)
+    assert 0.15 < share[0.25] < 0.35
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [
+        lambda a: perturb.chain(a, a),
+        lambda a: perturb.one_of(a, a),
+        lambda a: perturb.sometimes(a, 1.0),
+    ],
+    ids=["chain", "one_of", "sometimes"],
+)
+def test_strength_goes_through(combine):
+    old, new, _ = run(combine(mark("a")), strength=0.0)
+    chex.assert_trees_all_equal(old, new)
+    share = [
+        np.mean(changed(*run(combine(mark("a")), strength=s, num=256)[:2], "a"))
+        for s in (0.25, 1.0)
+    ]
+    assert 0.15 < share[0] < 0.6 and share[1] == 1
+
+
+def test_one_of():
+    """Exactly one at a time, each as likely, with a key of its own."""
+    old, new, _ = run(perturb.one_of(*map(mark, FIELDS)), num=300)
+    hits = np.stack([changed(old, new, field) for field in FIELDS])
+    assert np.all(hits.sum(axis=0) == 1)
+    assert np.all(np.abs(hits.mean(axis=1) - 1 / 3) < 0.1)
+    for field, rows in zip(FIELDS, hits, strict=True):
+        values = getattr(new, field)[rows]
+        assert len(np.unique(values, axis=0)) == len(values)
+
+
+def test_choose_tells_what_one_of_does():
+    """The index, and the key that the chosen one gets."""
+    members = [*map(mark, FIELDS)]
+    _, new, keys = run(perturb.one_of(*members))
+    for i in range(16):
+        choice, key = perturb.choose(keys[i], len(members))
+        by_hand = members[int(choice)](key, toy(), jnp.float32(1))
+        chex.assert_trees_all_equal(helpers.row(new, i), helpers.host(by_hand))
+
+
+def test_batched_is_each_alone():
+    a = mark("a")
+    _, new, keys = run(a)
+    alone = a(keys[3], toy(), jnp.float32(1))
+    chex.assert_trees_all_equal(helpers.row(new, 3), helpers.host(alone))
+
+
+@pytest.mark.parametrize("field", [*FIELDS, "world"])
+def test_equal(field):
+    """One number of one leaf makes the difference."""
+    task = toy()
+    value = getattr(task, field)
+    one = value.at[(-1,) * value.ndim].add(1)
+    assert perturb.equal(task, task)
+    assert not perturb.equal(task, dataclasses.replace(task, **{field: one}))
+
+
+def test_select():
+    task = toy()
+    other = jax.tree.map(lambda x: x + 1, task)
+    for condition, want in ((True, other), (False, task)):
+        got = perturb.select(jnp.bool_(condition), other, task)
+        chex.assert_trees_all_equal(got, want)
+
+
+def test_bernoulli(getkey):
+    """Never at 0, always at 1, and that often in between."""
+    draw = jax.jit(perturb.bernoulli, static_argnums=2)
+    share = [float(np.mean(draw(getkey(), p, (4096,)))) for p in (0.0, 0.3, 1.0)]
+    assert (share[0], share[2]) == (0, 1)
+    assert abs(share[1] - 0.3) < 0.04  # five standard errors
+
+
+def test_pick(getkey):
+    """Any of those that are allowed, each as likely; -1 if there is none."""
+    keys = jax.random.split(getkey(), 3000)
+    pick = jax.jit(jax.vmap(perturb.pick, (0, None)))
+    among = jnp.array([False, True, False, True, True])
+    count = np.bincount(pick(keys, among), minlength=5)
+    assert not count[[0, 2]].any()
+    assert np.all(np.abs(count[[1, 3, 4]] / 3000 - 1 / 3) < 0.05)
+    assert np.all(np.asarray(pick(keys[:8], jnp.zeros(5, bool))) == -1)
+
+
+def test_on_trajectory():
+    """An episode whose task is edited is played anew; others are kept as they are."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Episode:
+        task: Toy
+        played: Int[Array, ""]
+
+    episodes = Episode(
+        jax.tree.map(lambda x: jnp.broadcast_to(x, (64, *x.shape)), toy()),
+        jnp.arange(64),
+    )
+    half = perturb.sometimes(mark("a"), 0.5)
+    lift = perturb.on_trajectory(half, lambda task: Episode(task, -jnp.sum(task.a)))
+    batch = jax.jit(jax.vmap(lift, (0, 0, None)))
+    new = helpers.host(batch(helpers.keys(3, num=64), episodes, jnp.float32(1)))
+    hit = changed(helpers.host(episodes.task), new.task, "a")
+    assert 0.3 < hit.mean() < 0.7
+    np.testing.assert_array_equal(new.played[~hit], np.arange(64)[~hit])
+    np.testing.assert_array_equal(new.played[hit], -new.task.a.sum(axis=1)[hit])
+
+
+class TestCatalogue:
+    """Entries are found by name, whatever the environment."""
+
+    ENTRY = perturb.Entry(
+        name="mark",
+        make=lambda pools: mark(pools),
+        tier="perception",
+        shift="query",
+        part="task",
+        touches=("a",),
+        family="train",
+    )
+    ENVIRONMENT = helpers.ENVIRONMENT._replace(
+        perturbations=(ENTRY,),
+        # Here the pool of a split is the field that is written to.
+        pools=lambda tables, task, split: {"train": "a", "test": "b"}[split],
+    )
+
+    @pytest.mark.parametrize(("split", "field"), [("train", "a"), ("test", "b")])
+    def test_make_draws_from_the_pools_of_its_split(self, split, field):
+        perturbation = perturb.make(self.ENVIRONMENT, (), "mark", split)
+        old, new, _ = run(perturbation)
+        assert [f for f in FIELDS if changed(old, new, f).all()] == [field]
+
+    def test_by_name(self):
+        assert perturb.catalogue(self.ENVIRONMENT) == {"mark": self.ENTRY}
+        assert perturb.entry(self.ENVIRONMENT, "mark") is self.ENTRY
+
+    @pytest.mark.parametrize(("entries", "known"), [((ENTRY,), "mark"), ((), "none")])
+    def test_unknown_name(self, entries, known):
+        has = SimpleNamespace(perturbations=entries)
+        message = f'unknown perturbation "tipos"; there are {known}'
+        with pytest.raises(ValueError, match=message):
+            perturb.entry(has, "tipos")
+        with pytest.raises(ValueError, match=message):
+            perturb.make(has, (), "tipos", "train")
