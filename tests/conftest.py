@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from pathlib import Path
 
 import jax
 import pytest
@@ -14,6 +15,19 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Each compiled program takes memory maps of its process. Linux allows 65,530 of them,
+# and XLA crashes when there is none left (jax-ml/jax#27201).
+MAX_MAPS = 20_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Lets go of compiled programs after a file where many have gathered."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAX_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture

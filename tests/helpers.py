@@ -25,7 +25,7 @@ from openagent_jax.environments.tools.worlds import domain, domain_file, domain_
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
-from openagent_jax.text import chat
+from openagent_jax.text import chat, reply_scan
 from openagent_jax.text import style as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
@@ -321,7 +321,7 @@ class Writer:
 
     def said(self, t):
         action = row(self.episode.action, t)
-        if action.kind == tool_types.CALL:
+        if action.kind == reply_scan.CALL:
             n, call = action.call.tool, action.call
             pairs = {
                 self.texts[name]: self.texts[value]
@@ -333,21 +333,21 @@ class Writer:
             purpose = self.description(n) if self.tools.visible[n] else ""
             said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
-        if action.kind == tool_types.ANSWER:
+        if action.kind == reply_scan.ANSWER:
             return f"Answer: {self.texts[action.value]}{END}"
-        return {tool_types.REFUSE: "Refuse", tool_types.ASK: "Ask"}[
+        return {reply_scan.REFUSE: "Refuse", reply_scan.ASK: "Ask"}[
             int(action.kind)
         ] + END
 
     def seen(self, t):
         result = row(self.episode.timestep.observation, t)
-        if result.status == tool_types.NO_RESULT:
+        if result.status == forms.NO_RESULT:
             return ""
-        if result.status == tool_types.USER_REPLY:
+        if result.status == forms.USER_REPLY:
             told = zip(self.task.constants, self.task.shown, strict=True)
             told = ", ".join(self.texts[value] for value, shown in told if not shown)
             return f"<|user|>{told or 'I said all'}<|assistant|>"
-        if result.status == tool_types.OK:
+        if result.status == forms.OK:
             names = self.tools.result_name[result.tool]
             pairs = {
                 self.texts[name]: self.texts[value]
@@ -362,11 +362,11 @@ class Writer:
             body = begin + comma.join(k + equals + v for k, v in pairs.items()) + end
         else:
             message = forms.ERRORS[int(result.status)]
-            if result.status == tool_types.MOVED and result.target >= 0:
+            if result.status == forms.MOVED and result.target >= 0:
                 message = forms.MOVED_GUIDED
             message += self.name(result.target) if result.target >= 0 else ""
             body = json.dumps({"error": message}, separators=(",", ":"))
-        if result.status == tool_types.BAD_FORMAT:  # no tool was called
+        if result.status == forms.BAD_FORMAT:  # no tool was called
             return f"<|user|>{body}<|assistant|>"
         return f"<|tool|>{body}<|assistant|>"
 

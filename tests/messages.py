@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from openagent_jax.text.messages import SYSTEM
 from tests import helpers
 
@@ -46,7 +46,7 @@ class Conversation(helpers.Writer):
 
     def message(self, t):
         action = helpers.row(self.episode.action, t)
-        if action.kind != types.CALL:
+        if action.kind != reply_scan.CALL:
             said = self.said(t).removesuffix(helpers.END)
             return {"role": "assistant", "content": said}
         n, call = action.call.tool, action.call

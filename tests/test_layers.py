@@ -20,7 +20,7 @@ LAYERS = (
     ["rollout", "curriculum"],
     ["environments.registry"],
     ["environments.*"],  # the folder of each environment; none imports another
-    ["environments.world environments.transcript"],
+    ["environments.world environments.transcript environments.grading"],
     ["expert"],
     [
         "losses advantages optim sharding checkpoint metrics monitors rewards",

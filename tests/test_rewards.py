@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import rewards
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from tests import helpers
 
 ENVIRONMENT = helpers.ENVIRONMENT
@@ -89,7 +89,7 @@ def test_refusing_what_cannot_be_done(earn):
 
 
 def test_refusing_what_can_be_done(earn):
-    got = sums(earn(change(expert()[0], 0, kind=types.REFUSE)))
+    got = sums(earn(change(expert()[0], 0, kind=reply_scan.REFUSE)))
     assert np.all(got["abstain"] == 1)
     for name in ("outcome", "refusal", "wrong", "progress"):
         assert not np.any(got[name]), name
@@ -100,13 +100,13 @@ def test_an_answer_without_the_calls_is_wrong(earn):
     episodes, _ = expert()
     turns = np.arange(len(episodes.valid)), episodes.valid.sum(axis=1) - 1
     right = episodes.action.value[turns]
-    got = sums(earn(change(episodes, 0, kind=types.ANSWER, value=right)))
+    got = sums(earn(change(episodes, 0, kind=reply_scan.ANSWER, value=right)))
     assert np.all(got["wrong"] == 1)
     assert not np.any(got["outcome"])
 
 
 def test_what_cannot_be_read(earn):
-    got = sums(earn(change(expert()[0], 0, kind=types.MALFORMED)))
+    got = sums(earn(change(expert()[0], 0, kind=reply_scan.MALFORMED)))
     assert np.all(got["format"] == 1) and np.all(got["step"] == 1)
     assert not np.any(got["outcome"])
 
@@ -118,7 +118,7 @@ def test_progress_comes_with_the_calls(earn):
     num_steps = np.sum(episodes.task.goal.tool >= 0, axis=1)
     share = earned[earned > 0] * np.repeat(num_steps, np.sum(earned > 0, axis=1))
     np.testing.assert_allclose(share, 1, rtol=1e-5)
-    calls = episodes.action.kind == types.CALL
+    calls = episodes.action.kind == reply_scan.CALL
     assert not np.any(earned[~(calls & episodes.valid)])
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert, rollout
-from openagent_jax.environments.tools import make, types
+from openagent_jax.environments.tools import make
 from openagent_jax.evaluation import evaluate
 from openagent_jax.models.decoding import Sampling
+from openagent_jax.text import reply_scan
 from openagent_jax.types import Sizes
 from tests import helpers
 
@@ -154,17 +155,22 @@ class TestTokens:
         assert fitting > NUM // 2
 
     def test_actions_are_what_the_tokens_say(self, play):
-        said = {"Refuse<|end|>": types.REFUSE, "Ask<|end|>": types.ASK}
+        said = {"Refuse<|end|>": reply_scan.REFUSE, "Ask<|end|>": reply_scan.ASK}
         kinds = set()
         for rolled in (play(seed)[0] for seed in range(8)):
             for i, episode in enumerate(helpers.rows(rolled.trajectory)):
                 for t, run in enumerate(spoken(rolled, i)):
                     text, kind = helpers.spell(run), episode.action.kind[t]
                     answers = text.startswith("Answer: ") and text.endswith(helpers.END)
-                    other = types.ANSWER if answers else types.MALFORMED
+                    other = reply_scan.ANSWER if answers else reply_scan.MALFORMED
                     assert kind == said.get(text, other), text
                     kinds.add(int(kind))
-        assert kinds >= {types.REFUSE, types.ASK, types.ANSWER, types.MALFORMED}
+        assert kinds >= {
+            reply_scan.REFUSE,
+            reply_scan.ASK,
+            reply_scan.ANSWER,
+            reply_scan.MALFORMED,
+        }
 
     def test_overflow_is_told(self, played, lengths, room):
         for rolled in played[:2]:
@@ -182,7 +188,7 @@ class TestEpisodes:
             assert episode.state.turn == turns
             over = episode.timestep.terminated | episode.timestep.truncated
             assert over[:turns].tolist() == [False] * (turns - 1) + [True]
-            ends = np.isin(episode.action.kind, (types.REFUSE, types.ANSWER))
+            ends = np.isin(episode.action.kind, (reply_scan.REFUSE, reply_scan.ANSWER))
             assert not np.any(ends[: turns - 1])
             cut = played[0].cut[i]
             assert episode.state.finished == (not cut)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from launch.benchmarks.timing import Medians
 from openagent_jax.environments.tools import environment, types
 from openagent_jax.environments.world import World
+from openagent_jax.text import reply_scan
 
 
 def measure(
@@ -48,4 +49,4 @@ def _random_call(key: jax.Array, task: types.Task) -> types.Action:
     source_row = task.tools.code_from[tool]
     code = jnp.where(source_row >= 0, task.tools.code[source_row], -1)
     call = types.ToolCall(tool, jnp.where(high > low, args, -1), code)
-    return types.Action(jnp.int32(types.CALL), call, jnp.int32(-1))
+    return types.Action(jnp.int32(reply_scan.CALL), call, jnp.int32(-1))

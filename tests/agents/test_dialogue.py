@@ -7,9 +7,10 @@ import pytest
 
 from openagent_jax.agents import dialogue
 from openagent_jax.environments import transcript
-from openagent_jax.environments.tools import make, types
+from openagent_jax.environments.tools import make
 from openagent_jax.environments.world import Settings
 from openagent_jax.text import messages as chat_messages
+from openagent_jax.text import reply_scan
 from tests import helpers, messages
 
 NUM = 16  # episodes of each entry
@@ -68,9 +69,9 @@ def test_demonstrations_are_what_they_were(name, entry):
         assert ours.outcome.num_calls == episode.state.num_calls
         assert ours.outcome.num_errors == episode.state.num_errors
         assert ours.outcome.refused == (
-            types.REFUSE in episode.action.kind[episode.valid]
+            reply_scan.REFUSE in episode.action.kind[episode.valid]
         )
-    assert types.CALL in kinds
+    assert reply_scan.CALL in kinds
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from openagent_jax import expert, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.environments.tools import make as tools
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from openagent_jax.types import Curriculum, Sizes
 from tests import helpers, tiny
 
@@ -35,7 +35,7 @@ def earned(world, kind):
     two_turns  1 for asking first, 2 for a refusal right after that, -0.3 for asking
                again: what pays in one turn does not in the other
     """
-    refuses, asks = kind == types.REFUSE, kind == types.ASK
+    refuses, asks = kind == reply_scan.REFUSE, kind == reply_scan.ASK
     bandit = jnp.zeros(kind.shape).at[:, 0].set(refuses[:, 0])
     two_turns = jnp.where(asks, -0.3, 0.0).at[:, 0].set(asks[:, 0])
     two_turns = two_turns.at[:, 1].add(2.0 * (asks[:, 0] & refuses[:, 1]))

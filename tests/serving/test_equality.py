@@ -12,8 +12,9 @@ from launch.common import backbones
 from openagent_jax import rollout
 from openagent_jax.agents import agents, play
 from openagent_jax.curriculum import draw
-from openagent_jax.environments.tools import make, types
+from openagent_jax.environments.tools import make
 from openagent_jax.suites import tasks
+from openagent_jax.text import reply_scan
 from openagent_jax.types import Sizes
 from tests import helpers, tiny
 from tests.serving import host
@@ -80,8 +81,10 @@ def served(agent):
 @pytest.mark.parametrize(
     ("agent", "does", "num_full"),
     [
-        (nano, {types.CALL, types.ANSWER, types.MALFORMED}, 1),
-        pytest.param(talker, {types.ASK, types.MALFORMED}, 0, marks=pytest.mark.slow),
+        (nano, {reply_scan.CALL, reply_scan.ANSWER, reply_scan.MALFORMED}, 1),
+        pytest.param(
+            talker, {reply_scan.ASK, reply_scan.MALFORMED}, 0, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openagent_jax.environments.tools import parse, types
+from openagent_jax.environments.tools import parse
 from openagent_jax.serving import reply
-from openagent_jax.text import chat, style
+from openagent_jax.text import chat, reply_scan, style
 from openagent_jax.text.messages import Call
 from tests import helpers
 
@@ -131,7 +131,7 @@ def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
         if form == "compact":
             data = np.frombuffer(text.encode().ljust(256), np.uint8)
             action = read(lexicon, task, data, len(text.encode()))
-            called = action.kind == types.CALL
+            called = action.kind == reply_scan.CALL
             assert bool(called) == bool(reply.read(COMPACT, text)[1]), text
 
 

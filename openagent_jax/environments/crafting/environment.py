@@ -7,52 +7,28 @@ that `step` merely obeys, so the same task meets every agent with the same fault
 from dataclasses import replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
 
+from openagent_jax.environments import grading
 from openagent_jax.environments.crafting import oracle, types
 from openagent_jax.environments.crafting.types import Action, Call, Result, State, Task
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, style
 from openagent_jax.text.lexicon import Lexicon
-from openagent_jax.types import Outcome, TimeStep
-
-# What a step pays, by component, before any weight. The names are those of the tool
-# worlds, so that one config serves both.
-REWARDS = (
-    ("outcome", "1 for saying that it is done when the goal item is held"),
-    ("refusal", "1 for refusing a task that cannot be solved"),
-    ("abstain", "1 for refusing a task that can be solved"),
-    ("wrong", "1 for a wrong answer"),
-    ("effect", "1 for each item that is crafted without need"),
-    ("format", "1 for each action that could not be read"),
-    ("step", "1 for each action"),
-    ("detour", "1 for each call more than the fewest that solve the task"),
-    ("progress", "the share of the needed items that an action adds"),
-)
+from openagent_jax.types import TimeStep
 
 
 def reset(task: Task) -> State:
     """Return the state before the first action."""
     proof = oracle.certificate(task)
     needed = jnp.sum(oracle.true_plan(task, task.held).todo)
-    zero = jnp.int32(0)
     return State(
-        turn=zero,
+        **vars(grading.start(proof)),
         held=task.held,
         attempts=jnp.zeros_like(task.held),
         known_sold_out=jnp.zeros_like(task.items.raw),
         told=jnp.bool_(False),
         num_needed=needed,
         fewest_left=needed,
-        wrong_effects=zero,
-        num_calls=zero,
-        num_errors=zero,
-        num_questions=zero,
-        solvable=proof.solvable,
-        fewest_calls=proof.fewest_calls,
-        finished=jnp.bool_(False),
-        success=jnp.bool_(False),
-        refused=jnp.bool_(False),
     )
 
 
@@ -63,8 +39,8 @@ def step(
 
     An episode succeeds by the answer "done" while the goal item is held, if nothing was
     crafted that the goal did not need: that would use up what the user has. It also
-    succeeds by refusing a task that the oracle certifies as unsolvable. See `REWARDS`
-    for what a step pays.
+    succeeds by refusing a task that the oracle certifies as unsolvable. See
+    `grading.REWARDS` for what a step pays.
 
     Args:
       lexicon: in which the value of an answer is a symbol.
@@ -79,7 +55,6 @@ def step(
     result = _respond(task, state, action)
     live = ~state.finished
     called = action.kind == reply_scan.CALL
-    unread = action.kind == reply_scan.MALFORMED
     rows = jnp.arange(len(task.held))
     here = (rows == action.call.item) & called & live
     here &= action.call.tool != types.INVENTORY
@@ -93,52 +68,36 @@ def step(
     shows = (style.OK, style.USER_REPLY, style.NO_RESULT)
     error = jnp.all(result.status != jnp.array(shows))
 
-    answers = action.kind == reply_scan.ANSWER
-    ends = answers | (action.kind == reply_scan.REFUSE)
     right = lexicons.same_text(lexicon, action.value, jnp.int32(lexicon.style.done))
     right &= (state.held[task.goal] > 0) & (state.wrong_effects == 0)
-    success = jnp.where(answers, right, ~state.solvable) & ends
     asked = (action.kind == reply_scan.ASK) & live
-
-    new = State(
-        turn=state.turn + live,
+    graded = grading.advance(
+        state,
+        action.kind,
+        right=right,
+        error=error,
+        wrong_effects=wrong,
+        max_turns=max_turns,
+    )
+    new = replace(
+        graded,
         held=held,
         attempts=state.attempts + (here & (ok | (result.status == style.TRANSIENT))),
         known_sold_out=state.known_sold_out
         | (here & (result.status == types.SOLD_OUT)),
         told=state.told | (asked & ~task.shown),
-        num_needed=state.num_needed,
         fewest_left=jnp.minimum(state.fewest_left, left),
-        wrong_effects=wrong,
-        # What could not be read was a call that went wrong.
-        num_calls=state.num_calls + ((called | unread) & live),
-        num_errors=state.num_errors + (error & live),
-        num_questions=state.num_questions + asked,
-        solvable=state.solvable,
-        fewest_calls=state.fewest_calls,
-        finished=state.finished | ends | (state.turn + 1 >= max_turns),
-        success=state.success | (success & live),
-        refused=state.refused | ((action.kind == reply_scan.REFUSE) & live),
     )
+    progress = state.fewest_left - new.fewest_left
+    progress /= jnp.maximum(state.num_needed, 1)
     status = jnp.where(live, result.status, style.NO_RESULT)
-    return new, TimeStep(
-        observation=replace(result, status=status, held=new.held),
-        reward=_rewards(state, new, action, live, max_turns),
-        terminated=live & ends,
-        truncated=live & ~ends & new.finished,
-    )
-
-
-def outcome(state: State) -> Outcome:
-    """Return what reports need to know of an episode."""
-    return Outcome(
-        success=state.success,
-        solvable=state.solvable,
-        refused=state.refused,
-        num_calls=state.num_calls,
-        num_errors=state.num_errors,
-        num_questions=state.num_questions,
-        fewest_calls=state.fewest_calls,
+    return new, grading.timestep(
+        state,
+        new,
+        action.kind,
+        replace(result, status=status, held=new.held),
+        progress=jnp.where(state.solvable, progress, 0),
+        max_turns=max_turns,
     )
 
 
@@ -147,35 +106,6 @@ def no_action() -> Action:
     none = jnp.int32(-1)
     call = Call(tool=none, item=jnp.int32(types.NO_ITEM))
     return Action(jnp.int32(reply_scan.MALFORMED), call, none)
-
-
-def _rewards(
-    old: State,
-    new: State,
-    action: Action,
-    live: Bool[Array, ""],
-    max_turns: int,
-) -> dict[str, Float[Array, ""]]:
-    answers = action.kind == reply_scan.ANSWER
-    refuses = action.kind == reply_scan.REFUSE
-    # Without a solution there is no fewest: no call is one too many.
-    fewest = jnp.where(old.solvable, old.fewest_calls, max_turns)
-    progress = old.fewest_left - new.fewest_left
-    progress /= jnp.maximum(old.num_needed, 1)
-    paid = {
-        "outcome": answers & new.success & old.solvable,
-        "refusal": refuses & ~old.solvable,
-        "abstain": refuses & old.solvable,
-        "wrong": answers & ~new.success,
-        "effect": new.wrong_effects - old.wrong_effects,
-        "format": action.kind == reply_scan.MALFORMED,
-        "step": live,
-        "detour": (new.num_calls > fewest) & (new.num_calls > old.num_calls),
-        "progress": jnp.where(old.solvable, progress, 0),
-    }
-    return {
-        name: jnp.where(live, paid[name], 0).astype(jnp.float32) for name, _ in REWARDS
-    }
 
 
 def _respond(task: Task, state: State, action: Action) -> Result:

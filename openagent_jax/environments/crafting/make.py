@@ -5,7 +5,9 @@
 
 import jax
 
+from openagent_jax.environments import grading
 from openagent_jax.environments.crafting import (
+    catalogue,
     environment,
     oracle,
     parse,
@@ -76,14 +78,14 @@ def functions(sizes: Sizes, words: Words) -> Environment:
         expert=lambda tables, task, state: oracle.expert(tables.lexicon, task, state),
         blank=lambda tables, task: environment.no_action(),
         certificate=lambda tables, task: oracle.certificate(task),
-        outcome=lambda tables, task, state: environment.outcome(state),
+        outcome=lambda tables, task, state: grading.outcome(state),
         pools=lambda tables, task, split: perturb.pools(
             tables.source.of(SPLITS.index(split)), split
         ),
-        perturbations=perturb.CATALOGUE,
-        training_mix=perturb.TRAINING_MIX,
-        suite=perturb.SUITE,
-        rewards=environment.REWARDS,
+        perturbations=catalogue.CATALOGUE,
+        training_mix=catalogue.TRAINING_MIX,
+        suite=catalogue.SUITE,
+        rewards=grading.REWARDS,
         reasons=oracle.REASONS,
     )
 
@@ -95,8 +97,8 @@ def _sample(tables: Tables, key: jax.Array, split: str) -> Task:
 
 SPEC = EnvironmentSpec(
     make=make,
-    perturbations=perturb.CATALOGUE,
-    training_mix=perturb.TRAINING_MIX,
-    suite=perturb.SUITE,
-    rewards=environment.REWARDS,
+    perturbations=catalogue.CATALOGUE,
+    training_mix=catalogue.TRAINING_MIX,
+    suite=catalogue.SUITE,
+    rewards=grading.REWARDS,
 )

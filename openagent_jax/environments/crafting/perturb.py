@@ -1,13 +1,12 @@
-"""The perturbations of crafting worlds, tier by tier, and their catalogue.
+"""The perturbations of crafting worlds, tier by tier.
 
 Each function takes the pools of a split and returns `apply(key, task, strength)`. What
 is edited for a goal (a recipe, a raw item) is part of the shortest way to it, so that
 the edit matters.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from openagent_jax import draw
 from openagent_jax.environments.crafting import oracle, worlds
 from openagent_jax.environments.crafting import words as texts
 from openagent_jax.environments.crafting.types import NUM_ITEMS, Items, Task
-from openagent_jax.perturb import Entry, Perturbation, select
+from openagent_jax.perturb import Perturbation, select
 from openagent_jax.text import style
 
 MAX_MORE_RECIPES = 2
@@ -299,83 +298,6 @@ def missing_spare(pools: Pools) -> Perturbation:
         return _give_away(what, task, item, (coin < strength))
 
     return apply
-
-
-def _row(
-    make: Callable[[Pools], Perturbation],
-    kind: str,
-    touches: str,
-    family: str,
-    **claims: Any,
-) -> Entry:
-    """The entry of a function, under its name.
-
-    Args:
-      make: the function.
-      kind: tier, shift, and part of the POMDP, with blanks between them.
-      touches: paths of the task, with blanks between them.
-      family: "train" or "held_out".
-      **claims: where they are not those of most entries.
-    """
-    name, (tier, shift, part) = make.__name__, kind.split()
-    return Entry(name, make, tier, shift, part, (*touches.split(),), family, **claims)
-
-
-_READ = "perception query observation"
-_RULE = "reasoning action transition"
-_LIMIT = "internalization action transition"
-_SOURCES = "items.ingredients items.raw"
-
-CATALOGUE = (
-    _row(item_renaming, _READ, "items.name", "train"),
-    _row(recipe_order, _READ, "items.place", "held_out"),
-    _row(request_rewrite, _READ, "phrase", "held_out"),
-    _row(vague_goal, _READ, "shown", "train"),
-    _row(more_recipes, _READ, "items.ingredients", "train"),
-    _row(
-        failing_bench,
-        "interaction observation transition",
-        "faults.failures",
-        "train",
-        transient=True,
-        position="any",
-    ),
-    _row(
-        sold_out,
-        "interaction observation transition",
-        "faults.sold_out",
-        "held_out",
-        position="any",
-        solvable=False,
-    ),
-    _row(
-        nonstandard_feedback,
-        "interaction observation observation",
-        "faults.style",
-        "held_out",
-        explicit=False,
-        position="any",
-    ),
-    _row(extra_ingredient, _RULE, "items.ingredients", "train"),
-    _row(recipe_swap, _RULE, "items.ingredients", "held_out"),
-    _row(longer_chain, _RULE, _SOURCES, "held_out"),
-    _row(entity_shift, "internalization query task", "items.name", "held_out"),
-    _row(impossible_goal, _LIMIT, _SOURCES, "train", solvable=False),
-    _row(missing_spare, _LIMIT, _SOURCES, "train"),
-)
-
-# What is named more than once is drawn more often.
-TRAINING_MIX = (
-    "item_renaming",
-    "vague_goal",
-    "more_recipes",
-    "failing_bench",
-    "extra_ingredient",
-    "impossible_goal",
-    "impossible_goal",
-    "missing_spare",
-)
-SUITE = tuple(entry.name for entry in CATALOGUE)
 
 
 def _edit_items(task: Task, **fields) -> Task:

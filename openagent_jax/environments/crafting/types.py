@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import jax
 from jaxtyping import Array, Bool, Int, UInt
 
+from openagent_jax.environments.grading import Record
 from openagent_jax.text.style import NO_RESULT
 
 NUM_ITEMS = 16  # I
@@ -103,22 +104,13 @@ class Result:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class State:
-    """Hidden state of an episode."""
+class State(Record):
+    """Hidden state of an episode. A wrong effect is an item that was crafted although
+    the goal did not need it."""
 
-    turn: Int[Array, ""]
     held: Int[Array, "I"]  # units in the inventory
     attempts: Int[Array, "I"]  # valid calls for each item, failing ones included
     known_sold_out: Bool[Array, "I"]  # feedback has shown it
     told: Bool[Array, ""]  # the user has named the goal on request
     num_needed: Int[Array, ""]  # items that had to be had at the start
     fewest_left: Int[Array, ""]  # least number of items that was still to be had
-    wrong_effects: Int[Array, ""]  # items crafted that the goal did not need
-    num_calls: Int[Array, ""]
-    num_errors: Int[Array, ""]  # calls that were answered by an error
-    num_questions: Int[Array, ""]  # to the user
-    solvable: Bool[Array, ""]  # by the oracle
-    fewest_calls: Int[Array, ""]  # of the shortest solution; 0 if there is none
-    finished: Bool[Array, ""]
-    success: Bool[Array, ""]
-    refused: Bool[Array, ""]

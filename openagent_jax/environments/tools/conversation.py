@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Int
 
-from openagent_jax.environments.tools import render, types
+from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import chat, messages, style
+from openagent_jax.text import chat, messages, reply_scan, style
 
 MAX_CHARS = 20_000  # of a reply, or of arguments, that an agent is shown again
 MAX_NAME = 256  # letters of the name of a called tool; the protocol has 64
@@ -53,11 +53,11 @@ class Transcriber:
 
     def message(self, task: Task, action: Action) -> messages.Message:
         """An action as a message; a malformed one has no content."""
-        if action.kind != types.CALL:
+        if action.kind != reply_scan.CALL:
             content = {
-                types.ANSWER: style.ANSWER + self._texts[max(action.value, 0)],
-                types.REFUSE: style.REFUSE,
-                types.ASK: style.ASK,
+                reply_scan.ANSWER: style.ANSWER + self._texts[max(action.value, 0)],
+                reply_scan.REFUSE: style.REFUSE,
+                reply_scan.ASK: style.ASK,
             }
             return {"role": "assistant", "content": content.get(int(action.kind), "")}
         n, arguments = int(action.call.tool), {}

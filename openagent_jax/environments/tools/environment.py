@@ -8,8 +8,9 @@ same task meets every method with the same faults.
 from dataclasses import replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
+from openagent_jax.environments import grading
 from openagent_jax.environments.tools import oracle, types
 from openagent_jax.environments.tools.types import (
     Action,
@@ -19,22 +20,8 @@ from openagent_jax.environments.tools.types import (
     ToolResult,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.types import Outcome, TimeStep
-
-# What a step pays, by component, before any weight. Components see the policy's own
-# actions and the state of the world, nothing else: not what a tool has answered, and
-# not which perturbation was at work. That a task is unsolvable the oracle certifies.
-REWARDS = (
-    ("outcome", "1 for the right answer to a task that can be solved"),
-    ("refusal", "1 for refusing a task that cannot be solved"),
-    ("abstain", "1 for refusing a task that can be solved"),
-    ("wrong", "1 for a wrong answer"),
-    ("effect", "1 for each change of the world that was not asked for"),
-    ("format", "1 for each action that could not be read"),
-    ("step", "1 for each action"),
-    ("detour", "1 for each call more than the fewest that solve the task"),
-    ("progress", "the share of the steps of the goal that an action does"),
-)
+from openagent_jax.text import reply_scan, style
+from openagent_jax.types import TimeStep
 
 
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
@@ -43,12 +30,8 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     args, values = solution(task)
     proof = oracle.certificate(task)
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
-    zero = jnp.int32(0)
     return State(
-        turn=zero,
-        num_calls=zero,
-        num_errors=zero,
-        wrong_effects=zero,
+        **vars(grading.start(proof)),
         done=jnp.zeros(task.goal.tool.shape, bool),
         attempts=jnp.zeros(task.tools.relation.shape, jnp.int32),
         succeeded=no_tool,
@@ -57,12 +40,6 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         told=jnp.zeros(task.shown.shape, bool),
         values=values,
         args=args,
-        solvable=proof.solvable,
-        fewest_calls=proof.fewest_calls,
-        finished=jnp.bool_(False),
-        success=jnp.bool_(False),
-        refused=jnp.bool_(False),
-        num_questions=zero,
     )
 
 
@@ -77,7 +54,7 @@ def step(
 
     An episode succeeds by the right answer (or "done"), with every wanted step taken
     and no other effect on the world; or by refusing a task that the oracle certifies as
-    unsolvable. See `REWARDS` for what a step pays.
+    unsolvable. See `grading.REWARDS` for what a step pays.
 
     Args:
       lexicon: of the task.
@@ -89,21 +66,20 @@ def step(
     goal = task.goal
     result, useful = _respond(lexicon, task, state, action)
     live = ~state.finished
-    called = action.kind == types.CALL
-    unread = action.kind == types.MALFORMED
-    ok = called & (result.status == types.OK) & live
+    called = action.kind == reply_scan.CALL
+    ok = called & (result.status == style.OK) & live
     row = jnp.arange(task.tools.relation.shape[0])
     here = (row == action.call.tool) & called & live
     tried = here & (
-        ok | (result.status == types.TRANSIENT) | (result.status == types.PERMANENT)
+        ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
-    gone = (result.status == types.PERMANENT) | (result.status == types.MOVED)
-    pointed = (row == result.target) & (result.status == types.MOVED) & live
+    gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
+    pointed = (row == result.target) & (result.status == style.MOVED) & live
     tool = jnp.maximum(action.call.tool, 0)
     matches = useful & ok
     wrong = ok & task.tools.effect[tool] & ~jnp.any(matches & ~state.done)
     done = state.done | matches
-    error = (result.status >= types.BAD_FORMAT) & (result.status <= types.MOVED)
+    error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
 
     valid = goal.tool >= 0
     wanted = jnp.where(
@@ -112,80 +88,32 @@ def step(
     right = lexicons.same_text(lexicon, action.value, wanted)
     # An answer counts only if the tools were used: guessing is not knowing.
     answered = right & jnp.all(done | ~valid) & (state.wrong_effects == 0)
-    ends = (action.kind == types.ANSWER) | (action.kind == types.REFUSE)
-    success = jnp.where(action.kind == types.ANSWER, answered, ~state.solvable) & ends
-
-    new = State(
-        turn=state.turn + live,
-        # What could not be read was a call that went wrong.
-        num_calls=state.num_calls + ((called | unread) & live),
-        num_errors=state.num_errors + (error & live),
+    graded = grading.advance(
+        state,
+        action.kind,
+        right=answered,
+        error=error,
         wrong_effects=state.wrong_effects + wrong,
+        max_turns=max_turns,
+    )
+    new = replace(
+        graded,
         done=done,
         attempts=state.attempts + tried,
         succeeded=state.succeeded | (here & ok),
         known_dead=state.known_dead | (here & gone),
         known_from=state.known_from | pointed,
-        told=state.told | ((action.kind == types.ASK) & live & ~task.shown),
-        values=state.values,
-        args=state.args,
-        solvable=state.solvable,
-        fewest_calls=state.fewest_calls,
-        finished=state.finished | ends | (state.turn + 1 >= max_turns),
-        success=state.success | (success & live),
-        refused=state.refused | ((action.kind == types.REFUSE) & live),
-        num_questions=state.num_questions + ((action.kind == types.ASK) & live),
+        told=state.told | ((action.kind == reply_scan.ASK) & live & ~task.shown),
     )
-    return new, TimeStep(
-        observation=replace(
-            result, status=jnp.where(live, result.status, types.NO_RESULT)
-        ),
-        reward=_rewards(task, state, new, action, live, max_turns),
-        terminated=live & ends,
-        truncated=live & ~ends & new.finished,
-    )
-
-
-def _rewards(
-    task: Task,
-    old: State,
-    new: State,
-    action: Action,
-    live: Bool[Array, ""],
-    max_turns: int,
-) -> dict[str, Float[Array, ""]]:
-    answers, refuses = action.kind == types.ANSWER, action.kind == types.REFUSE
-    wanted = task.goal.tool >= 0
-    # Without a solution there is no fewest: no call is one too many.
-    fewest = jnp.where(old.solvable, old.fewest_calls, max_turns)
-    num_done = jnp.sum(new.done & ~old.done & wanted)
-    paid = {
-        "outcome": answers & new.success & old.solvable,
-        "refusal": refuses & ~old.solvable,
-        "abstain": refuses & old.solvable,
-        "wrong": answers & ~new.success,
-        "effect": new.wrong_effects - old.wrong_effects,
-        "format": action.kind == types.MALFORMED,
-        "step": live,
-        "detour": (new.num_calls > fewest) & (new.num_calls > old.num_calls),
-        "progress": num_done / jnp.maximum(jnp.sum(wanted), 1),
-    }
-    return {
-        name: jnp.where(live, paid[name], 0).astype(jnp.float32) for name, _ in REWARDS
-    }
-
-
-def outcome(task: Task, state: State) -> Outcome:
-    """What reports need to know of an episode."""
-    del task
-    return Outcome(
-        success=state.success,
-        solvable=state.solvable,
-        refused=state.refused,
-        num_calls=state.num_calls,
-        num_errors=state.num_errors,
-        num_questions=state.num_questions,
-        fewest_calls=state.fewest_calls,
+    status = jnp.where(live, result.status, style.NO_RESULT)
+    num_done = jnp.sum(new.done & ~state.done & valid)
+    return new, grading.timestep(
+        state,
+        new,
+        action.kind,
+        replace(result, status=status),
+        progress=num_done / jnp.maximum(jnp.sum(valid), 1),
+        max_turns=max_turns,
     )
 
 
@@ -193,7 +121,7 @@ def no_action(num_args: int) -> Action:
     """An action that could not be read."""
     none = jnp.int32(-1)
     call = types.ToolCall(none, jnp.full(num_args, -1, jnp.int32), none)
-    return Action(jnp.int32(types.MALFORMED), call, none)
+    return Action(jnp.int32(reply_scan.MALFORMED), call, none)
 
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
@@ -272,23 +200,23 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
     # Later entries win: from the mildest trouble to the one that is seen first.
-    status, target = jnp.int32(types.OK), jnp.int32(-1)
+    status, target = jnp.int32(style.OK), jnp.int32(-1)
     for trouble, code, about in (
-        (failing, jnp.where(forever, types.PERMANENT, types.TRANSIENT), -1),
-        ((code_from >= 0) & ~right_code, types.WRONG_CODE, code_from),
-        ((call_after >= 0) & ~jnp.any(after), types.OUT_OF_ORDER, call_after),
-        (jnp.any(has_arg & ~fits) | unheard, types.BAD_ARGUMENT, -1),
-        ((code_from < 0) & (call.code != -1), types.BAD_ARGUMENT, -1),
-        (moved >= 0, types.MOVED, jnp.where(faults.guided[tool], moved, -1)),
-        ((call.tool < 0) | ~callable_tools(task)[tool], types.UNKNOWN_TOOL, -1),
-        (action.kind == types.ASK, types.USER_REPLY, -1),
-        (action.kind == types.MALFORMED, types.BAD_FORMAT, -1),
-        (action.kind == types.ANSWER, types.NO_RESULT, -1),
-        (action.kind == types.REFUSE, types.NO_RESULT, -1),
+        (failing, jnp.where(forever, style.PERMANENT, style.TRANSIENT), -1),
+        ((code_from >= 0) & ~right_code, style.WRONG_CODE, code_from),
+        ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
+        (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
+        ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
+        (moved >= 0, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
+        (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
+        (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
+        (action.kind == reply_scan.ANSWER, style.NO_RESULT, -1),
+        (action.kind == reply_scan.REFUSE, style.NO_RESULT, -1),
     ):
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
-    ok = status == types.OK
+    ok = status == style.OK
     values = jnp.where(ok, results(task, tool, args), -1)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool

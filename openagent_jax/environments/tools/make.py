@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
+from openagent_jax.environments import grading
 from openagent_jax.environments.tools import (
     conversation,
     environment,
@@ -91,12 +92,12 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         expert=_expert,
         blank=lambda tables, task: environment.no_action(task.tools.arg_name.shape[-1]),
         certificate=lambda tables, task: oracle.certificate(task),
-        outcome=lambda tables, task, state: environment.outcome(task, state),
+        outcome=lambda tables, task, state: grading.outcome(state),
         pools=partial(_pools, num_visible=num_visible),
         perturbations=perturb.CATALOGUE,
         training_mix=perturb.TRAINING_MIX,
         suite=perturb.SUITE,
-        rewards=environment.REWARDS,
+        rewards=grading.REWARDS,
         reasons=oracle.REASONS,
     )
 
@@ -300,7 +301,7 @@ DOMAINS = EnvironmentSpec(
     perturb.CATALOGUE,
     perturb.TRAINING_MIX,
     perturb.SUITE,
-    environment.REWARDS,
+    grading.REWARDS,
     check,
 )
-RANDOM_WORLDS = EnvironmentSpec(make_random, rewards=environment.REWARDS)
+RANDOM_WORLDS = EnvironmentSpec(make_random, rewards=grading.REWARDS)

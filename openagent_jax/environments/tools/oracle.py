@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
+from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Certificate
 
@@ -88,10 +89,10 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
 
     missing = jnp.any(~task.shown & ~state.told)
     done = jnp.all(state.done | ~valid)
-    kind = jnp.where(done, types.ANSWER, types.CALL)
-    kind = jnp.where(jnp.all(plan.step_ok), kind, types.REFUSE)
-    kind = jnp.where(missing & (kind == types.CALL), types.ASK, kind)
-    called = kind == types.CALL
+    kind = jnp.where(done, reply_scan.ANSWER, reply_scan.CALL)
+    kind = jnp.where(jnp.all(plan.step_ok), kind, reply_scan.REFUSE)
+    kind = jnp.where(missing & (kind == reply_scan.CALL), reply_scan.ASK, kind)
+    called = kind == reply_scan.CALL
     table = jnp.concatenate([task.constants, state.values.reshape(-1)])
     return Action(
         kind=kind.astype(jnp.int32),
@@ -102,7 +103,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
         ),
         # A goal without an answer value is closed by the word "done".
         value=jnp.where(
-            kind == types.ANSWER,
+            kind == reply_scan.ANSWER,
             jnp.where(goal.answer < 0, lexicon.style.done, table[goal.answer]),
             -1,
         ),

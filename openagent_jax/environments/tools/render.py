@@ -11,7 +11,7 @@ from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
-from openagent_jax.text import layout
+from openagent_jax.text import layout, reply_scan
 from openagent_jax.text import style as styles
 from openagent_jax.text.style import Style
 
@@ -65,7 +65,7 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     words = [called, answer]
     words += [layout.fill([x], jnp.int32(0), {}) for x in (style.refuse, style.ask)]
     size = max(map(len, words))
-    kinds = (types.CALL, types.ANSWER, types.REFUSE, types.ASK)
+    kinds = (reply_scan.CALL, reply_scan.ANSWER, reply_scan.REFUSE, reply_scan.ASK)
     *words, ask = (layout.pad(x, size) for x in words)
     said = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
     return jnp.concatenate([said, layout.single(style.end)])
@@ -94,7 +94,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
         is_first &= ~has[i]
     body.append(forms[3])
 
-    guided = (result.status == types.MOVED) & (result.target >= 0)
+    guided = (result.status == styles.MOVED) & (result.target >= 0)
     message = jnp.array(style.errors)[result.status]
     message = jnp.where(guided, style.moved_guided, message)
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
@@ -114,15 +114,15 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     body, error, reply = (
         layout.pad(layout.stack(x), size) for x in (body, error, reply)
     )
-    replied = result.status == types.USER_REPLY
-    words = jnp.where(result.status == types.OK, body, error)
+    replied = result.status == styles.USER_REPLY
+    words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)
     # What cannot be read called no tool that could answer.
-    by_user = replied | (result.status == types.BAD_FORMAT)
+    by_user = replied | (result.status == styles.BAD_FORMAT)
     begin = jnp.where(by_user, style.reply_open, style.tool_open)
     end = jnp.where(by_user, style.reply_close, style.tool_close)
     shown = jnp.concatenate([begin[None], words, end[None]])
-    return jnp.where(result.status == types.NO_RESULT, 0, shown)
+    return jnp.where(result.status == styles.NO_RESULT, 0, shown)
 
 
 def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, "P"]:

@@ -20,28 +20,7 @@ from dataclasses import dataclass
 import jax
 from jaxtyping import Array, Bool, Int, UInt
 
-# Kinds of action, and statuses of a result. They are defined where replies are read and
-# results are written, and belong to the nouns of the tool worlds too.
-from openagent_jax.text.reply_scan import (  # noqa: F401
-    ANSWER,
-    ASK,
-    CALL,
-    MALFORMED,
-    REFUSE,
-)
-from openagent_jax.text.style import (  # noqa: F401
-    BAD_ARGUMENT,
-    BAD_FORMAT,
-    MOVED,
-    NO_RESULT,
-    OK,
-    OUT_OF_ORDER,
-    PERMANENT,
-    TRANSIENT,
-    UNKNOWN_TOOL,
-    USER_REPLY,
-    WRONG_CODE,
-)
+from openagent_jax.environments.grading import Record
 
 
 @dataclass(frozen=True)
@@ -167,13 +146,9 @@ class ToolResult:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class State:
+class State(Record):
     """Hidden state of an episode."""
 
-    turn: Int[Array, ""]
-    num_calls: Int[Array, ""]
-    num_errors: Int[Array, ""]  # calls that were answered by an error
-    wrong_effects: Int[Array, ""]  # effects that the goal did not ask for
     done: Bool[Array, "C"]  # steps whose result has been obtained
     attempts: Int[Array, "N"]
     succeeded: Bool[Array, "N"]
@@ -182,9 +157,3 @@ class State:
     told: Bool[Array, "Q"]  # constants that the user has told on request
     values: Int[Array, "C F"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where none
-    solvable: Bool[Array, ""]  # by the oracle
-    fewest_calls: Int[Array, ""]  # of the shortest solution; 0 if there is none
-    finished: Bool[Array, ""]
-    success: Bool[Array, ""]
-    refused: Bool[Array, ""]
-    num_questions: Int[Array, ""]  # to the user

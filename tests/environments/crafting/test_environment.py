@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.environments import grading
 from openagent_jax.environments.crafting import environment, types
 from openagent_jax.environments.crafting.types import CRAFT, GET, INVENTORY
 from openagent_jax.text import reply_scan, style
@@ -185,6 +186,6 @@ def test_the_end(play):
 
 
 def test_components_are_declared():
-    names = [name for name, _ in environment.REWARDS]
+    names = [name for name, _ in grading.REWARDS]
     reward = crafts.played()[0].timestep.reward
     assert sorted(reward) == sorted(names)

@@ -14,6 +14,7 @@ import numpy as np
 
 from openagent_jax.environments.tools import parse, render, types
 from openagent_jax.text import lexicon as lexicons
+from openagent_jax.text import reply_scan
 from tests import helpers
 
 WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3")  # and the style
@@ -79,7 +80,7 @@ class Reference:
         try:
             data.decode()
         except UnicodeDecodeError:
-            return types.MALFORMED, -1, None, -1, -1
+            return reply_scan.MALFORMED, -1, None, -1, -1
         opened, inside = b"", data
         if self.marks.call_open:
             _, opened, inside = data.partition(self.marks.call_open)
@@ -87,16 +88,16 @@ class Reference:
             line = re.split(rb"[\n\r]", data)[-1].strip(BLANKS)
             if (line + b" ").startswith(b"Answer: "):
                 value = self.canonical(line[8:] or b"?" * 99)
-                return types.ANSWER, -1, None, -1, value
+                return reply_scan.ANSWER, -1, None, -1, value
             if line in (b"Refuse", b"Ask"):
-                kind = types.REFUSE if line == b"Refuse" else types.ASK
+                kind = reply_scan.REFUSE if line == b"Refuse" else reply_scan.ASK
                 return kind, -1, None, -1, -1
         call = None
         if bool(opened) == bool(self.marks.call_open):
             call = self.call(self.tasks[i], inside)
         if call is None:
-            return types.MALFORMED, -1, None, -1, -1
-        return types.CALL, *call, -1
+            return reply_scan.MALFORMED, -1, None, -1, -1
+        return reply_scan.CALL, *call, -1
 
     def call(self, task, data):
         close = self.marks.call_close
@@ -259,9 +260,10 @@ def random_actions(name, seed=0):
         args = np.where(there & (rng.random(3) < 0.9), args, -1)
         code = rng.choice([-1, tools.code[rng.integers(len(tools.code))]])
         kind = rng.choice(
-            [types.CALL, types.ANSWER, types.REFUSE, types.ASK], p=[0.7, 0.1, 0.1, 0.1]
+            [reply_scan.CALL, reply_scan.ANSWER, reply_scan.REFUSE, reply_scan.ASK],
+            p=[0.7, 0.1, 0.1, 0.1],
         )
-        called = kind == types.CALL
+        called = kind == reply_scan.CALL
         low, high = tools.result_low[:, 0], tools.result_high[:, 0]
         row = rng.choice(np.flatnonzero(tools.visible & (low > 0)))
         answer = rng.integers(low[row], high[row])
@@ -273,7 +275,7 @@ def random_actions(name, seed=0):
                     args=(args if called else np.full(3, -1)).astype(np.int32),
                     code=np.int32(code if called else -1),
                 ),
-                value=np.int32(answer if kind == types.ANSWER else -1),
+                value=np.int32(answer if kind == reply_scan.ANSWER else -1),
             )
         )
     return actions

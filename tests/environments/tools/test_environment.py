@@ -11,6 +11,7 @@ import pytest
 
 from openagent_jax.environments.tools import environment, types
 from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.text import reply_scan, style
 from tests import helpers
 
 NONE = -1
@@ -58,7 +59,7 @@ class Game:
             code = self.task.tools.code[source]
         code = NONE if code is None else code
         row = n if row is None else row
-        return self.act(types.CALL, row, args, code).observation
+        return self.act(reply_scan.CALL, row, args, code).observation
 
     def answer(self, value=None):
         """The right answer, unless another is given; the time step."""
@@ -67,10 +68,10 @@ class Game:
             value = self.state.values.reshape(-1)[source]
             if self.task.goal.answer < 0:
                 value = self.lexicon.style.done
-        return self.act(types.ANSWER, value=value)
+        return self.act(reply_scan.ANSWER, value=value)
 
     def refuse(self):
-        return self.act(types.REFUSE)
+        return self.act(reply_scan.REFUSE)
 
 
 def paid(timestep):
@@ -108,30 +109,30 @@ class TestStatus:
         good = tools.code[play.rows[old]]
 
         def status(**changes):
-            kind = changes.pop("kind", types.CALL)
+            kind = changes.pop("kind", reply_scan.CALL)
             call = {"tool": pay, "args": NO_ARGS, "code": NONE, **changes}
             seen = play.act(kind, **call).observation
             return int(seen.status), int(seen.target)
 
-        assert status(kind=types.MALFORMED) == (types.BAD_FORMAT, NONE)
-        assert status(tool=NONE) == (types.UNKNOWN_TOOL, NONE)
+        assert status(kind=reply_scan.MALFORMED) == (style.BAD_FORMAT, NONE)
+        assert status(tool=NONE) == (style.UNKNOWN_TOOL, NONE)
         hidden = np.flatnonzero(~tools.visible)[0]
-        assert status(tool=hidden) == (types.UNKNOWN_TOOL, NONE)
-        assert status() == (types.BAD_ARGUMENT, NONE)
-        assert status(args=ticket) == (types.OUT_OF_ORDER, play.rows["sign_in"])
+        assert status(tool=hidden) == (style.UNKNOWN_TOOL, NONE)
+        assert status() == (style.BAD_ARGUMENT, NONE)
+        assert status(args=ticket) == (style.OUT_OF_ORDER, play.rows["sign_in"])
         assert status(args=ticket, code=good) == (
-            types.OUT_OF_ORDER,
+            style.OUT_OF_ORDER,
             play.rows["sign_in"],
         )
-        assert play.call("sign_in").status == types.OK
-        assert status(args=ticket) == (types.WRONG_CODE, play.rows[old])
+        assert play.call("sign_in").status == style.OK
+        assert status(args=ticket) == (style.WRONG_CODE, play.rows[old])
         assert status(args=ticket, code=good + 1) == (
-            types.WRONG_CODE,
+            style.WRONG_CODE,
             play.rows[old],
         )
-        assert status(args=ticket, code=good) == (types.TRANSIENT, NONE)
-        assert status(args=ticket, code=good) == (types.TRANSIENT, NONE)
-        assert status(args=ticket, code=good) == (types.OK, NONE)
+        assert status(args=ticket, code=good) == (style.TRANSIENT, NONE)
+        assert status(args=ticket, code=good) == (style.TRANSIENT, NONE)
+        assert status(args=ticket, code=good) == (style.OK, NONE)
         assert play.state.num_calls == 12  # what cannot be read counts as one
         assert play.state.num_errors == 10  # what could not be read is one, too
 
@@ -139,10 +140,10 @@ class TestStatus:
         edits = {"faults_moved_to": {"find_event": 15}}
         play = game("city_event", **edits)
         seen = play.call("find_event", args=NO_ARGS)
-        assert (seen.status, seen.target) == (types.MOVED, NONE)  # not guided
+        assert (seen.status, seen.target) == (style.MOVED, NONE)  # not guided
         play = game("city_event", **edits, faults_guided={"find_event": True})
         seen = play.call("find_event", args=NO_ARGS)
-        assert (seen.status, seen.target) == (types.MOVED, 15)
+        assert (seen.status, seen.target) == (style.MOVED, 15)
         assert play.state.known_from[15]
         assert play.state.known_dead[play.rows["find_event"]]
 
@@ -156,20 +157,20 @@ class TestStatus:
             "another type": tools.arg_low[n, 0],
             "too large": tools.arg_high[n, 1],
         }[part]
-        assert play.call("count_seats", args=args).status == types.BAD_ARGUMENT
+        assert play.call("count_seats", args=args).status == style.BAD_ARGUMENT
         assert not play.state.attempts.any()
-        assert play.call("count_seats").status == types.OK
+        assert play.call("count_seats").status == style.OK
 
     def test_a_code_that_is_not_asked_for(self):
         play = game("table_booking")
-        assert play.call("count_seats", code=0).status == types.BAD_ARGUMENT
+        assert play.call("count_seats", code=0).status == style.BAD_ARGUMENT
 
     def test_user(self):
         play = game("table_booking")
         task = dataclasses.replace(play.task, shown=np.array([True, False, True, True]))
         play = Game(task)
-        seen = play.act(types.ASK).observation
-        assert seen.status == types.USER_REPLY
+        seen = play.act(reply_scan.ASK).observation
+        assert seen.status == style.USER_REPLY
         assert play.state.told.tolist() == [False, True, False, False]
         assert play.state.num_errors == play.state.num_calls == 0
 
@@ -240,19 +241,19 @@ class TestResults:
 class TestEffects:
     def booked(self, **edits):
         play = game("table_booking", **edits)
-        assert play.call("count_seats").status == types.OK
+        assert play.call("count_seats").status == style.OK
         return play
 
     def test_the_right_one_once(self):
         play = self.booked()
-        assert play.call("reserve_table").status == types.OK
+        assert play.call("reserve_table").status == style.OK
         assert play.state.wrong_effects == 0
         assert paid(play.answer()) == 1
 
     def test_twice_is_once_too_often(self):
         play = self.booked()
-        assert play.call("reserve_table").status == types.OK
-        assert play.call("reserve_table").status == types.OK
+        assert play.call("reserve_table").status == style.OK
+        assert play.call("reserve_table").status == style.OK
         assert play.state.wrong_effects == 1
         assert paid(play.answer()) == 0
 
@@ -260,17 +261,17 @@ class TestEffects:
         play = self.booked()
         args = play.state.args[1].copy()
         args[0] += 1
-        assert play.call("reserve_table", args=args).status == types.OK
+        assert play.call("reserve_table", args=args).status == style.OK
         assert play.state.wrong_effects == 1
-        assert play.call("reserve_table").status == types.OK
+        assert play.call("reserve_table").status == style.OK
         assert paid(play.answer()) == 0
 
     def test_what_fails_has_no_effect(self):
         play = self.booked(faults_failures={"reserve_table": 1})
         args = play.state.args[1].copy()
         args[0] += 1
-        assert play.call("reserve_table", args=args).status == types.TRANSIENT
-        assert play.call("reserve_table", code=0).status == types.WRONG_CODE
+        assert play.call("reserve_table", args=args).status == style.TRANSIENT
+        assert play.call("reserve_table", code=0).status == style.WRONG_CODE
         assert play.state.wrong_effects == 0
 
     def test_reading_is_free(self):
@@ -287,19 +288,19 @@ class TestPreconditions:
         play = game("table_booking")
         seen = play.call("count_seats")
         assert seen.code == play.task.tools.code[play.rows["count_seats"]]
-        assert play.call("reserve_table", code=NONE).status == types.WRONG_CODE
-        assert play.call("reserve_table", code=seen.code).status == types.OK
+        assert play.call("reserve_table", code=NONE).status == style.WRONG_CODE
+        assert play.call("reserve_table", code=seen.code).status == style.OK
 
     def test_order(self):
         play = game("city_tour", tools_call_after={"tour_price": "find_guide"})
         play.call("accept_terms")
-        assert play.call("tour_price").status == types.OUT_OF_ORDER
+        assert play.call("tour_price").status == style.OUT_OF_ORDER
         assert not play.state.succeeded[play.rows["tour_price"]]
         wrong = play.state.args[0] + [1, 0, 0]
         wrong = np.where([1, 0, 0], wrong, NONE)
         # Any successful call will do, whatever its arguments.
-        assert play.call("find_guide", args=wrong).status == types.OK
-        assert play.call("tour_price").status == types.OK
+        assert play.call("find_guide", args=wrong).status == style.OK
+        assert play.call("tour_price").status == style.OK
 
     def test_a_failed_call_is_no_call(self):
         play = game(
@@ -308,23 +309,23 @@ class TestPreconditions:
             faults_failures={"find_guide": 1},
         )
         play.call("accept_terms")
-        assert play.call("find_guide").status == types.TRANSIENT
-        assert play.call("tour_price").status == types.OUT_OF_ORDER
-        assert play.call("find_guide").status == types.OK
-        assert play.call("tour_price").status == types.OK
+        assert play.call("find_guide").status == style.TRANSIENT
+        assert play.call("tour_price").status == style.OUT_OF_ORDER
+        assert play.call("find_guide").status == style.OK
+        assert play.call("tour_price").status == style.OK
 
 
 class TestFaults:
     def test_transient(self):
         play = game("city_event", faults_failures={"find_event": 2})
         statuses = [int(play.call("find_event").status) for _ in range(4)]
-        assert statuses == [types.TRANSIENT] * 2 + [types.OK] * 2
+        assert statuses == [style.TRANSIENT] * 2 + [style.OK] * 2
         assert paid(play.answer()) == 1
 
     def test_permanent(self):
         play = game("city_event", faults_failures={"find_event": types.FOREVER})
         statuses = {int(play.call("find_event").status) for _ in range(4)}
-        assert statuses == {types.PERMANENT}
+        assert statuses == {style.PERMANENT}
         assert play.state.known_dead[play.rows["find_event"]]
         assert not play.state.solvable
         assert paid(play.refuse()) == 1
@@ -343,9 +344,9 @@ class TestFaults:
     def test_moved(self):
         play = self.moved(guided=True)
         assert play.state.solvable
-        assert play.call("find_event").status == types.MOVED
+        assert play.call("find_event").status == style.MOVED
         seen = play.call("find_event", row=15)
-        assert (seen.status, seen.tool) == (types.OK, 15)
+        assert (seen.status, seen.tool) == (style.OK, 15)
         assert seen.values.tolist() == play.state.values[0].tolist()
         assert paid(play.answer()) == 1
 
@@ -365,7 +366,7 @@ class TestGrading:
     def test_an_answer_before_the_last_step_does_not_count(self):
         play = game("table_and_station")
         for tool in ("find_restaurant", "nearest_station"):  # all that it depends on
-            assert play.call(tool).status == types.OK
+            assert play.call(tool).status == style.OK
         assert paid(play.answer()) == 0  # no table was booked
 
     @pytest.mark.parametrize("value", [NONE, 0, 1])
@@ -383,7 +384,7 @@ class TestGrading:
         for answered in (None, 0):
             play = game("pay_event")
             for tool in ("sign_in", "hold_ticket", "pay_ticket"):
-                assert play.call(tool).status == types.OK
+                assert play.call(tool).status == style.OK
             timestep = play.answer(answered)
             assert paid(timestep) == (answered is None)
 
@@ -398,7 +399,7 @@ class TestGrading:
 
     def test_truncation_is_not_termination(self):
         play = game("city_event", max_turns=2)
-        first, second = (play.act(types.MALFORMED) for _ in range(2))
+        first, second = (play.act(reply_scan.MALFORMED) for _ in range(2))
         assert not (first.terminated or first.truncated)
         assert second.truncated and not second.terminated
         assert play.state.finished and not play.state.success
@@ -421,13 +422,13 @@ class TestGrading:
         for timestep in (
             play.answer(),
             play.refuse(),
-            play.act(types.ASK),
-            play.act(types.MALFORMED),
-            play.act(types.CALL, play.rows["pay_ticket"]),
+            play.act(reply_scan.ASK),
+            play.act(reply_scan.MALFORMED),
+            play.act(reply_scan.CALL, play.rows["pay_ticket"]),
         ):
             assert paid(timestep) == 0
             assert not (timestep.terminated or timestep.truncated)
-            assert timestep.observation.status == types.NO_RESULT
+            assert timestep.observation.status == style.NO_RESULT
         play.call("sign_in")
         play.call("pay_ticket")
         chex.assert_trees_all_equal(play.state, before)
@@ -466,11 +467,11 @@ class TestOutcome:
     def test_questions(self):
         """Each counts, whether there was anything to ask for or not."""
         play = game("city_event")
-        play.act(types.ASK)
+        play.act(reply_scan.ASK)
         play.call("find_event")
-        play.act(types.ASK)
+        play.act(reply_scan.ASK)
         play.answer()
-        play.act(types.ASK)  # after the end
+        play.act(reply_scan.ASK)  # after the end
         assert self.of(play) == {
             **self.CLEAN,
             "success": True,
@@ -481,7 +482,7 @@ class TestOutcome:
 
     def test_calls_and_errors(self):
         play = game("city_event", faults_failures={"find_event": 1})
-        play.act(types.MALFORMED)
+        play.act(reply_scan.MALFORMED)
         for _ in range(2):
             play.call("find_event")
         play.answer()
@@ -589,7 +590,11 @@ class TestReadingIsNeeded:
 def test_random_actions():
     """Nothing breaks, nothing is won, and the bookkeeping adds up."""
     rng = np.random.default_rng(0)
-    kinds = [types.CALL] * 12 + [types.ASK, types.MALFORMED, types.ANSWER]
+    kinds = [reply_scan.CALL] * 12 + [
+        reply_scan.ASK,
+        reply_scan.MALFORMED,
+        reply_scan.ANSWER,
+    ]
     statuses = set()
     for task in clean()[:24]:
         play = Game(task, max_turns=12)
@@ -607,16 +612,16 @@ def test_random_actions():
             status = int(timestep.observation.status)
             statuses.add(status)
             rewards += paid(timestep)
-            calls += kind in (types.CALL, types.MALFORMED)
-            answered += status == types.OK
-            errors += types.BAD_FORMAT <= status <= types.MOVED
+            calls += kind in (reply_scan.CALL, reply_scan.MALFORMED)
+            answered += status == style.OK
+            errors += style.BAD_FORMAT <= status <= style.MOVED
         state = play.state
         assert rewards == state.success == 0
         assert state.turn <= 12
         assert (state.num_calls, state.num_errors) == (calls, errors)
         assert state.succeeded.sum() <= state.attempts.sum() == answered
-    assert statuses >= {types.OK, types.UNKNOWN_TOOL, types.BAD_ARGUMENT}
-    assert statuses >= {types.WRONG_CODE, types.OUT_OF_ORDER, types.BAD_FORMAT}
+    assert statuses >= {style.OK, style.UNKNOWN_TOOL, style.BAD_ARGUMENT}
+    assert statuses >= {style.WRONG_CODE, style.OUT_OF_ORDER, style.BAD_FORMAT}
 
 
 def test_results_of_a_batch_are_those_of_its_tasks():

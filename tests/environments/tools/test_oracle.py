@@ -9,6 +9,7 @@ import pytest
 
 from openagent_jax.environments.tools import oracle, types
 from openagent_jax.environments.tools.worlds import domain
+from openagent_jax.text import reply_scan
 from tests import helpers
 
 HIDDEN = ("tool_redirection", "fatal_error", "unsolvable")  # calls teach what is wrong
@@ -24,8 +25,8 @@ def check_expert(name, split, entry, start=0, strength=1.0):
     last = np.sum(episodes.valid, axis=1) - 1
     kind = np.take_along_axis(episodes.action.kind, last[:, None], axis=1)[:, 0]
     assert np.all(state.finished)
-    assert np.array_equal(kind == types.ANSWER, state.solvable)
-    assert np.array_equal(kind == types.REFUSE, ~state.solvable)
+    assert np.array_equal(kind == reply_scan.ANSWER, state.solvable)
+    assert np.array_equal(kind == reply_scan.REFUSE, ~state.solvable)
     assert np.all(state.success)
     assert not np.any(state.wrong_effects)
     assert np.array_equal(fewest > 0, state.solvable)

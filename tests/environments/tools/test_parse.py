@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from tests import helpers
 from tests.environments.tools.parsing import (
     BLANKS,
@@ -29,11 +29,11 @@ class TestRoundTrip:
         canonical = np.asarray(world(name).tables.lexicon.canonical)
         for want, got, text in zip(actions, parsed(name, lines), texts, strict=True):
             assert got.kind == want.kind, text
-            if want.kind == types.CALL:
+            if want.kind == reply_scan.CALL:
                 assert got.call.tool == want.call.tool, text
                 assert got.call.args.tolist() == want.call.args.tolist(), text
                 assert got.call.code == want.call.code, text
-            if want.kind == types.ANSWER:
+            if want.kind == reply_scan.ANSWER:
                 assert got.value == canonical[want.value], text
 
     def test_canonical_tokens(self, name):
@@ -61,14 +61,14 @@ class TestRoundTrip:
     def test_reference_agrees(self, name):
         _, texts, lines = written_actions(name)
         kinds = [want[0] for want in check_agreement(name, lines)]
-        assert kinds.count(types.MALFORMED) == 0
+        assert kinds.count(reply_scan.MALFORMED) == 0
 
     def test_blanks_order_and_bare_numbers(self, name):
         rng = np.random.default_rng(0)
         actions, texts, _ = written_actions(name)
         free = []
         for action, text in zip(actions, texts, strict=True):
-            if action.kind == types.CALL:
+            if action.kind == reply_scan.CALL:
                 marks = reference(name).marks
                 text = text.removeprefix(marks.call_open).removesuffix(marks.call_close)
                 call, key = json.loads(text), reference(name).arguments.decode()

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from tests import helpers
 from tests.environments.tools.parsing import (
     parsed,
@@ -107,31 +107,31 @@ def test_cases(name, cases):
     actions = parsed(name, lines, same)
     for (text, want), got in zip(cases.items(), actions, strict=True):
         if want is None:
-            assert got.kind == types.MALFORMED, text
+            assert got.kind == reply_scan.MALFORMED, text
         elif want == "unknown":
-            assert (got.kind, got.call.tool) == (types.CALL, -1), text
+            assert (got.kind, got.call.tool) == (reply_scan.CALL, -1), text
         else:
             args = [
                 place if want[0] == 0 else -1,
                 zero + want[1] if want[1] >= 0 else -1,
             ]
-            assert (got.kind, got.call.tool) == (types.CALL, n), text
+            assert (got.kind, got.call.tool) == (reply_scan.CALL, n), text
             assert got.call.args[:2].tolist() == args, text
 
 
 LINES = {
-    "Answer: 17": types.ANSWER,
-    "It opens at five.\n\n  Answer: 17 \n": types.ANSWER,
-    "<think>\nRefuse\n</think>\rAnswer: 17": types.ANSWER,
-    "No tool does that.\nRefuse": types.REFUSE,
-    "Which one?\r\nAsk": types.ASK,
-    "Answer:\n": types.ANSWER,  # nothing
-    "Answer: 17\nRefuse": types.REFUSE,
-    "Answer: 17\n.": types.MALFORMED,
-    "It is Answer: 17": types.MALFORMED,
-    "Refuse\nI do": types.MALFORMED,
-    "Refuse\nto Ask": types.MALFORMED,
-    "\n \n": types.MALFORMED,
+    "Answer: 17": reply_scan.ANSWER,
+    "It opens at five.\n\n  Answer: 17 \n": reply_scan.ANSWER,
+    "<think>\nRefuse\n</think>\rAnswer: 17": reply_scan.ANSWER,
+    "No tool does that.\nRefuse": reply_scan.REFUSE,
+    "Which one?\r\nAsk": reply_scan.ASK,
+    "Answer:\n": reply_scan.ANSWER,  # nothing
+    "Answer: 17\nRefuse": reply_scan.REFUSE,
+    "Answer: 17\n.": reply_scan.MALFORMED,
+    "It is Answer: 17": reply_scan.MALFORMED,
+    "Refuse\nI do": reply_scan.MALFORMED,
+    "Refuse\nto Ask": reply_scan.MALFORMED,
+    "\n \n": reply_scan.MALFORMED,
 }
 
 
@@ -141,5 +141,5 @@ def test_the_last_line_counts(name):
     for line, got in zip(LINES, parsed(name, lines, sampled(name)), strict=True):
         assert got.kind == LINES[line], line
         value = helpers.texts("poi")[got.value] if got.value >= 0 else None
-        right = got.kind == types.ANSWER and "17" in line
+        right = got.kind == reply_scan.ANSWER and "17" in line
         assert value == ("17" if right else None)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan
 from tests import helpers
 from tests.environments.tools.parsing import (
     ROOM,
@@ -124,10 +124,12 @@ class TestFuzz:
     def test_agrees_with_json(self, name):
         expected = check_agreement(name, fuzz(name, 5 * helpers.BATCH, seed=1))
         kinds = [want[0] for want in expected]
-        calls = [want for want in expected if want[0] == types.CALL and want[1] >= 0]
+        calls = [
+            want for want in expected if want[0] == reply_scan.CALL and want[1] >= 0
+        ]
         good = [args for _, _, args, _, _ in calls if max(args) >= 0]
         assert set(kinds) == set(range(5))
-        assert len(calls) > 0.05 * len(kinds) < kinds.count(types.MALFORMED)
+        assert len(calls) > 0.05 * len(kinds) < kinds.count(reply_scan.MALFORMED)
         assert 0 < len(good) < len(calls)
 
     @pytest.mark.hours

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import types
+from openagent_jax.text import reply_scan, style
 from tests import helpers
 
 GOLDEN = helpers.GOLDEN / "episodes.txt"
@@ -67,7 +67,7 @@ class TestTrajectory:
             for t in turns:
                 action = helpers.row(episode.action, t)
                 kinds.add(int(action.kind))
-                if action.kind == types.CALL:
+                if action.kind == reply_scan.CALL:
                     num = int(np.sum(action.call.args >= 0))
                     arguments.add((num, bool(action.call.code >= 0)))
                 statuses[int(episode.timestep.observation.status[t])] += 1
@@ -78,16 +78,21 @@ class TestTrajectory:
                             int(action.kind),
                         )
                     )
-        assert kinds == {types.CALL, types.ANSWER, types.REFUSE, types.ASK}
+        assert kinds == {
+            reply_scan.CALL,
+            reply_scan.ANSWER,
+            reply_scan.REFUSE,
+            reply_scan.ASK,
+        }
         wanted = {(0, False), (1, False), (2, False), (1, True), (2, True)}
         assert arguments >= wanted | ({(3, True)} if name == "medical" else set())
-        expected = {types.OK, types.TRANSIENT, types.PERMANENT, types.MOVED}
-        assert set(statuses) == expected | {types.USER_REPLY, types.NO_RESULT}
+        expected = {style.OK, style.TRANSIENT, style.PERMANENT, style.MOVED}
+        assert set(statuses) == expected | {style.USER_REPLY, style.NO_RESULT}
         assert after >= {
-            (types.TRANSIENT, types.CALL),
-            (types.PERMANENT, types.REFUSE),
-            (types.MOVED, types.CALL),
-            (types.USER_REPLY, types.CALL),
+            (style.TRANSIENT, reply_scan.CALL),
+            (style.PERMANENT, reply_scan.REFUSE),
+            (style.MOVED, reply_scan.CALL),
+            (style.USER_REPLY, reply_scan.CALL),
         }
 
     def test_only_visible_tools_are_documented(self, name):

@@ -15,13 +15,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from openagent_jax.environments.tools import types
 from openagent_jax.text import messages as conversation
 from openagent_jax.text import style
 
 # What our simulated user says where there is nothing to reply: no part of a request.
 _EMPTY_REPLIES = (
-    style.ERROR[0] + style.ERRORS[types.BAD_FORMAT] + style.ERROR[1],
+    style.ERROR[0] + style.ERRORS[style.BAD_FORMAT] + style.ERROR[1],
     style.shared()["nothing"],
 )
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic

@@ -16,7 +16,7 @@ from openagent_jax.environments.tools.worlds import (
     random_worlds,
 )
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import style
+from openagent_jax.text import reply_scan, style
 from tests import helpers
 
 NUM = 512
@@ -142,7 +142,7 @@ class TestTasks:
         assert np.all(tasks.shown)
         assert not np.any(tasks.tools.effect)
         kinds = np.unique(episodes.action.kind[episodes.valid])
-        assert set(kinds) == {types.CALL, types.ANSWER}
+        assert set(kinds) == {reply_scan.CALL, reply_scan.ANSWER}
 
     def test_prerequisites(self, played):
         """At most one, an earlier step or an additional tool: no order is inverted."""
