@@ -80,8 +80,8 @@ def has_variance(advantage: Float[Array, "P G"]) -> Bool[Array, "P"]:
 def best_groups(useful: Bool[Array, "P"], num: int) -> Int[Array, "num"]:
     """Return the indices of `num` groups, the useful ones first.
 
-    Dynamic sampling in fixed shapes: more groups are sampled than are needed, and these
-    are kept. Within the useful groups, and within the others, the order stays.
+    This is dynamic sampling with fixed shapes: more groups are sampled than are needed,
+    and these are kept. The order among the useful groups, and among the others, stays.
 
     >>> best_groups(jnp.array([False, True, False, True]), num=3).tolist()
     [1, 3, 0]
@@ -108,8 +108,8 @@ def gae(
       valid: turns that were played; the others have an advantage of 0.
       last_value: the value estimate after the last valid turn: 0 where the episode
         terminated, the value of the final state where it was truncated.
-      discount: discount factor of a turn, called gamma in the paper.
-      gae_lambda: decay of a turn, called lambda in the paper: 0 relies on the value
+      discount: discount factor per turn, called gamma in the paper.
+      gae_lambda: decay per turn, called lambda in the paper: 0 relies on the value
         estimates, 1 on the rewards.
 
     >>> reward, value = jnp.array([[0.0, 1.0]]), jnp.array([[0.25, 0.5]])

@@ -1,8 +1,8 @@
-"""Small random draws that environments and perturbations share.
+"""Sample indices and symbols; shared by environments and perturbations.
 
 The functions take uniform numbers in [0, 1) instead of keys, so that one call of the
-random number generator serves a whole task. It is the generator, not the arithmetic
-here, that takes long to compile.
+random number generator serves a whole task: the generator takes long to compile, the
+arithmetic here does not.
 """
 
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def below(u: Float[Array, "..."], num: Int[Array, "..."]) -> Int[Array, "..."]:
 def distinct_symbols(
     uniforms: Float[Array, "2"], low: Int[Array, "R"], high: Int[Array, "R"]
 ) -> Int[Array, "R"]:
-    """Draw one symbol from each of R ranges, without repeats among equal ranges.
+    """Draw one symbol from each of R ranges; equal ranges give different symbols.
 
     The symbols are evenly spaced from a random start. The random stride is at most the
     size of a range divided by R, so R steps never wrap around to a symbol that was

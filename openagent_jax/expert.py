@@ -1,4 +1,4 @@
-"""The expert plays: demonstrations, and whole episodes as tokens."""
+"""Demonstrations: episodes that the expert plays, and how they become tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from openagent_jax.types import Environment, Tables, Task, Trajectory
 
 
 def demonstrate(environment: Environment, tables: Tables, task: Task) -> Trajectory:
-    """The trajectory of the environment's expert on one task, one scan over turns."""
+    """Return the trajectory of the environment's expert on one task."""
 
     def turn(carry, _):
         state, finished = carry
@@ -28,10 +28,18 @@ def demonstrate(environment: Environment, tables: Tables, task: Task) -> Traject
 def write(
     environment: Environment, tables: Tables, episode: Trajectory, num_tokens: int
 ) -> tuple[Int[Array, "S"], Bool[Array, "S"], Bool[Array, "S"], Int[Array, ""]]:
-    """One episode as a row of tokens: `(tokens, valid, loss_mask, true length)`.
+    """Write one episode as a row of tokens.
 
-    The loss mask covers exactly the tokens of the agent's actions. An episode that is
-    longer than `num_tokens` is cut, and its true length tells so.
+    Args:
+      environment: of the episode.
+      tables: of the environment.
+      episode: one trajectory, without a batch axis.
+      num_tokens: S; longer episodes are truncated.
+
+    Returns:
+      `(tokens, valid, loss_mask, length)`. `valid` marks the tokens that are not
+      padding, `loss_mask` exactly the tokens of the agent's actions. `length` is the
+      length before truncation, so it exceeds S if the episode was truncated.
     """
     task = episode.task
 
@@ -53,5 +61,5 @@ def write(
 
 
 def num_tokens(tables: Tables, pieces: Int[Array, "P"]) -> Int[Array, ""]:
-    """Tokens of a text."""
+    """Return the number of tokens of a text."""
     return lexicons.write(tables.lexicon, pieces, 1)[2]

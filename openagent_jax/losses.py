@@ -1,10 +1,12 @@
 """Losses: from a batch of tokens to a number.
 
-Three masks serve three purposes and are never mixed:
+Two masks serve two purposes and are never mixed:
 
     segments    attention: which tokens are real, and which text each belongs to
     loss_mask   policy loss: the tokens that the policy produces
-    credit      (RL) credit passes over observations without being discounted
+
+In reinforcement learning, credit is assigned by turns (see `advantages`), so tokens of
+the environment do not discount it.
 
 A loss is a sum divided by a number that belongs to the whole batch, never to a part of
 it, so splitting the batch into micro-batches or over devices does not change the loss.
@@ -131,8 +133,8 @@ def cross_entropy(
         part.
 
     Returns:
-      The loss in nats per token, and the number of loss tokens that were the most
-      likely ones under the metric name `token_accuracy`.
+      The loss in nats per token, and the metric `token_accuracy`: the number (not yet
+      the share) of loss tokens that were the most likely ones.
     """
     log_prob, is_best = token_log_probs(policy, params, batch)
     return -jnp.sum(log_prob) / divisor, {"token_accuracy": jnp.sum(is_best)}

@@ -1,4 +1,4 @@
-"""What a run reports while it runs: metrics.jsonl, TensorBoard and its progress."""
+"""Report the metrics and the progress of a run: metrics.jsonl, TensorBoard, stdout."""
 
 import json
 import logging
@@ -108,10 +108,10 @@ class Progress:
             )
 
     def update(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """Show that `step` steps are done, with the most telling of the metrics.
+        """Show that `step` steps are done, with the most informative metrics.
 
-        These are the reward or else the loss, and the tokens per second. The loss is
-        left out where there is a reward: in reinforcement learning it tells nothing.
+        These are the reward (or else the loss) and the tokens per second. In
+        reinforcement learning the loss says little, so only the reward is shown.
         """
         shown = {}
         if "reward" in scalars:

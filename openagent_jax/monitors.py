@@ -1,4 +1,4 @@
-"""Monitors: signs in the metrics that reinforcement learning is going wrong.
+"""Monitors: bounds on metrics that show when reinforcement learning goes wrong.
 
 A monitor that fires gives a warning with the likely cause and a remedy. Where the
 config says so, it stops the run.

@@ -1,17 +1,18 @@
 """Perturbations and their algebra.
 
-A perturbation is one pure function on one task, `(key, task, strength) -> task`, with
-the same tree, shapes and dtypes. `strength` is a traced scalar in [0, 1]; 0 is the
-identity. There are no wrappers and there is no state:
+A perturbation is a pure function of one task, `(key, task, strength) -> task`. Its
+result has the same tree structure, shapes and dtypes as the task. `strength` is a
+traced scalar in [0, 1]; strength 0 is the identity. There are no environment wrappers
+and there is no state. Perturbations are combined by functions:
 
-    chain(a, b)          a, then b, each with a key of its own
+    chain(a, b)          a, then b, each with its own key
     sometimes(a, rate)   a with probability `rate`
-    one_of(a, b)         one of them, by the key
-    batched(a)           over leading axes of keys and tasks
-    on_trajectory(a, f)  edit `trajectory.task`, and let `f` demonstrate again
+    one_of(a, b)         one of the two, chosen by the key
+    batched(a)           a on the leading axis of keys and tasks
+    on_trajectory(a, f)  a on `trajectory.task`, which `f` then demonstrates again
 
-An environment has a catalogue of them, one `Entry` a row. What an entry draws from
-(synonyms, names) are the pools of the environment.
+Each environment has a catalogue of perturbations, one `Entry` for each. The texts that
+they draw from (synonyms, names) are the pools of the environment.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ Perturbation = Callable[[jax.Array, Task, jax.Array], Task]
 
 
 class HasCatalogue(Protocol):
-    """An `Environment`, or its spec."""
+    """An `Environment` or an `EnvironmentSpec`."""
 
     @property
     def perturbations(self) -> tuple[Any, ...]: ...
@@ -39,31 +40,31 @@ TIERS = ("perception", "interaction", "reasoning", "internalization")
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of a catalogue: a perturbation, and what it claims about itself."""
+    """A perturbation in a catalogue, with its properties."""
 
     name: str
-    make: Callable[[Any], Perturbation]  # from the pools of the environment
+    make: Callable[[Any], Perturbation]  # takes the pools of the environment
     tier: str  # one of TIERS
-    shift: str  # query, action, observation, domain
-    part: str  # of the POMDP: observation, action, transition, reward, task
-    touches: tuple[str, ...]  # paths of the task that it may change
+    shift: str  # what shifts: query, action, observation or domain
+    part: str  # part of the POMDP: observation, action, transition, reward or task
+    touches: tuple[str, ...]  # paths of the task's fields that it may change
     family: str  # "train": PAFT may use it; "held_out": evaluation only
-    explicit: bool = True  # the documents or the feedback tell of it
-    transient: bool = False  # it goes away within the episode
-    position: str = "start"  # where in the episode it has an effect: start, or any
-    solvable: bool = True  # solvable tasks stay solvable
+    explicit: bool = True  # whether the documents or the feedback reveal it
+    transient: bool = False  # whether it goes away within the episode
+    position: str = "start"  # when in the episode it takes effect: start or any
+    solvable: bool = True  # whether solvable tasks stay solvable
 
 
 def catalogue(environment: "HasCatalogue") -> dict[str, Entry]:
-    """The entries of an environment, or of its spec, by name."""
+    """Return the catalogue of an environment or of its spec, by name."""
     return {entry.name: entry for entry in environment.perturbations}
 
 
 def entry(environment: HasCatalogue, name: str) -> Entry:
-    """The entry of that name.
+    """Return the catalogue entry with this name.
 
     Raises:
-      ValueError: the environment has none.
+      ValueError: the environment has no perturbation of that name.
     """
     entries = catalogue(environment)
     if name not in entries:
@@ -75,10 +76,16 @@ def entry(environment: HasCatalogue, name: str) -> Entry:
 def make(
     environment: Environment, tables: Tables, name: str, split: str
 ) -> Perturbation:
-    """The perturbation of an entry, which draws from the pools of a split.
+    """Return a perturbation of the catalogue that draws from the pools of a split.
+
+    Args:
+      environment: whose catalogue is used.
+      tables: of the environment.
+      name: of the catalogue entry.
+      split: "train" or "test".
 
     Raises:
-      ValueError: the environment has no entry of that name.
+      ValueError: the environment has no perturbation of that name.
     """
     row = entry(environment, name)
 
@@ -89,13 +96,13 @@ def make(
 
 
 def identity(key: jax.Array, task: Task, strength: jax.Array) -> Task:
-    """The task as it is."""
+    """Return the task unchanged."""
     del key, strength
     return task
 
 
 def chain(*perturbations: Perturbation) -> Perturbation:
-    """One after the other; member i gets `fold_in(key, i)`."""
+    """Apply perturbations in sequence; perturbation i gets `fold_in(key, i)`."""
 
     def apply(key, task, strength):
         for i, perturbation in enumerate(perturbations):
@@ -106,7 +113,7 @@ def chain(*perturbations: Perturbation) -> Perturbation:
 
 
 def sometimes(perturbation: Perturbation, rate: float) -> Perturbation:
-    """With probability `rate`, else the identity."""
+    """Apply a perturbation with probability `rate`."""
 
     def apply(key, task, strength):
         coin, key = jax.random.split(key)
@@ -117,9 +124,9 @@ def sometimes(perturbation: Perturbation, rate: float) -> Perturbation:
 
 
 def one_of(*perturbations: Perturbation) -> Perturbation:
-    """One of them, each with the same probability.
+    """Apply one of several perturbations, chosen uniformly.
 
-    Under `vmap` all of them run (as any branch does): they are cheap table edits.
+    Under `jax.vmap` all of them are computed, as with any branch; they are cheap.
     """
 
     def apply(key, task, strength):
@@ -130,16 +137,16 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
 
 
 def choose(key: jax.Array, num: int) -> tuple[Int[Array, ""], jax.Array]:
-    """Which of `num` perturbations `one_of` applies, and the key that it gets."""
+    """Return the index of the perturbation that `one_of` applies, and its key."""
     coin, key = jax.random.split(key)
     return jax.random.randint(coin, (), 0, num), key
 
 
 def batched(perturbation: Perturbation) -> Perturbation:
-    """Over the leading axis of keys and tasks, at one strength.
+    """Map a perturbation over the leading axis of keys and tasks, at one strength.
 
-    Keys belong to elements (fold a global index in), so the layout over devices
-    changes nothing.
+    There is one key for each task (fold in its global index), so the result does not
+    depend on how the batch is sharded.
     """
     return jax.vmap(perturbation, in_axes=(0, 0, None))
 
@@ -147,9 +154,13 @@ def batched(perturbation: Perturbation) -> Perturbation:
 def on_trajectory(
     perturbation: Perturbation, demonstrate: Callable[[Task], Trajectory]
 ) -> Callable[[jax.Array, Trajectory, jax.Array], Trajectory]:
-    """The same edit on a recorded episode: its task, demonstrated again.
+    """Perturb the task of a recorded episode, and demonstrate it again.
 
-    A trajectory whose task did not change is kept as it is.
+    A trajectory whose task does not change is returned as it is.
+
+    Args:
+      perturbation: the perturbation of the task.
+      demonstrate: returns the expert's trajectory on a task.
     """
 
     def apply(key, trajectory, strength):
@@ -160,16 +171,16 @@ def on_trajectory(
     return apply
 
 
-# What entries are made of.
+# Building blocks of perturbations.
 
 
 def select(condition: Bool[Array, ""], new, old):
-    """`new` where the condition holds, else `old`, leaf by leaf."""
+    """Return `new` if the condition holds, else `old`; both are pytrees."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def equal(a, b) -> Bool[Array, ""]:
-    """Whether two trees hold the same numbers.
+    """Tell whether two pytrees of the same structure hold equal values.
 
     >>> bool(equal({"a": jnp.arange(2)}, {"a": jnp.array([0, 1])}))
     True
@@ -179,11 +190,11 @@ def equal(a, b) -> Bool[Array, ""]:
 
 
 def bernoulli(key: jax.Array, strength: jax.Array, shape=()) -> Bool[Array, "..."]:
-    """True with probability `strength`; never at 0, always at 1."""
+    """Sample booleans: True with probability `strength`, never at 0, always at 1."""
     return jax.random.uniform(key, shape) < strength
 
 
 def pick(key: jax.Array, among: Bool[Array, "R"]) -> Int[Array, ""]:
-    """A random index where `among` holds; -1 if there is none."""
+    """Sample an index at which `among` is True, uniformly; -1 if there is none."""
     uniforms = jnp.where(among, jax.random.uniform(key, among.shape), -1.0)
     return jnp.where(jnp.any(among), jnp.argmax(uniforms), -1).astype(jnp.int32)

@@ -1,7 +1,7 @@
-"""Rewards as data: what an episode earns is a weighted sum of components.
+"""Rewards: a weighted sum of components.
 
-An environment pays each component in every step (`TimeStep.reward`), and a config
-weighs them. What the components of an environment are, `Environment.rewards` says.
+An environment returns every component at every step (`TimeStep.reward`), and the config
+gives their weights. `Environment.rewards` lists the components of an environment.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,10 +13,14 @@ from jaxtyping import Array, Float
 def total(
     earned: Mapping[str, Float[Array, "*any"]], weights: Mapping[str, float]
 ) -> Float[Array, "*any"]:
-    """The weighted sum of components; one without a weight counts nothing.
+    """Return the weighted sum of reward components.
+
+    Args:
+      earned: the reward of each component, by name; all have the same shape.
+      weights: the weight of each component, by name; a component without one counts 0.
 
     Raises:
-      ValueError: as `check`.
+      ValueError: see `check`.
 
     >>> float(total({"outcome": jnp.float32(1), "step": jnp.float32(1)},
     ...             {"outcome": 1.0, "step": -0.25}))
@@ -28,13 +32,15 @@ def total(
 
 
 def check(weights: Mapping[str, float], components: Collection[str]) -> None:
-    """
+    """Check the weights of the reward components.
+
     Args:
-      weights: of components, by name.
-      components: names of those that the environment pays.
+      weights: the weight of each component, by name.
+      components: the names of the components that the environment has.
 
     Raises:
-      ValueError: there is no weight, or one of no component, or no finite number.
+      ValueError: there are no weights, a weight is for an unknown component, or a
+        weight is not a finite number.
     """
     if not weights:
         raise ValueError("reward: no component has a weight; set reward.outcome")

@@ -1,8 +1,8 @@
-"""Environment and policy in one program: `rollout` plays whole episodes.
+"""Rollouts: policy and environment play whole episodes in one compiled program.
 
-The loop over tokens stops when every row has ended its action, and the loop over turns
-when every episode is over. An episode without room for another turn is over too, and
-has failed.
+The loop over tokens stops once every row has completed its action, the loop over turns
+once every episode is over. An episode whose context has no room for another turn is
+truncated, and counts as failed.
 """
 
 from functools import partial
@@ -31,26 +31,26 @@ from openagent_jax.types import (
     batch_size,
 )
 
-# Columns that are prefilled at once.
+# Number of columns that are prefilled at once.
 PROMPT_CHUNK = 32
 RESULT_CHUNK = 12
 
 
 class Rollout(NamedTuple):
-    """Episodes as they were played, token for token."""
+    """Episodes, both structured and token by token."""
 
-    trajectory: Trajectory  # structured, leading axis B
+    trajectory: Trajectory  # leading axis B
     tokens: Int[Array, "B M"]
-    valid: Bool[Array, "B M"]
-    sampled: Bool[Array, "B M"]  # the policy's own tokens
-    log_prob: Float[Array, "B M"]  # of the sampled tokens, as they were sampled
-    overflow: Bool[Array, "B"]  # a prompt or a result did not fit
-    cut: Bool[Array, "B"]  # there was no room for another turn
+    valid: Bool[Array, "B M"]  # tokens that are not padding
+    sampled: Bool[Array, "B M"]  # tokens that the policy sampled
+    log_prob: Float[Array, "B M"]  # log-prob at sampling time; 0 for other tokens
+    overflow: Bool[Array, "B"]  # a prompt or a result was too long and was truncated
+    cut: Bool[Array, "B"]  # truncated: the context had no room for another turn
     decode_steps: Int[Array, "T"]  # tokens of the longest action of each turn
 
 
 class Game(NamedTuple):
-    """B episodes on their way."""
+    """The loop state of `rollout`: B episodes in progress."""
 
     turn: Int[Array, ""]
     context: Context
@@ -72,15 +72,16 @@ def rollout(
     tasks: Task,
     sampling: Sampling = Sampling(),
 ) -> Rollout:
-    """Play B episodes of P tasks, B / P consecutive ones of each task, whose prompt is
-    prefilled once.
+    """Play B episodes of P tasks: B / P consecutive episodes of each task.
+
+    The prompt of a task is prefilled once and shared by its episodes.
 
     Args:
-      policy: what acts.
-      environment: what answers.
+      policy: the model that acts.
+      environment: the environment that it acts in.
       tables: of the environment.
       params: of the policy.
-      keys: one for each of the B episodes; B is a multiple of P.
+      keys: one PRNG key for each of the B episodes; B is a multiple of P.
       tasks: leading axis P.
       sampling: how tokens are chosen.
     """
@@ -123,18 +124,18 @@ def prefill_prompts(
     tasks: Task,
     num_rows: int,
 ) -> tuple[Context, Task]:
-    """The prompts of P tasks, and room for B / P rows behind each of them.
+    """Prefill the prompts of P tasks, each as the shared prefix of B / P rows.
 
     Args:
-      policy: what reads them.
+      policy: the model.
       environment: of the tasks.
       tables: of the environment.
       params: of the policy.
       tasks: leading axis P.
-      num_rows: B.
+      num_rows: B, a multiple of P.
 
     Returns:
-      The context of B rows, and their tasks, leading axis B.
+      The context of B rows, and the task of each row (leading axis B).
     """
     sizes, num_tasks = environment.sizes, batch_size(tasks)
     pieces = jax.vmap(environment.prompt, (None, 0))(tables, tasks)
@@ -160,7 +161,7 @@ def prefill_prompts(
 def start(
     environment: Environment, tables: Tables, context: Context, tasks: Task
 ) -> Game:
-    """B episodes before their first turn."""
+    """Return the loop state of B episodes before their first turn."""
     num_rows, max_turns = batch_size(tasks), environment.sizes.max_turns
     state = jax.vmap(environment.reset, (None, 0))(tables, tasks)
     blank = jax.vmap(environment.blank, (None, 0))(tables, tasks)
@@ -193,7 +194,7 @@ def turn(
     game: Game,
     sampling: Sampling,
 ) -> Game:
-    """One action of each live row, and the environment's answer to it."""
+    """Decode one action for each unfinished row, and step its environment."""
     sizes, live = environment.sizes, ~game.finished
     before = game.context.cache.length
     context, action_tokens, ended, num_steps = decoding.decode(
@@ -214,7 +215,7 @@ def turn(
     over = timestep.terminated | timestep.truncated
     pieces = jnp.where((live & ~over)[:, None], pieces, 0)
     tokens, length = _write(tables, pieces, sizes.result_tokens)
-    # No room for what comes next: the episode ends here, without success.
+    # The context has no room for another turn: the episode is truncated here.
     needed = context.cache.length + length + sizes.action_tokens + sizes.result_tokens
     cut = live & ~over & (needed > sizes.context_tokens)
     length = jnp.where(cut, 0, length)
@@ -245,29 +246,30 @@ def respond(
     length: Int[Array, ""],
     ended: Bool[Array, ""],
 ) -> tuple[State, Action, TimeStep, Int[Array, "P"]]:
-    """One turn of the environment, from tokens to what is written next.
+    """Parse one action, step the environment, and return the text that follows.
 
     Args:
-      environment: what answers.
+      environment: the environment.
       tables: of the environment.
-      task: one.
-      state: before the action.
-      action_tokens: of the policy.
-      length: tokens of it that count.
-      ended: the last of them is the end mark.
+      task: one task.
+      state: the state before the action.
+      action_tokens: the tokens that the policy sampled, padded on the right.
+      length: the number of tokens before the padding.
+      ended: whether the last of them is the end token.
 
     Returns:
-      The state, the action as it was parsed, its timestep, and the pieces of text that
-      follow: none is piece 0.
+      The new state, the parsed action, the timestep, and the pieces of the text to
+      append (all 0 if there is none).
     """
     lexicon = tables.lexicon
-    # The end mark is no part of the action; one that did not end is malformed.
+    # The end token is not part of the action. An action without one is malformed.
     text, num_bytes = reply_scan.detokenize(lexicon, action_tokens, length - ended)
     parsed = environment.parse(tables, task, text, num_bytes)
     action = perturb.select(ended, parsed, environment.blank(tables, task))
     state, timestep = environment.step(tables, task, state, action)
     pieces = environment.observe(tables, task, timestep.observation)
-    # What the policy left open is closed for it, and not as a token of its own.
+    # If the policy has not written the end token, the text that follows begins with it.
+    # It counts as text of the environment then, not as a sampled token.
     close = jnp.where(ended | (pieces[0] == 0), 0, lexicon.style.end)
     return state, action, timestep, jnp.concatenate([close[None], pieces])
 
@@ -275,7 +277,7 @@ def respond(
 def _write(
     tables: Tables, pieces: Int[Array, "B P"], num_tokens: int
 ) -> tuple[Int[Array, "B S"], Int[Array, "B"]]:
-    """Rows of tokens, and their true lengths."""
+    """Return rows of tokens, and their lengths before truncation."""
     write = jax.vmap(lambda row: lexicons.write(tables.lexicon, row, num_tokens))
     tokens, _, length = write(pieces)
     return tokens, length

@@ -1,8 +1,8 @@
-"""The training loop: make a batch, update the parameters, evaluate and save at times.
+"""The training loop: make batches, update the parameters, evaluate, save checkpoints.
 
 A step is one compiled program. Its data are a function of (seed, step), so the
-`TrainState` is all of the state, and a resumed run continues bit for bit. So does a run
-that reads stored data: then its position in the data is in the checkpoint too.
+`TrainState` is the whole state of a run, and a resumed run continues bit for bit. A run
+that reads stored data also does, since its checkpoints hold the position in the data.
 """
 
 import dataclasses
@@ -31,17 +31,18 @@ from openagent_jax.types import (
 )
 
 View = Callable[[Params, jax.Array], Params]
-# Folded into the key of a batch. The algorithm has the key itself, so that it does the
-# same on clean tasks; it may split it, but not that often.
+# Numbers that are folded into the key of a batch, for the view, the order of the rows
+# and the perturbations. The algorithm gets that key itself, so that it draws the same
+# numbers with and without perturbations; it only folds in or splits off small indices.
 VIEW = 0x56494557
 ORDER = 0x4F524452
 PERTURB = 0x50414654
-NUM_SAMPLED = "num_sampled_tokens"  # a metric of making a batch
-NUM_TOKENS = "num_tokens"  # in the meta of a checkpoint: tokens used so far
+NUM_SAMPLED = "num_sampled_tokens"  # metric of making a batch
+NUM_TOKENS = "num_tokens"  # key in the meta of a checkpoint: tokens used so far
 
 
 class Preempted(Exception):
-    """The run was asked to stop, and has saved its state."""
+    """The run received SIGTERM, and has saved its state."""
 
 
 class Diverged(Exception):
@@ -53,7 +54,7 @@ class Ended(NamedTuple):
 
     state: TrainState
     scores: Metrics
-    num_tokens: int  # sampled and trained on
+    num_tokens: int  # tokens sampled plus tokens trained on
 
 
 def init_state(
@@ -63,26 +64,26 @@ def init_state(
     frozen: Params | None = None,
     curriculum: Any = (),
 ) -> TrainState:
-    """The state before the first step.
+    """Return the state before the first step.
 
     Args:
-      params: that are trained.
-      optimizer: of the parameters.
+      params: the parameters to train.
+      optimizer: their optimizer.
       key: the root of all randomness of the run.
       frozen: parameters that are used, but neither trained nor saved.
-      curriculum: the state that the curriculum starts with.
+      curriculum: the initial state of the curriculum.
     """
     opt_state = optimizer.init(params)
     return TrainState(jnp.int32(0), params, opt_state, key, frozen or {}, curriculum)
 
 
 def all_params(state: TrainState) -> Params:
-    """The parameters of the policy, trained or not."""
+    """Return all parameters of the policy, trained and frozen."""
     return {**state.frozen, **state.params}
 
 
 def without_frozen(state: TrainState) -> TrainState:
-    """What a checkpoint holds: frozen parameters are loaded from where they came."""
+    """Return the part of the state that a checkpoint holds: all but `frozen`."""
     return dataclasses.replace(state, frozen={})
 
 
@@ -98,25 +99,26 @@ def make_step(
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
     view: View = lambda params, key: params,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
-    """`step(state, tables, batch=None) -> (state, metrics)`: one batch and its updates.
+    """Return `step(state, tables, batch=None) -> (state, metrics)`, one training step.
 
-    The batch is made of tasks of the curriculum, unless one is given: then nothing is
-    sampled.
+    A step makes a batch from tasks of the curriculum, or uses the `batch` that it is
+    given, and updates the parameters on it.
 
     Args:
-      curriculum: which tasks come next.
+      curriculum: chooses the tasks of the step.
       algorithm: makes the batch and computes its loss.
       optimizer: transforms the gradient into an update.
-      batch_size: tasks of a step.
-      num_micro_batches: parts over which the gradient is summed. They change memory,
-        and nothing else.
-      num_epochs: passes over the batch.
-      num_minibatches: parts of the batch with an update each, in another order in each
-        epoch.
-      few_columns: an update leaves out the columns behind this one if no row is longer;
-        both programs are compiled. 0 compiles the full one alone.
+      batch_size: number of tasks of a step.
+      num_micro_batches: number of parts over which the gradient is accumulated. It
+        affects memory, not the result.
+      num_epochs: number of passes over the batch.
+      num_minibatches: number of parts of the batch, with one update for each part. Rows
+        are shuffled anew in each epoch.
+      few_columns: if no row of a batch is longer than this, the gradient is computed
+        on these columns only. Both programs are compiled; 0 compiles only the full one.
       constrain: applies the sharding of a batch.
-      view: `(params, key) -> params`, what the loss of this step sees.
+      view: `(params, key) -> params`, a transformation of the parameters before the
+        loss of each update.
     """
 
     def step(
@@ -173,7 +175,7 @@ def make_step(
         return new, metrics | made
 
     def short_or_full(params: Params, batch: Batch, visible):
-        """`gradient` of the columns that hold tokens."""
+        """Return `gradient`, on the first `few_columns` columns if that is enough."""
         num_columns = batch.tokens.shape[1]
         if not 0 < few_columns < num_columns:
             return gradient(params, batch, visible)
@@ -185,8 +187,8 @@ def make_step(
         )
 
     def gradient(params: Params, batch: Batch, visible: Callable[[Params], Params]):
-        """Gradient and metrics of a batch, summed over its parts."""
-        # An empty mask has no loss: 0 / 1, not 0 / 0.
+        """Return the gradient and the metrics of a batch, summed over micro-batches."""
+        # Without loss tokens the loss is 0 / 1, not 0 / 0.
         divisor = jnp.sum(batch.divisor)
         divisor = jnp.where(divisor > 0, divisor, 1)
         num_loss_tokens = jnp.maximum(jnp.sum(batch.loss_mask), 1)
@@ -201,7 +203,7 @@ def make_step(
 
         if num_micro_batches == 1:
             return of_part(batch)
-        # Every n-th row, so that each part is spread over all devices.
+        # A part takes every n-th row, so that it is spread over all devices.
         parts = jax.tree.map(
             lambda x: x.reshape(-1, num_micro_batches, *x.shape[1:]).swapaxes(0, 1),
             batch,
@@ -236,46 +238,46 @@ def run(
     watch: Callable[[int, Metrics], None] = lambda step, metrics: None,
     position: Callable[[], dict[str, Any]] = dict,
 ) -> Ended:
-    """Train from `state.step` to `num_steps` or to a budget of tokens, and save.
+    """Train until `num_steps` or until a budget of tokens is used up, and save.
 
-    A run that is killed loses at most `checkpoint_every` steps and those that were made
-    while the last checkpoint was being written.
+    A run that is killed loses at most `checkpoint_every` steps, and the steps that were
+    done while the last checkpoint was still being written.
 
     Args:
-      step: `state -> (state, metrics)`, one update. It should be compiled already, or
-        the first speed that is logged includes the compiler.
-      state: to start from.
-      num_steps: the last step.
-      writer: of metrics; None in processes that do not log.
+      step: `state -> (state, metrics)`, one step. It should be compiled already, or the
+        first logged speed includes the compilation.
+      state: the state to start from.
+      num_steps: the number of the last step.
+      writer: writes the metrics; None in processes that do not log.
       checkpoints: where the state is saved.
-      checkpoint_every: steps.
+      checkpoint_every: number of steps between checkpoints.
       meta: stored in each checkpoint.
-      evaluate: `(state, step) -> scores`, which are stored in the checkpoint of the
-        step.
-      evaluate_every: steps; 0 is never.
-      log_every: steps.
-      max_tokens: training ends when so many tokens have been sampled and trained on;
-        0 is no limit.
-      num_tokens: that the steps before `state.step` have used.
-      watch: is given the metrics of each step in order, and may raise.
-      position: what of a run is not in its state, such as its position in stored data;
-        stored in each checkpoint beside `meta`.
+      evaluate: `(state, step) -> scores`; the scores are stored as the metrics of the
+        checkpoint of that step.
+      evaluate_every: number of steps between evaluations; 0 turns them off.
+      log_every: number of steps between logged steps.
+      max_tokens: training ends once this many tokens have been used, counting both
+        sampled tokens and tokens trained on; 0 is no limit.
+      num_tokens: number of tokens that the steps before `state.step` have used.
+      watch: called with each step and its metrics, in order; it may raise.
+      position: returns the part of the run that is not in its state, such as the
+        position in stored data. It is stored in each checkpoint beside `meta`.
 
     Returns:
       The state, its scores (empty if it was not evaluated), and the tokens used.
 
     Raises:
-      Preempted: SIGTERM was received; the state is saved.
-      Diverged: a loss or a gradient is not finite; this step was not saved.
-      Unhealthy: `watch` has ended the run; this step was not saved.
+      Preempted: SIGTERM was received; the state has been saved.
+      Diverged: a loss or a gradient is not finite; that step has not been saved.
+      Unhealthy: `watch` has stopped the run; that step has not been saved.
       OSError: something could not be written.
     """
     done = start = since_step = int(state.step)
     since, since_tokens = time.monotonic(), num_tokens
-    pending: list[tuple[int, Metrics]] = []  # metrics that are not yet fetched
+    pending: list[tuple[int, Metrics]] = []  # metrics still on the device
 
     def fetch(pending: list[tuple[int, Metrics]], leave_last: bool = False) -> int:
-        """Check pending metrics, and return the tokens that their steps have used."""
+        """Check pending metrics, and return how many tokens their steps have used."""
         used = 0
         while len(pending) > leave_last:
             used += _check(*pending[0], checkpoints)
@@ -295,7 +297,7 @@ def run(
             done, scores = done + 1, {}
             pending.append((done, metrics))
             stopping = stop.reached(done)
-            if max_tokens:  # whether this is the last step depends on them
+            if max_tokens:  # the number of tokens decides whether this is the last step
                 num_tokens += fetch(pending)
             last = done == num_steps or spent()
             must_log = last or done % log_every == 0
@@ -319,7 +321,7 @@ def run(
             if must_evaluate and not stopping:
                 pause = time.monotonic()
                 try:
-                    stop.at_once = True  # the scores can be made again
+                    stop.at_once = True  # an evaluation can be repeated later
                     scores = evaluate(state, done)
                     stop.at_once = False
                 except _Stop:
@@ -346,7 +348,11 @@ def run(
 
 
 def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> int:
-    """The tokens of a step, whose loss and gradient must be finite."""
+    """Return the number of tokens that a step used.
+
+    Raises:
+      Diverged: its loss or its gradient is not finite.
+    """
     for name in ("train/loss", "train/grad_norm"):
         value = float(metrics[name])
         if not math.isfinite(value):
@@ -363,13 +369,14 @@ def _last(checkpoints: Checkpoints) -> str:
 
 
 class _Stop(Exception):
-    """SIGTERM arrived where nothing has to be brought to an end."""
+    """SIGTERM was received during work that may be interrupted at once."""
 
 
 class _Sigterm:
-    """Notes a SIGTERM; raises `_Stop` at once while `at_once` is set.
+    """Records that SIGTERM was received; raises `_Stop` while `at_once` is set.
 
-    Several processes must stop at the same step; then JAX handles the signal.
+    If there are several processes, they must stop at the same step, so JAX handles the
+    signal instead.
     """
 
     def __init__(self):
@@ -382,7 +389,7 @@ class _Sigterm:
             self._old = signal.signal(signal.SIGTERM, self._note)
 
     def reached(self, step: int) -> bool:
-        """Whether this step has to be the last one."""
+        """Tell whether this step has to be the last one."""
         if self._together:
             return multihost_utils.reached_preemption_sync_point(step)
         return self.asked

@@ -1,12 +1,14 @@
-"""Every noun of openagent_jax: frozen pytree dataclasses, one file.
+"""The data types of openagent_jax: pytree dataclasses and tuples of pure functions.
 
-What only one family of environments knows (tools, recipes) is in a `types.py` of its
-folder. Letters used in shapes, here and everywhere:
+Types that belong to one family of environments (tools, recipes) are defined in the
+`types.py` of its folder. Letters used in shapes, here and everywhere:
 
-    B trajectories         P pieces of a text     D width, L layers
-    G samples of a task    S tokens of a row      H heads, K head size
-    T turns                V vocabulary           M cache slots of a row
+    B rows or trajectories   P pieces of a text     D width, L layers
+    G samples of a task      S tokens of a row      H heads, K head size
+    T turns                  V vocabulary           M tokens of a context
     Z bytes of a text
+
+In a batch, P also stands for tasks or prompts, each of which B / P rows share.
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -24,8 +26,8 @@ from jaxtyping import Array, Bool, Float, Int
 Params = Any  # a pytree of arrays
 Metrics = dict[str, jax.Array]
 
-# What an environment makes, and what others only hand on: any pytrees of arrays. A
-# batch of them has a leading axis on every leaf.
+# Pytrees of arrays that each environment defines; all other code passes them on without
+# looking inside. A batch of them has a leading axis on every leaf.
 Task = Any
 State = Any
 Action = Any
@@ -33,7 +35,7 @@ Observation = Any
 
 
 def batch_size(tree: Any) -> int:
-    """Length of the leading axis that all leaves of a batch share."""
+    """Return the length of the leading axis that all leaves of a batch share."""
     return jax.tree.leaves(tree)[0].shape[0]
 
 
@@ -43,55 +45,58 @@ class TimeStep:
     """What an environment returns for one action."""
 
     observation: Observation
-    reward: dict[str, Float[Array, ""]]  # by component, before any weight
+    reward: dict[str, Float[Array, ""]]  # by component, unweighted
     terminated: Bool[Array, ""]  # the agent has ended the episode
-    truncated: Bool[Array, ""]  # there was no room or no turn left
+    truncated: Bool[Array, ""]  # no turn or no room for tokens was left
 
 
 class Outcome(NamedTuple):
-    """What reports need to know of an episode at its end."""
+    """A summary of a finished episode, for metrics and reports."""
 
     success: Bool[Array, ""]
-    solvable: Bool[Array, ""]  # by the oracle
+    solvable: Bool[Array, ""]  # according to the oracle
     refused: Bool[Array, ""]
-    num_calls: Int[Array, ""]  # actions that call a tool, unreadable ones included
-    num_errors: Int[Array, ""]  # calls that were answered by an error
-    num_questions: Int[Array, ""]  # to the user
-    fewest_calls: Int[Array, ""]  # of the shortest solution; 0 if there is none
+    num_calls: Int[Array, ""]  # tool calls, and actions that could not be parsed
+    num_errors: Int[Array, ""]  # calls that returned an error
+    num_questions: Int[Array, ""]  # questions to the user
+    fewest_calls: Int[Array, ""]  # calls of the shortest solution; 0 if unsolvable
 
 
 class Certificate(NamedTuple):
-    """What the oracle knows of a task before it is played."""
+    """What the oracle proves about a task before it is played."""
 
     solvable: Bool[Array, ""]
-    fewest_calls: Int[Array, ""]  # of the shortest solution; 0 if there is none
+    fewest_calls: Int[Array, ""]  # calls of the shortest solution; 0 if unsolvable
     reason: Int[Array, ""]  # why it is unsolvable: an index into `Environment.reasons`
 
 
 class Sizes(NamedTuple):
-    """Room of an episode (static)."""
+    """The maximum sizes of an episode (static: they determine array shapes)."""
 
     max_turns: int
     prompt_tokens: int
-    action_tokens: int
-    result_tokens: int
-    context_tokens: int  # the whole episode
+    action_tokens: int  # of one action
+    result_tokens: int  # of what the environment writes after one action
+    context_tokens: int  # of the whole episode
 
 
 class Tables(NamedTuple):
-    """The arrays of an environment, a pytree. They are arguments of its functions and
-    not part of them, so that one compiled program serves all tables of one shape."""
+    """The arrays of an environment.
 
-    lexicon: Any  # `text.lexicon.Lexicon`: surface forms under one tokenizer
-    source: Any = ()  # what tasks are drawn from
+    They are passed to its functions as arguments rather than closed over, so that one
+    compiled program serves all tables of the same shapes.
+    """
+
+    lexicon: Any  # `text.lexicon.Lexicon`: all surface forms under one tokenizer
+    source: Any = ()  # the data that tasks are sampled from
 
 
 class Environment(NamedTuple):
     """A family of worlds as pure functions of one task; `jax.vmap` makes batches.
 
-    Rollout, algorithms, curriculum, data, evaluation and serving know this interface
-    and no world behind it. A text is a row of pieces, `Int[Array, "P"]`; piece 0 is
-    empty.
+    Rollouts, algorithms, curricula, data, evaluation and serving depend only on this
+    interface, not on any particular world. A text is a row of pieces,
+    `Int[Array, "P"]`; piece 0 is the empty text.
     """
 
     name: str
@@ -102,98 +107,101 @@ class Environment(NamedTuple):
     # (tables, task, state, action) -> (state, timestep)
     step: Callable[[Tables, Task, State, Action], tuple[State, TimeStep]]
     prompt: Callable[[Tables, Task], jax.Array]  # (tables, task) -> pieces
-    # What the agent would write for an action: (tables, task, action) -> pieces
+    # The text that an agent would write for an action: (tables, task, action) -> pieces
     utterance: Callable[[Tables, Task, Action], jax.Array]
-    # (tables, task, text [Z], num_bytes) -> action; of any bytes
+    # (tables, task, text [Z], num_bytes) -> action; accepts any bytes
     parse: Callable[[Tables, Task, jax.Array, jax.Array], Action]
-    # What the agent reads next: (tables, task, observation) -> pieces
+    # The text that the agent reads next: (tables, task, observation) -> pieces
     observe: Callable[[Tables, Task, Observation], jax.Array]
-    # The next action of an agent that reads without fault: (tables, task, state)
+    # The next action of an agent that reads everything correctly:
+    # (tables, task, state) -> action
     expert: Callable[[Tables, Task, State], Action]
-    blank: Callable[[Tables, Task], Action]  # an action that could not be read
+    blank: Callable[[Tables, Task], Action]  # stands for a reply that cannot be parsed
     certificate: Callable[[Tables, Task], Certificate]
     outcome: Callable[[Tables, Task, State], Outcome]
-    # What perturbations of a task draw from: (tables, task, split)
+    # What perturbations of a task draw from: (tables, task, split) -> pools
     pools: Callable[[Tables, Task, str], Any]
-    perturbations: tuple[Any, ...] = ()  # the catalogue: rows of `perturb.Entry`
-    training_mix: tuple[str, ...] = ()  # what PAFT draws from unless told otherwise
-    suite: tuple[str, ...] = ()  # what evaluation plays unless told otherwise
-    rewards: tuple[tuple[str, str], ...] = ()  # components: (name, what it pays)
+    perturbations: tuple[Any, ...] = ()  # the catalogue, of `perturb.Entry`
+    training_mix: tuple[str, ...] = ()  # perturbations that PAFT uses by default
+    suite: tuple[str, ...] = ()  # perturbations that evaluation uses by default
+    rewards: tuple[tuple[str, str], ...] = ()  # (component, what it pays for)
     reasons: tuple[str, ...] = ("",)  # why a task is unsolvable; "" for solvable ones
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Trajectory:
-    """One episode by turns. `valid[t]` is False after its end."""
+    """One episode, turn by turn. `valid[t]` is False for turns after its end."""
 
     task: Task
     action: Action  # leading axis T
     timestep: TimeStep  # leading axis T
     valid: Bool[Array, "T"]
-    state: State  # at the end
+    state: State  # at the end of the episode
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
-    """What a loss is computed of: rows of tokens, with three masks (see `losses`)."""
+    """The input of a loss: rows of tokens with their masks (see `losses`)."""
 
     tokens: Int[Array, "B S"]
     positions: Int[Array, "B S"]
-    # Attention: a token attends to those before it of its own segment; 0 is padding. A
-    # row may hold several texts, end to end, each with positions from 0 on.
+    # Attention mask: a token attends to itself and to earlier tokens of its segment; 0
+    # is padding. A row may hold several texts end to end, each with positions from 0.
     segments: Int[Array, "B S"]
-    loss_mask: Bool[Array, "B S"]  # policy loss: tokens that the policy produces
-    divisor: Float[Array, "B"]  # what each row adds to the divisor of the loss
-    # What else the loss of the algorithm needs: arrays [B] or [B S ...].
+    loss_mask: Bool[Array, "B S"]  # tokens that the policy is trained to produce
+    divisor: Float[Array, "B"]  # contribution of each row to the divisor of the loss
+    # Anything else that the loss of the algorithm needs: arrays [B] or [B S ...].
     extra: Any = ()
 
     @property
     def valid(self) -> Bool[Array, "B S"]:
-        """Tokens that are not padding."""
+        """Which tokens are not padding."""
         return self.segments > 0
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values of the prompt that each of P groups of rows shares; B / P
-    consecutive rows are a group. It never changes, so that attention to it is one
-    matrix product for each group (Hydragen, arXiv 2402.05099)."""
+    """Keys and values of P prompts, each of which B / P consecutive rows share.
+
+    A prefix never changes, so attention to it is one matrix product for each prompt
+    (Hydragen, arXiv 2402.05099).
+    """
 
     keys: tuple[Float[Array, "P H K _"], ...]  # [layer]
     values: tuple[Float[Array, "P H _ K"], ...]
-    length: Int[Array, "B"]  # tokens, for each row
+    length: Int[Array, "B"]  # tokens of the prompt of each row
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values of the tokens so far, those of each row from slot 0 on.
+    """A key-value cache of B rows, each of which fills its slots from 0 on.
 
-    The slots are divided into blocks; the first blocks alone are a smaller cache. Each
-    block and layer has an array of its own, so that a loop that carries the cache
-    updates it in place. H is the number of heads of keys and values.
+    The slots are divided into blocks, so that the first blocks alone form a smaller
+    cache. Each block and layer has its own array, so that a loop that carries the cache
+    updates it in place. H is the number of key-value heads.
     """
 
     keys: tuple[tuple[Float[Array, "B H K _"], ...], ...]  # [block][layer]
     values: tuple[tuple[Float[Array, "B H _ K"], ...], ...]
-    length: Int[Array, "B"]  # tokens of each row, those of the prefix included
+    length: Int[Array, "B"]  # tokens of each row, including its prefix
     prefix: Prefix | None = None  # comes before slot 0
 
     @property
     def block_sizes(self) -> list[int]:
-        """Slots of each block."""
+        """The number of slots of each block."""
         return [layer[0].shape[-1] for layer in self.keys]
 
     @property
     def num_used(self) -> Int[Array, "B"]:
-        """Slots of each row that are in use."""
+        """The number of slots in use in each row."""
         return self.length - self.prefix.length if self.prefix else self.length
 
     def first(self, num_blocks: int) -> "Cache":
-        """The cache of the first `num_blocks` blocks alone."""
+        """Return the cache that consists of the first `num_blocks` blocks."""
         return replace(
             self, keys=self.keys[:num_blocks], values=self.values[:num_blocks]
         )
@@ -206,12 +214,12 @@ class Policy(NamedTuple):
     # (params, tokens, positions, segments) -> [B S D]
     hidden: Callable[..., jax.Array]
     init_cache: Callable[..., Cache]  # (num_rows, slots of each block) -> cache
-    # (params, cache, tokens [B S], num_new [B]) -> (hidden [B S D], cache); of each row
-    # the first num_new tokens count, and tokens without a slot are not written
+    # (params, cache, tokens [B S], num_new [B]) -> (hidden [B S D], cache): appends the
+    # first num_new tokens of each row; tokens for which no slot is left are not written
     extend: Callable[..., tuple[jax.Array, Cache]]
     head: Callable[..., jax.Array]  # (params, hidden [... D]) -> logits [... V]
-    # params -> params with a list of layers in place of stacked layers, for `extend`
-    # and `head`: slicing the stacks in every call costs a short program too much time
+    # params -> params with a list of layers instead of stacked layers, for `extend` and
+    # `head`: in a short program, slicing the stack in every call would dominate
     unstack_layers: Callable[[Params], Params] = lambda params: params
 
 
@@ -222,30 +230,29 @@ class TrainState:
     params: Params
     opt_state: Any
     key: Any  # the root of all randomness of the run; never changes
-    # More branches of the parameters: used, but neither trained nor saved.
+    # Further branches of the parameters, which are neither trained nor saved.
     frozen: Params = field(default_factory=dict)
     curriculum: Any = ()  # state of the curriculum
 
 
 class Curriculum(NamedTuple):
-    """Which tasks come next: three pure functions over a state that is part of the
-    `TrainState`."""
+    """Chooses the tasks of each step: pure functions of a state in the `TrainState`."""
 
     init: Callable[[], Any]  # () -> state
     # (state, tables, task_key, edit_key, step, num_tasks) -> tasks, leading axis
-    # num_tasks. Tasks are drawn by the first key and perturbed by the second.
+    # num_tasks. The first key draws the tasks, the second perturbs them.
     sample: Callable[..., Task]
-    # (state, tasks, metrics of the batch that was made of them) -> state
+    # (state, tasks, metrics of making the batch from them) -> state
     update: Callable[[Any, Task, Metrics], Any]
 
 
 class Algorithm(NamedTuple):
-    """A pair of pure functions."""
+    """A training algorithm: how tasks become a batch, and the loss of that batch."""
 
-    # (state, tables, key, tasks) -> (Batch, metrics of the making); the state is read
-    # only
+    # (state, tables, key, tasks) -> (batch, metrics of making it); the state is only
+    # read
     make_batch: Callable[..., tuple[Batch, Metrics]]
     # (params, part of a batch, sum of the divisors of the whole batch) ->
-    # (loss, metrics); the losses of the parts add up to that of the batch, and metrics
-    # are sums over loss tokens, to become means
+    # (loss, metrics). The losses of the parts add up to the loss of the batch. Metrics
+    # are sums over loss tokens; the training loop divides them by their number.
     loss_fn: Callable[..., tuple[jax.Array, Metrics]]

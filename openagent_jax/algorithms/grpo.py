@@ -1,6 +1,6 @@
-"""GRPO: each episode is compared with others of the same task.
+"""GRPO: the baseline of an episode is the mean reward of episodes of the same task.
 
-Shao et al., arXiv 2402.03300. The losses that followed it are listed in `losses.py`.
+See Shao et al., arXiv 2402.03300. `losses.policy_gradient` lists the later variants.
 """
 
 from typing import NamedTuple
@@ -16,16 +16,18 @@ from openagent_jax.types import Algorithm, Batch, Metrics, Tables, Task, TrainSt
 class Groups(NamedTuple):
     """How episodes are sampled and compared (static)."""
 
-    size: int = 8  # episodes of a task
-    oversample: int = 1  # groups that are sampled for each one that is kept
-    std: str = "none"  # what advantages are divided by; see advantages.scale_by_std
-    paired: bool = False  # a task and the next, its perturbed twin, are one group
+    size: int = 8  # number of episodes of each task
+    oversample: int = 1  # number of groups that are sampled for each one that is kept
+    std: str = "none"  # argument `over` of `advantages.scale_by_std`
+    paired: bool = False  # a task and its perturbed version after it form one group
 
 
 def check(groups: Groups, num_tasks: int = 2) -> None:
-    """
+    """Check that episodes can be compared within groups.
+
     Raises:
-      ValueError: a group of one, or pairs in a batch of an odd number of tasks.
+      ValueError: groups have fewer than two episodes, or tasks are paired and
+        `num_tasks` is odd.
     """
     if groups.size < 2:
         raise ValueError(
@@ -37,18 +39,19 @@ def check(groups: Groups, num_tasks: int = 2) -> None:
 
 
 def grpo(learner: Learner, groups: Groups) -> Algorithm:
-    """Play each task `groups.size` times, and reinforce the episodes that earned more
-    than the mean of their group.
+    """Return GRPO as an `Algorithm`.
 
-    Of `oversample` times as many groups, those whose rewards differ are kept. A group
-    without any difference that has to be kept has no loss tokens.
+    Each task is played `groups.size` times, and episodes that earn more than the mean
+    of their group are reinforced. With `groups.oversample` n, one n-th of the groups
+    are kept, those whose rewards differ first. A group that is kept although all its
+    rewards are equal has no loss tokens.
 
     Args:
-      learner: plays, and computes batch and loss.
+      learner: plays episodes and computes batches and losses.
       groups: how episodes are sampled and compared.
 
     Raises:
-      ValueError: as `check`.
+      ValueError: see `check`.
     """
     check(groups)
     size = groups.size * (2 if groups.paired else 1)
@@ -64,6 +67,7 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
         advantage = advantages.scale_by_std(advantage, reward, groups.std)
         kept = advantages.best_groups(useful, len(useful) // groups.oversample)
         rows = (kept[:, None] * size + jnp.arange(size)[None]).reshape(-1)
+        # `decode_steps` has no batch axis and is not used below: `rows` replaces it.
         chosen = jax.tree.map(lambda x: x[rows], played._replace(decode_steps=rows))
         mask = chosen.sampled & jnp.repeat(useful[kept], size)[:, None]
         by_token = jnp.where(mask, advantage[kept].reshape(-1, 1), 0)

@@ -22,28 +22,28 @@ from openagent_jax.types import (
     batch_size,
 )
 
-GAP_ROWS = 8  # one row in so many is scored again, to check its log-probabilities
-REFERENCE = "reference"  # the branch of the parameters that is held fixed; see `optim`
+GAP_ROWS = 8  # one row in this many is scored again, to check its log-probs
+REFERENCE = "reference"  # branch of the parameters that is never trained; see `optim`
 
 
 class Surrogate(NamedTuple):
-    """The objective of the policy (static)."""
+    """The surrogate objective of the policy (static)."""
 
-    loss: str = "dapo"  # one of losses.NORMALISERS
-    normaliser: str = ""  # see losses.row_weights; "": the usual one of the loss
-    clip_low: float = 0.2
+    loss: str = "dapo"  # one of `losses.NORMALISERS`
+    normaliser: str = ""  # see `losses.row_weights`; "" is the default of the loss
+    clip_low: float = 0.2  # see `losses.policy_gradient`
     clip_high: float = 0.28
-    kl: float = 0.0  # weight of the divergence from the frozen reference
+    kl: float = 0.0  # weight of the KL penalty towards the frozen reference
 
 
 class Extra(NamedTuple):
-    """What the loss needs besides tokens and masks."""
+    """`Batch.extra` of GRPO and PPO: what the loss needs besides tokens and masks."""
 
-    log_prob: Float[Array, "B S"]  # as the tokens were sampled
+    log_prob: Float[Array, "B S"]  # at sampling time
     advantage: Float[Array, "B S"]
-    weight: Float[Array, "B"]  # of each token of the row
-    reference: Float[Array, "B S"]  # log-probabilities; zeros without a reference
-    critic: Any = ()
+    weight: Float[Array, "B"]  # of each token of the row; see `losses.row_weights`
+    reference: Float[Array, "B S"]  # log-probs of the reference; 0 if unused
+    critic: Any = ()  # what the value loss of PPO needs
 
 
 class Learner(NamedTuple):
@@ -51,7 +51,7 @@ class Learner(NamedTuple):
 
     policy: Policy
     environment: Environment
-    weights: dict[str, float]  # of the components of the reward
+    weights: dict[str, float]  # of the reward components, by name
     temperature: float
     surrogate: Surrogate
 
@@ -63,14 +63,14 @@ class Learner(NamedTuple):
         tasks: Task,
         num_samples: int = 1,
     ) -> tuple[Rollout, Float[Array, "B T"], Metrics]:
-        """Play tasks.
+        """Play episodes of tasks with the current policy.
 
         Args:
           params: of the policy.
           tables: of the environment.
-          key: the episode of index i is sampled by `fold_in(key, i)`.
+          key: PRNG key; episode i is sampled with `fold_in(key, i)`.
           tasks: leading axis P.
-          num_samples: consecutive episodes of each task.
+          num_samples: number of consecutive episodes of each task; B is P times this.
 
         Returns:
           The episodes, the weighted reward of each turn, and metrics.
@@ -107,7 +107,7 @@ class Learner(NamedTuple):
     def score(
         self, params: Params, batch: Batch, hidden: jax.Array | None = None
     ) -> Float[Array, "B S"]:
-        """Log-probabilities of the loss tokens at the temperature of sampling."""
+        """Return the log-probs of the loss tokens at the sampling temperature."""
         return losses.token_log_probs(
             self.policy, params, batch, self.temperature, hidden
         )[0]
@@ -120,18 +120,18 @@ class Learner(NamedTuple):
         advantage: Float[Array, "B S"],
         critic: Any = (),
     ) -> tuple[Batch, Metrics]:
-        """The batch of a rollout, and metrics.
+        """Return the batch of a rollout, and metrics.
 
         Args:
-          params: of the policy that has played.
+          params: the parameters with which the episodes were sampled.
           played: B episodes.
-          mask: the sampled tokens that are trained on.
-          advantage: of each of these tokens.
-          critic: what else the loss needs.
+          mask: the sampled tokens to train on.
+          advantage: the advantage of each of these tokens.
+          critic: see `Extra.critic`.
         """
         surrogate = self.surrogate
         normaliser = surrogate.normaliser or losses.NORMALISERS[surrogate.loss]
-        # The tokens that an episode can sample at most.
+        # The largest number of tokens that an episode can sample.
         sizes = self.environment.sizes
         constant = sizes.max_turns * sizes.action_tokens
         weight, divisor = losses.row_weights(normaliser, mask, constant)
@@ -147,7 +147,7 @@ class Learner(NamedTuple):
         gap = jnp.max(gap, where=some.loss_mask, initial=0)
         metrics = {"sampler_trainer/logp_abs_diff_max": gap}
         if surrogate.kl:
-            # A model with adapters contains the parameters that it started from.
+            # A model with LoRA adapters contains the base model, its reference.
             own = lora.LORA in params and REFERENCE not in params
             held = lora.base(params) if own else params[REFERENCE]
             extra = extra._replace(reference=self.score(held, batch))
@@ -161,7 +161,7 @@ class Learner(NamedTuple):
         divisor: jax.Array,
         hidden: jax.Array | None = None,
     ) -> tuple[jax.Array, Metrics]:
-        """The policy loss of a part of a batch, and metrics."""
+        """Return the policy loss of a part of a batch, and metrics."""
         extra, surrogate = batch.extra, self.surrogate
         log_prob = self.score(params, batch, hidden)
         loss, clipped = losses.policy_gradient(
@@ -181,7 +181,7 @@ class Learner(NamedTuple):
         return jnp.sum(extra.weight[:, None] * loss) / divisor, metrics
 
     def monitor(self, tables: Tables, played: Rollout) -> Metrics:
-        """Metrics of episodes that do not depend on the reward."""
+        """Return the metrics of a rollout that do not depend on the reward."""
         episode = played.trajectory
         outcome = jax.vmap(self.environment.outcome, (None, 0, 0))(
             tables, episode.task, episode.state
@@ -194,7 +194,7 @@ class Learner(NamedTuple):
 
         num_sampled = jnp.sum(played.sampled)
         return {
-            # The mean of -log p of what is sampled estimates the entropy of a token.
+            # The mean of -log p over sampled tokens estimates the entropy per token.
             "entropy": -jnp.sum(played.log_prob) / jnp.maximum(num_sampled, 1),
             "success": jnp.mean(outcome.success),
             "refusal/refused": share(outcome.refused, ~outcome.solvable),

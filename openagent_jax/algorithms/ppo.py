@@ -1,7 +1,8 @@
-"""PPO with a learned value (Schulman et al., arXiv 1707.06347), over turns.
+"""PPO with a learned value function (Schulman et al., arXiv 1707.06347), over turns.
 
-Tokens of the environment have neither value nor credit: the value of a turn is that
-before its first sampled token, and the next value is that of the next turn.
+The value of a turn is the value estimate before its first sampled token, and the next
+value is that of the next turn. Tokens of the environment have neither a value nor an
+advantage.
 """
 
 from typing import NamedTuple
@@ -22,42 +23,46 @@ from openagent_jax.types import (
     TrainState,
 )
 
-VALUE = "value"  # the branch of the parameters that is the value head
+VALUE = "value"  # branch of the parameters that holds the value head
 
 
 class Critic(NamedTuple):
-    """The learned value and its advantages (static)."""
+    """How values are learned and turned into advantages (static)."""
 
-    # Of each turn. At 1 a truncated episode may be expected to earn anything.
+    # Per turn. At 1, nothing bounds the value that a truncated episode bootstraps from.
     discount: float = 0.95
-    gae_lambda: float = 0.95  # of a turn
-    weight: float = 1.0  # of the loss of the value
-    # How far a value may move from its old one; 0 is no bound. A bound slows learning
-    # down by an amount that depends on the scale of the reward (arXiv 2006.05990, 3.2).
+    gae_lambda: float = 0.95  # per turn; see `advantages.gae`
+    weight: float = 1.0  # of the value loss
+    # Clips the change of a value from its value at sampling time; 0 turns it off.
+    # Clipping slows learning down by an amount that depends on the scale of the reward
+    # (arXiv 2006.05990, section 3.2).
     clip: float = 0.0
-    # Scale the advantages of a batch to mean 0 and deviation 1. Where nothing is left
-    # to learn this amplifies noise.
+    # Whether the advantages of a batch are scaled to mean 0 and standard deviation 1.
+    # This amplifies noise once nothing is left to learn.
     normalise: bool = False
 
 
 class Values(NamedTuple):
-    """What the loss of the value needs."""
+    """What the value loss needs."""
 
-    value: Float[Array, "B S"]  # when the episode was played
-    target: Float[Array, "B S"]
+    value: Float[Array, "B S"]  # at sampling time
+    target: Float[Array, "B S"]  # advantage plus value, at sampled tokens
 
 
 def with_value(params: Params, width: int) -> Params:
-    """The parameters with a value head that predicts 0."""
+    """Return the parameters with a value head added, which predicts 0."""
     head = {"weight": jnp.zeros(width), "bias": jnp.zeros(())}
     return {**params, VALUE: head}
 
 
 def ppo(learner: Learner, critic: Critic) -> Algorithm:
-    """Play each task once, and reinforce actions that did better than their value.
+    """Return PPO as an `Algorithm`.
+
+    Each task is played once, and actions that did better than their value estimate are
+    reinforced.
 
     Args:
-      learner: plays, and computes batch and loss.
+      learner: plays episodes and computes batches and losses.
       critic: how values are learned and used.
     """
 
@@ -66,7 +71,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         return hidden.astype(jnp.float32) @ head["weight"] + head["bias"]
 
     def before(value: Float[Array, "B S"]) -> Float[Array, "B S"]:
-        """The value at each token, of the tokens before it."""
+        """Shift values by one token, to those estimated before each token."""
         return jnp.pad(value[:, :-1], ((0, 0), (1, 0)))
 
     def make_batch(
@@ -92,7 +97,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
             reward,
             of_turn,
             episode.valid,
-            jnp.where(jnp.any(ends, axis=1), 0, last),  # truncated is not terminated
+            jnp.where(jnp.any(ends, axis=1), 0, last),  # truncation bootstraps
             critic.discount,
             critic.gae_lambda,
         )
@@ -106,7 +111,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         batch, checked = learner.batch(params, played, mask, advantage, values)
         error = jnp.var(target - value, where=mask)
         spread = jnp.var(target, where=mask)
-        # Targets that are all the same leave nothing to explain.
+        # Targets without variance leave nothing to explain.
         explained = jnp.where(spread > 1e-4, 1 - error / jnp.maximum(spread, 1e-4), 0)
         return batch, metrics | checked | {"explained_variance": explained}
 

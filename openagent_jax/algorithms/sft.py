@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on the oracle's demonstrations of the tasks."""
+"""SFT: supervised fine-tuning on the expert's demonstrations of the tasks."""
 
 import jax
 import jax.numpy as jnp
@@ -24,15 +24,15 @@ def sft(
     num_tokens: int,
     num_rows: int = 0,
 ) -> Algorithm:
-    """Masked cross-entropy on the tokens of the expert's actions.
+    """Return SFT as an `Algorithm`: cross-entropy on the expert's action tokens.
 
     Args:
-      policy: what learns.
-      environment: whose expert demonstrates.
-      num_tokens: S, of a row.
-      num_rows: the demonstrations of a step are packed end to end into so many rows,
-        and those that do not fit are counted in `train/num_dropped`; 0 gives each a row
-        of its own, and cuts it where the row ends.
+      policy: the model to train.
+      environment: the environment whose expert demonstrates.
+      num_tokens: S, the number of tokens of a row.
+      num_rows: number of rows into which the demonstrations of a step are packed end to
+        end; those that do not fit are dropped and counted in `train/num_dropped`. With
+        0, each demonstration has its own row and is truncated to it.
     """
 
     def make_batch(
@@ -67,10 +67,19 @@ def pack(
     length: Int[Array, "B"],
     num_rows: int,
 ) -> tuple[Batch, Int[Array, ""]]:
-    """Texts end to end in rows of S columns, and how many found no room.
+    """Pack texts end to end into rows of S columns.
 
-    Each goes into the first row that has room for the whole of it (first fit), as
-    segment `1 + its index`. One that is longer than a row has room in none.
+    Each text goes into the first row that has room for all of it (first fit). Text i
+    becomes segment i + 1. A text that fits into no row is dropped.
+
+    Args:
+      tokens: one text in each row, padded on the right.
+      loss_mask: which tokens the policy is trained to produce.
+      length: the length of each text before truncation to S.
+      num_rows: number of rows of the result.
+
+    Returns:
+      The batch, and the number of texts that were dropped.
     """
     num_columns = tokens.shape[1]
 
@@ -87,7 +96,7 @@ def pack(
     column = jnp.where(offset < length[:, None], start[:, None] + offset, num_columns)
 
     def lay(x):
-        # What is out of range is dropped: padding, and what found no room.
+        # Indices out of range are dropped: those of padding and of dropped texts.
         out = jnp.zeros((num_rows, num_columns), x.dtype)
         return out.at[row[:, None], column].set(x, mode="drop")
 

@@ -1,1 +1,1 @@
-"""Which tasks come next: how they are drawn and perturbed, and mixes of them."""
+"""Curricula: how the tasks of each step are sampled, perturbed and mixed."""

@@ -1,7 +1,8 @@
-"""Tasks drawn and perturbed: the one place that does it.
+"""Sample tasks and perturb them; training, data and evaluation all do it here.
 
-A task comes from a `task_key`, and its perturbation from an `edit_key`. Callers choose
-the keys: equal task keys give equal tasks, so that clean and perturbed are paired.
+A task is a function of its `task_key`, and its perturbation a function of an
+`edit_key`. Callers choose the keys. Equal task keys give equal tasks, so that clean and
+perturbed versions of a task are paired.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +16,18 @@ from openagent_jax import perturb
 from openagent_jax.types import Curriculum, Environment, Tables, Task
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
-DEFAULT, ALL = "default", "all"  # what a config may say instead of names
+DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
 GROUPS = (DEFAULT, ALL, *perturb.TIERS)
-EDIT = 1  # folded into the key of a task for the key of its perturbation
+EDIT = 1  # folded into the key of a task, gives the key of its perturbation
 
 
 class Edited(NamedTuple):
-    """A task, and what was done to it."""
+    """A task that may have been perturbed."""
 
     task: Task
-    scenario: Int[Array, ""]  # 0: clean; i: the i-th of the names
-    changed: Bool[Array, ""]  # some perturbations find nothing to change in some tasks
+    scenario: Int[Array, ""]  # 0: clean; i: the i-th perturbation, counted from 1
+    # False if a perturbation found nothing to change; True where clean was asked for.
+    changed: Bool[Array, ""]
 
 
 # (tables, edit_key, task, strength, scenario) -> Edited
@@ -35,18 +37,18 @@ Edit = Callable[..., Edited]
 def expand(
     environment: perturb.HasCatalogue, names: Sequence[str], usual: str
 ) -> tuple[str, ...]:
-    """Names of perturbations, where "default", "all" or a tier may stand for several.
+    """Return names of perturbations, with "default", "all" and tiers expanded.
 
-    A tier stands for those of its entries that "default" names.
+    The name of a tier stands for the perturbations of that tier among the default ones.
 
     Args:
       environment: an environment, or the spec of one.
-      names: as a config has them.
-      usual: the field of the environment that "default" stands for, `suite` or
+      names: the names in a config.
+      usual: the field of the environment that "default" stands for: `suite` or
         `training_mix`.
 
     Raises:
-      ValueError: the environment has no entry of a name.
+      ValueError: the environment has no perturbation of some name.
     """
     found: list[str] = []
     for name in names:
@@ -64,18 +66,20 @@ def expand(
 
 
 def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edit:
-    """`(tables, edit_key, task, strength, scenario) -> Edited`.
-
-    `scenario` is a traced index, 0 for clean and i for the i-th name; None takes one of
-    the names by the key, each with the same probability.
+    """Return a function that perturbs a task.
 
     Args:
       environment: of the tasks.
-      names: of perturbations of its catalogue.
-      split: whose surface forms they draw from.
+      names: names of perturbations in its catalogue.
+      split: the split whose surface forms they draw from.
+
+    Returns:
+      `edit(tables, edit_key, task, strength, scenario=None) -> Edited`. `scenario` is a
+      traced index, 0 for clean and i for the i-th name. With None, the key chooses one
+      of the names uniformly; a task that it does not change has scenario 0.
 
     Raises:
-      ValueError: the environment has no entry of a name.
+      ValueError: the environment has no perturbation of some name.
     """
     for name in names:
         perturb.entry(environment, name)
@@ -104,7 +108,20 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
 def make_draw(
     environment: Environment, names: Sequence[str], split: str
 ) -> Callable[..., Edited]:
-    """`(tables, task_key, edit_key, strength, scenario) -> Edited`, as `make_edit`."""
+    """Return a function that samples a task and perturbs it.
+
+    Args:
+      environment: of the tasks.
+      names: names of perturbations in its catalogue.
+      split: the split of the tasks and of the surface forms.
+
+    Returns:
+      `draw(tables, task_key, edit_key, strength, scenario=None) -> Edited`; see
+      `make_edit` for the last two arguments.
+
+    Raises:
+      ValueError: the environment has no perturbation of some name.
+    """
     edit = make_edit(environment, names, split)
 
     def draw(tables, task_key, edit_key, strength, scenario=None) -> Edited:
@@ -115,18 +132,21 @@ def make_draw(
 
 
 def task_keys(key: jax.Array, start: jax.Array | int, num: int) -> jax.Array:
-    """The keys of tasks `start`, `start + 1` and so on: a function of the index alone,
-    the same for each scenario, agent and layout over devices."""
+    """Return the keys of the tasks `start` to `start + num - 1`.
+
+    A key depends on `key` and the index only, so it is the same for every scenario,
+    agent and sharding.
+    """
     return jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(num))
 
 
 def edit_keys(keys: jax.Array) -> jax.Array:
-    """The keys by which an evaluation perturbs the tasks of these keys."""
+    """Return the keys with which an evaluation perturbs the tasks of these keys."""
     return jax.vmap(jax.random.fold_in, (0, None))(keys, EDIT)
 
 
 def clean(environment: Environment, split: str = "train") -> Curriculum:
-    """Fresh tasks in every step, as they are drawn."""
+    """Return the curriculum that samples new clean tasks in every step."""
 
     def sample(state, tables, task_key, edit_key, step, num_tasks) -> Task:
         del state, edit_key, step

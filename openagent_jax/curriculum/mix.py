@@ -1,8 +1,8 @@
-"""PAFT's mix: a share of each batch is perturbed before an algorithm sees it.
+"""PAFT: a share of the tasks of each batch is perturbed before the algorithm sees them.
 
-Perturbation-Augmented Fine-Tuning (Lv et al., arXiv 2607.01084, report a share
-alpha = 0.3 for SFT). For SFT the expert demonstrates the perturbed tasks anew; for RL
-they are played.
+Perturbation-Augmented Fine-Tuning is described by Lv et al., arXiv 2607.01084, who
+report a share alpha = 0.3 for SFT. In SFT the expert demonstrates the perturbed tasks;
+in reinforcement learning the policy plays them.
 """
 
 import math
@@ -16,7 +16,9 @@ from openagent_jax.types import Curriculum, Environment, Tables, Task
 
 
 def ramp(strength: float, num_steps: int) -> Callable[[jax.Array], jax.Array | float]:
-    """A strength by the step: it grows from 0 over `num_steps`, or is constant for 0.
+    """Return the strength as a function of the step.
+
+    It grows linearly from 0 over `num_steps` steps; if that is 0, it is constant.
 
     >>> ramp(0.5, 0)(3)
     0.5
@@ -29,9 +31,10 @@ def ramp(strength: float, num_steps: int) -> Callable[[jax.Array], jax.Array | f
 
 
 def check(alpha: float, paired: bool) -> None:
-    """
+    """Check the share of perturbed tasks.
+
     Raises:
-      ValueError: `alpha` is not in [0, 1], or not the share of pairs.
+      ValueError: `alpha` is not in [0, 1], or it is not 0.5 although tasks are paired.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
@@ -50,20 +53,22 @@ def paft(
     strength: Callable[[jax.Array], jax.Array | float],
     paired: bool = False,
 ) -> Curriculum:
-    """The tasks of a curriculum, a share of them perturbed.
+    """Return a curriculum that perturbs a share of the tasks of another one.
 
     Args:
-      inner: which tasks come next.
+      inner: the curriculum that samples the tasks.
       environment: of the tasks.
-      names: of perturbations, one of them for each task; what is named twice is drawn
-        twice as often.
-      alpha: share of a batch that is perturbed. Where it is no whole number of tasks,
-        chance decides in each batch between the two numbers next to it.
-      strength: of the perturbation, by the step.
-      paired: each clean task is followed by itself, perturbed; `alpha` is 0.5 then.
+      names: names of perturbations, one of which is drawn for each perturbed task; a
+        name that occurs twice is drawn twice as often.
+      alpha: share of the tasks of a batch that are perturbed. If that is not a whole
+        number of tasks, each batch rounds it up or down at random, so that it holds on
+        average.
+      strength: returns the strength of the perturbations in a step.
+      paired: whether each clean task is followed by its perturbed version; `alpha` must
+        be 0.5 then.
 
     Raises:
-      ValueError: as `check`; or the environment has no entry of a name.
+      ValueError: see `check`; or the environment has no perturbation of some name.
     """
     check(alpha, paired)
     edit = draw.make_edit(environment, names, "train")
@@ -82,7 +87,7 @@ def paft(
         index = jnp.arange(most)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(edit_key, index)
         some = jax.tree.map(lambda x: x[:most], tasks)
-        # A task that is perturbed at strength 0 stays as it is.
+        # Strength 0 leaves a task as it is.
         last = jax.random.uniform(jax.random.fold_in(edit_key, most))
         now = jnp.asarray(strength(step), jnp.float32)
         strengths = jnp.where(share - index > last, now, 0)

@@ -1,2 +1,2 @@
-"""Stored demonstrations: made (`demonstrations`), kept as TFDS (`store`), fed to SFT
-through grain (`feed`). The last two need the extra `data`."""
+"""Stored demonstrations: made (`demonstrations`), stored with TFDS (`store`) and read
+with grain for SFT (`feed`). The last two need the optional dependencies `data`."""

@@ -1,5 +1,5 @@
-"""The expert's demonstrations as conversations: `messages` and `tools`, as trainers and
-chat APIs write them. They are those of `demonstrations`, task for task."""
+"""The expert's demonstrations as conversations: `messages` and `tools`, in the format
+of trainers and chat APIs. The tasks are the same as in `demonstrations`."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,12 @@ from openagent_jax.environments import transcript
 
 
 def conversations(recipe: Recipe, split: str, num: int) -> Iterator[Record]:
-    """The tasks 0 to num - 1. All have the same keys, and plain JSON in them.
+    """Yield the conversations of the tasks 0 to num - 1, each as a JSON object.
 
     Args:
-      recipe: of the demonstrations.
-      split: of the tasks.
-      num: how many.
+      recipe: how the demonstrations are made.
+      split: "train" or "test".
+      num: number of conversations.
     """
     environment, transcriber = recipe.world.environment, recipe.world.transcriber
     play = demonstrations.player(recipe, split)

@@ -17,26 +17,26 @@ from openagent_jax.environments.world import SPLITS, World
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Tables, Trajectory
 
-BATCH = 64  # demonstrations made at once
+BATCH = 64  # number of demonstrations that are made at once
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What demonstrations are made of."""
+    """How demonstrations are made."""
 
     world: World
     domain: str
-    num_tokens: int  # what is longer is left out
+    num_tokens: int  # longer demonstrations are left out
     seed: int
-    # As PAFT: a share of the tasks, by one of the names, at a strength.
+    # As in PAFT: a share `alpha` of the tasks is perturbed.
     alpha: float = 0.0
     strength: float = 1.0
-    perturbations: Sequence[str] = ()
-    about: Record = field(default_factory=dict)  # what else readers are told
+    perturbations: Sequence[str] = ()  # names; one is drawn for each perturbed task
+    about: Record = field(default_factory=dict)  # further entries of the metadata
 
     def metadata(self) -> Record:
-        """What a reader needs to know of the records."""
+        """Return the metadata that are stored with the records."""
         return {
             **fingerprints(self.world.tables.lexicon),
             "domain": self.domain,
@@ -51,7 +51,10 @@ class Recipe:
 
 
 def fingerprints(lexicon: Lexicon) -> dict[str, str]:
-    """Digests of what the tokens mean, and of how messages are written with them."""
+    """Return digests of the tokenizer and of the chat style.
+
+    Records can be used only with the tokenizer and style that they were made with.
+    """
     table = lexicon.token_bytes
     digest = hashlib.sha256(np.asarray(table.flat).tobytes())
     digest.update(np.asarray(table.length).tobytes())
@@ -62,7 +65,7 @@ def fingerprints(lexicon: Lexicon) -> dict[str, str]:
 
 
 def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
-    """A share `alpha` of all indices, spread evenly.
+    """Tell which indices are perturbed: a share `alpha` of them, evenly spread.
 
     >>> is_perturbed(np.arange(5), 0.4).tolist()
     [False, False, True, False, True]
@@ -77,8 +80,12 @@ def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
 def player(
     recipe: Recipe, split: str
 ) -> Callable[..., tuple[Trajectory, Int[Array, ""]]]:
-    """`(tables, index, whether it is perturbed) -> (episode, scenario)`: 0 is clean, i
-    is the i-th of the recipe's perturbations."""
+    """Return a function in which the expert demonstrates the task of an index.
+
+    Returns:
+      `play(tables, index, perturbed) -> (episode, scenario)`. Scenario 0 is clean, i is
+      the i-th of the recipe's perturbations.
+    """
     environment = recipe.world.environment
     root = jax.random.fold_in(jax.random.key(recipe.seed), SPLITS.index(split))
     names = recipe.perturbations if recipe.alpha else ()
@@ -87,7 +94,7 @@ def player(
     def play(tables: Tables, index, perturbed):
         task_key, edit_key = jax.random.split(jax.random.fold_in(root, index))
         if names:
-            # A task that is perturbed at strength 0 stays as it is.
+            # Strength 0 leaves a task as it is.
             strength = jnp.where(perturbed, recipe.strength, 0.0)
             task, scenario, _ = one(tables, task_key, edit_key, strength)
         else:
@@ -99,7 +106,7 @@ def player(
 
 
 def maker(recipe: Recipe, split: str) -> Callable[..., tuple[Record, Any]]:
-    """`(tables, indices, which are perturbed) -> (arrays, tasks)`, compiled."""
+    """Return a compiled `make(tables, indices, perturbed) -> (records, tasks)`."""
     environment = recipe.world.environment
     play = player(recipe, split)
 
@@ -123,7 +130,7 @@ def maker(recipe: Recipe, split: str) -> Callable[..., tuple[Record, Any]]:
 
 
 def records(recipe: Recipe, split: str, num: int) -> Iterator[Record | None]:
-    """Of the indices 0 to num - 1, in their order; None for one that is too long."""
+    """Yield the records of the indices 0 to num - 1; None for one that is too long."""
     rows = made(maker(recipe, split), recipe, num)
     for index, (row, task) in enumerate(rows):
         length, scenario = int(row.pop("length")), int(row["perturbation"])
@@ -144,9 +151,15 @@ def records(recipe: Recipe, split: str, num: int) -> Iterator[Record | None]:
 
 
 def made(make: Callable, recipe: Recipe, num: int) -> Iterator[Any]:
-    """What `make` makes of the indices 0 to num - 1, one by one."""
+    """Yield the results of `make` for the indices 0 to num - 1, one by one.
+
+    Args:
+      make: `(tables, indices, perturbed) -> results`, for a batch of indices.
+      recipe: how the demonstrations are made.
+      num: number of indices.
+    """
     for first in range(0, num, BATCH):
-        # All batches have one size, and so one program.
+        # All batches have the same size, so that one compiled program makes them.
         index = np.arange(first, first + BATCH)
         perturbed = is_perturbed(index, recipe.alpha)
         rows = make(recipe.world.tables, jnp.asarray(index), jnp.asarray(perturbed))

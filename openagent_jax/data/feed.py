@@ -1,8 +1,8 @@
-"""Stored demonstrations become batches: shuffled, packed, prefetched, resumed exactly.
+"""Read stored demonstrations as shuffled, packed batches, with exact resumption.
 
-Each of n processes reads every n-th record of an epoch, so that all of them together
-read each record once. The order is a function of the seed and of the state of the
-iterator alone: the number of threads changes the speed, and nothing else.
+Each of n processes reads every n-th record of an epoch, so that together they read each
+record once. The order depends only on the seed and on the state of the iterator; the
+number of threads affects the speed, not the order.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding
 from openagent_jax.types import Batch
 
 Json = dict[str, Any]
-NUM_AHEAD = 64  # records that are prefetched
+NUM_AHEAD = 64  # number of records that are prefetched
 
 
 def batches(
@@ -31,17 +31,17 @@ def batches(
     process: tuple[int, int] = (0, 1),
     num_threads: int = 2,
 ) -> grain.IterDataset:
-    """Endless batches of NumPy arrays.
+    """Return an endless dataset of batches of NumPy arrays.
 
     Args:
-      records: with `tokens` and `loss_mask`.
+      records: demonstrations with `tokens` and `loss_mask`.
       seed: of the order, which differs from epoch to epoch.
-      num_rows: of a batch of this process.
-      num_columns: tokens of a row; no record is longer.
-      packed: records are packed end to end, each into the first row that has room;
-        otherwise each has a row of its own.
-      process: `(index, count)` of the processes.
-      num_threads: threads that read.
+      num_rows: number of rows of a batch of this process.
+      num_columns: number of tokens of a row; no record is longer.
+      packed: whether records are packed end to end, each into the first row that has
+        room for it; otherwise each has its own row.
+      process: the index of this process, and the number of processes.
+      num_threads: number of threads that read.
 
     Raises:
       ValueError: there are fewer records than processes.
@@ -72,7 +72,7 @@ def _arrays(record) -> Json:
 
 
 def _padded(record: Json, num_columns: int) -> Json:
-    """A row of one record, with the names that packing gives."""
+    """Return a record as a row, with the same keys as a packed row."""
     size = len(record["tokens"])
     row = {name: np.resize(x, num_columns) for name, x in record.items()}
     place = np.arange(num_columns)
@@ -93,7 +93,7 @@ def _batch(rows: Json) -> Batch:
 
 
 class Feed:
-    """An iterator over the batches of a run, on its devices."""
+    """An iterator over the batches of a run, as arrays on its devices."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class Feed:
     ):
         """
         Args:
-          batches: of this process.
-          shape: of the batches of all processes together.
-          sharding: of each array.
-          of: what the batches are made from; a resumed run must have the same.
+          batches: the dataset of this process.
+          shape: rows and columns of the batches of all processes together.
+          sharding: the sharding of each array.
+          of: a description of the dataset; a resumed run must have the same.
         """
         self._batches, self._sharding = iter(batches), sharding
         self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
@@ -116,7 +116,7 @@ class Feed:
             return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
         ids, mask = array(np.int32, *shape), array(np.bool_, *shape)
-        # Shapes and types of what comes.
+        # The shapes and dtypes of a batch.
         self.abstract = Batch(ids, ids, ids, mask, array(np.float32, shape[0]))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -133,8 +133,10 @@ class Feed:
         return jax.tree.map(lambda x: put(self._sharding, x), batch)
 
     def state(self) -> Json:
-        """The position in the data, for a checkpoint. All processes call this
-        together."""
+        """Return the position in the data, for a checkpoint.
+
+        All processes must call this together.
+        """
         own = json.dumps(self._batches.get_state()).encode()
         size = int(np.max(multihost_utils.process_allgather(np.int32(len(own)))))
         padded = np.frombuffer(own.ljust(size), np.uint8)
@@ -146,7 +148,7 @@ class Feed:
         """Continue from a position that `state` returned.
 
         Raises:
-          ValueError: it is of another dataset, or of another number of processes.
+          ValueError: it belongs to another dataset, or to another number of processes.
         """
         if state["of"] != self._of:
             raise ValueError("the dataset is not the one that this run started with")

@@ -1,8 +1,8 @@
-"""Demonstrations on disk: a TFDS dataset in `array_record`, without TensorFlow.
+"""Demonstrations on disk: a TFDS dataset in `array_record` files, without TensorFlow.
 
     folder/demonstrations/2.0.0/    records, features, metadata, and the tokenizer
 
-TFDS writes to a temporary folder, which is renamed when it is complete.
+TFDS writes to a temporary folder and renames it once it is complete.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from openagent_jax.data.demonstrations import Recipe, Record
 TOKENIZER = "tokenizer.json"
 # Counts of a split; demonstrations that are longer than a row are left out.
 COUNTS = ("asked_for", "left_out", "perturbed", "tokens", "loss_tokens")
-# What a reader must share with the writer, and its name in an error.
+# Metadata that must be equal for reader and writer, and their names in errors.
 SAME = {"tokenizer": "tokenizer", "chat_style": "chat style"}
 
 
@@ -76,7 +76,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
 
     def _split_generators(self, dl_manager):
         del dl_manager  # nothing is downloaded
-        # `data_dir` is the temporary folder here.
+        # Here, `data_dir` is the temporary folder.
         (Path(self.data_dir) / TOKENIZER).write_text(self._tokenizer, "utf-8")
         return {split: self._generate_examples(split) for split in self._num}
 
@@ -111,16 +111,17 @@ class Stored(NamedTuple):
 def write(
     folder: str | Path, recipe: Recipe, tokenizer: str, num: dict[str, int]
 ) -> Stored:
-    """Make a dataset.
+    """Make demonstrations and store them as a dataset.
 
     Args:
-      folder: that must not hold one yet.
-      recipe: of the demonstrations.
+      folder: where the dataset is written; it must not hold one yet.
+      recipe: how the demonstrations are made.
       tokenizer: the text of the tokenizer.json.
-      num: tasks of each split; demonstrations that are too long are left out.
+      num: number of tasks of each split; demonstrations that are too long are left out.
 
     Raises:
-      FileExistsError: as `check_free`.
+      FileExistsError: the folder holds a dataset already.
+      ValueError: all demonstrations of a split are too long.
     """
     check_free(folder)
     for path in _where(folder).parent.glob(f"{tfds.core.constants.INCOMPLETE_PREFIX}*"):
@@ -139,7 +140,7 @@ def write(
 
 
 def check_free(folder: str | Path) -> None:
-    """Whether a dataset can be written to a folder.
+    """Check that a dataset can be written to a folder.
 
     Raises:
       FileExistsError: the folder holds one already.
@@ -151,11 +152,11 @@ def check_free(folder: str | Path) -> None:
 
 
 def read(folder: str | Path) -> Stored:
-    """The dataset of a folder.
+    """Return the dataset of a folder.
 
     Raises:
-      FileNotFoundError: there is none.
-      ValueError: it is damaged.
+      FileNotFoundError: the folder holds no dataset.
+      ValueError: the dataset is damaged.
     """
     where = _where(folder)
     if not where.is_dir():
@@ -171,7 +172,7 @@ def read(folder: str | Path) -> Stored:
             split: builder.as_data_source(split=split) for split in builder.info.splits
         }
         for split, records in splits.items():
-            # A file that was cut at the end of a block reads as if it were empty.
+            # A file that is truncated at the end of a block reads as if it were empty.
             files = map(str, builder.info.splits[split].filepaths)
             found = sum(array_record.ArrayRecordReader(x).num_records() for x in files)
             if found != len(records):
@@ -183,10 +184,16 @@ def read(folder: str | Path) -> Stored:
 
 
 def check(stored: Stored, fingerprints: dict[str, str], num_tokens: int) -> None:
-    """Whether the tokens of a dataset mean the same to a run, and fit its rows.
+    """Check that a run can use a dataset.
+
+    Args:
+      stored: the dataset.
+      fingerprints: those of the run; see `demonstrations.fingerprints`.
+      num_tokens: number of tokens of a row.
 
     Raises:
-      ValueError: names what differs.
+      ValueError: the dataset was made with another tokenizer or chat style, or its
+        demonstrations may be longer than a row.
     """
     for name, what in SAME.items():
         theirs, ours = stored.metadata[name], fingerprints[name]
