@@ -1,7 +1,7 @@
-"""What every family of worlds counts of an episode, pays for an action, and reports.
+"""Grading of episodes: counts, rewards and outcomes, shared by all families of worlds.
 
-A family knows what an action does to its world; that an answer was right, what was
-needed and what the action added. The rest is the same for all of them, and is here.
+A family decides what an action does to its world, whether an answer is right, which
+effects are wrong, and how much progress an action makes. Everything else is here.
 """
 
 from dataclasses import dataclass, replace
@@ -14,9 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 from openagent_jax.text import reply_scan
 from openagent_jax.types import Certificate, Observation, Outcome, TimeStep
 
-# What a step pays, by component, before any weight. Components see the policy's own
-# actions and the state of the world, nothing else: not what a tool has answered, and
-# not which perturbation was at work. That a task is unsolvable the oracle certifies.
+# The reward components: name, and what one step pays before weighting. They depend only
+# on the actions of the policy and on the state of the world, neither on the wording of
+# an observation nor on which perturbation was applied. Whether a task can be solved is
+# certified by the oracle.
 REWARDS = (
     ("outcome", "1 for the right answer to a task that can be solved"),
     ("refusal", "1 for refusing a task that cannot be solved"),
@@ -33,15 +34,15 @@ REWARDS = (
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Record:
-    """What is counted of an episode: the part of its state that grading needs."""
+    """The part of the state of an episode that grading needs."""
 
     turn: Int[Array, ""]
-    num_calls: Int[Array, ""]  # those that could not be read included
-    num_errors: Int[Array, ""]  # calls that were answered by an error
-    num_questions: Int[Array, ""]  # to the user
+    num_calls: Int[Array, ""]  # tool calls, and actions that could not be parsed
+    num_errors: Int[Array, ""]  # calls that returned an error
+    num_questions: Int[Array, ""]  # questions to the user
     wrong_effects: Int[Array, ""]  # effects that the goal did not ask for
-    solvable: Bool[Array, ""]  # by the oracle
-    fewest_calls: Int[Array, ""]  # of the shortest solution; 0 if there is none
+    solvable: Bool[Array, ""]  # according to the oracle
+    fewest_calls: Int[Array, ""]  # calls of the shortest solution; 0 if unsolvable
     finished: Bool[Array, ""]
     success: Bool[Array, ""]
     refused: Bool[Array, ""]
@@ -51,10 +52,10 @@ S = TypeVar("S", bound=Record)
 
 
 def start(proof: Certificate) -> Record:
-    """The record of an episode before its first action.
+    """Return the record of an episode before its first action.
 
     Args:
-      proof: what the oracle knows of the task.
+      proof: the oracle's certificate of the task.
     """
     zero, no = jnp.int32(0), jnp.bool_(False)
     return Record(
@@ -80,21 +81,23 @@ def advance(
     wrong_effects: Int[Array, ""],
     max_turns: int,
 ) -> S:
-    """The state with its record after one action; a finished episode keeps it.
+    """Return the state with its record updated by one action.
+
+    The record of a finished episode keeps its counts and its result.
 
     Args:
-      state: before the action.
-      kind: of the action; see `text.reply_scan`.
-      right: whether an answer at this point is right.
-      error: whether the action was answered by an error.
-      wrong_effects: after the action.
+      state: the state before the action.
+      kind: the kind of the action; see `text.reply_scan`.
+      right: whether the action, if it is an answer, is right.
+      error: whether the action returned an error.
+      wrong_effects: the number of wrong effects after the action.
       max_turns: number of actions after which an episode is truncated.
     """
     live = ~state.finished
     answers, refuses = kind == reply_scan.ANSWER, kind == reply_scan.REFUSE
     ends = answers | refuses
     success = jnp.where(answers, right, ~state.solvable) & ends
-    # What could not be read was a call that went wrong.
+    # An action that could not be parsed counts as a failed call.
     called = (kind == reply_scan.CALL) | (kind == reply_scan.MALFORMED)
     return replace(
         state,
@@ -118,19 +121,19 @@ def timestep(
     progress: Float[Array, ""],
     max_turns: int,
 ) -> TimeStep:
-    """What an action returns and pays; see `REWARDS`.
+    """Return the timestep of an action, with the rewards of `REWARDS`.
 
     Args:
-      old: before the action.
-      new: after it.
-      kind: of the action; see `text.reply_scan`.
-      observation: what the agent is told.
-      progress: the share of what the goal needs that the action has done.
+      old: the record before the action.
+      new: the record after it.
+      kind: the kind of the action; see `text.reply_scan`.
+      observation: what the agent is shown.
+      progress: the share of the goal that this action has achieved.
       max_turns: number of actions after which an episode is truncated.
     """
     live = ~old.finished
     answers, refuses = kind == reply_scan.ANSWER, kind == reply_scan.REFUSE
-    # Without a solution there is no fewest: no call is one too many.
+    # An unsolvable task has no shortest solution, so no call is a detour.
     fewest = jnp.where(old.solvable, old.fewest_calls, max_turns)
     paid = {
         "outcome": answers & new.success & old.solvable,
@@ -156,5 +159,5 @@ def timestep(
 
 
 def outcome(state: Record) -> Outcome:
-    """What reports need to know of an episode."""
+    """Return the outcome of an episode."""
     return Outcome(**{name: getattr(state, name) for name in Outcome._fields})

@@ -1,4 +1,4 @@
-"""Environments by name: one line for each of them."""
+"""The registry of environments, by name."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.world import EnvironmentSpec, Settings, Spelling, World
 from openagent_jax.types import Environment
 
-# Any other name is a domain of tool worlds: a builtin one, a JSON file, or a log.
+# Any other name is a domain of the tool worlds: a builtin one, a JSON file, or a log.
 SPECS: Mapping[str, EnvironmentSpec] = {
     "crafting": crafting.SPEC,
     "random": tools.RANDOM_WORLDS,
@@ -15,19 +15,20 @@ SPECS: Mapping[str, EnvironmentSpec] = {
 
 
 def spec(domain: str) -> EnvironmentSpec:
-    """What is known of the environment that a domain belongs to."""
+    """Return the spec of the environment that a domain belongs to."""
     return SPECS.get(domain, tools.DOMAINS)
 
 
 def make(settings: Settings, spelling: Spelling) -> World:
-    """The environment that `settings.domain` names.
+    """Return the world that `settings.domain` names.
 
     Args:
-      settings: what a config says of it.
-      spelling: how its texts become tokens.
+      settings: the settings of the environment.
+      spelling: how its texts are written as tokens.
 
     Raises:
-      ValueError: there is no such environment, or it is incomplete.
+      ValueError: there is no such domain, its file has faults, the tokenizer cannot be
+        used, or the environment is incomplete.
     """
     world = spec(settings.domain).make(settings, spelling)
     check(world.environment)
@@ -35,10 +36,10 @@ def make(settings: Settings, spelling: Spelling) -> World:
 
 
 def check(environment: Environment) -> None:
-    """Whether an environment has all that others call.
+    """Check that an environment has all required functions.
 
     Raises:
-      ValueError: names what it lacks.
+      ValueError: a function is missing.
     """
     optional = Environment._field_defaults
     lacks = [

@@ -1,4 +1,4 @@
-"""Episodes as messages: what an agent reached by messages would have seen and said."""
+"""Episodes as messages: what an agent that communicates by messages sees and writes."""
 
 import json
 import operator
@@ -18,24 +18,24 @@ def messages(
     shown: Any,
     texts: Sequence[str] = (),
 ) -> list[Message]:
-    """The messages of one episode; every call has an id of its own.
+    """Return the messages of one episode; every call has its own id.
 
     Args:
       transcriber: of the environment.
-      episode: one, in NumPy.
-      shown: [T, P] pieces of what the agent is shown after each turn, as
-        `transcriber.observe` makes them.
-      texts: what the agent wrote in each turn, where that is known; see `turns`.
+      episode: one episode, in NumPy.
+      shown: [T, P] pieces of what the agent is shown after each turn, as returned by
+        `transcriber.observe`.
+      texts: what the agent wrote in each turn, if that is known; see `turns`.
     """
     parts = turns(transcriber, episode, shown, texts)
     return list(chat(transcriber.opening(episode.task), parts))
 
 
 class Turn(NamedTuple):
-    """An action of the agent, and what it is shown after that."""
+    """An action of the agent, and what it is shown afterwards."""
 
     message: Message
-    reply: tuple[str, str] | None  # role and content; None: it is shown nothing
+    reply: tuple[str, str] | None  # role and content; None if it is shown nothing
 
 
 def turns(
@@ -44,16 +44,15 @@ def turns(
     shown: Any,
     texts: Sequence[str] = (),
 ) -> list[Turn]:
-    """The turns of one episode.
+    """Return the turns of one episode.
 
     Args:
       transcriber: of the environment.
-      episode: one, in NumPy.
-      shown: [T, P] pieces of what the agent is shown after each turn, as
-        `transcriber.observe` makes them.
-      texts: what the agent wrote in each turn, where that is known. It stands for an
-        action that cannot be written as a message, and the arguments of a call are
-        those that it holds: an action has no place for wrong ones.
+      episode: one episode, in NumPy.
+      shown: [T, P] pieces of what the agent is shown after each turn, as returned by
+        `transcriber.observe`.
+      texts: what the agent wrote in each turn, if that is known. Actions hold neither
+        texts that could not be parsed nor wrong arguments; they are taken from here.
     """
     made, (leaves, tree) = [], jax.tree.flatten(episode.action)
     for turn in np.flatnonzero(episode.valid).tolist():
@@ -66,7 +65,7 @@ def turns(
 
 
 def chat(opening: Iterable[Message], turns: Iterable[Turn]) -> Iterator[Message]:
-    """The messages of an episode of these turns; every call has an id of its own."""
+    """Yield the messages of an episode; every call has its own id."""
     yield from opening
     for number, (message, reply) in enumerate(turns):
         message, answer = dict(message), {}
@@ -79,13 +78,15 @@ def chat(opening: Iterable[Message], turns: Iterable[Turn]) -> Iterator[Message]
         yield message
         if reply is not None:
             role, content = reply
-            # Without a call there is no tool message that could answer.
+            # A message with the role "tool" must answer a call.
             yield {"role": role if answer else "user", **answer, "content": content}
 
 
 def as_written(message: Message, text: str) -> Message:
-    """A message with what the agent wrote, where the action does not tell it: a text
-    that could not be read, and the arguments of a call that are wrong."""
+    """Return a message with what the agent wrote where its action does not hold it.
+
+    This is a text that could not be parsed, or wrong arguments of a call.
+    """
     calls = message.get("tool_calls") or ()
     if not calls:
         return message if message["content"] else message | {"content": text}
@@ -93,14 +94,17 @@ def as_written(message: Message, text: str) -> Message:
     function = call["function"]
     arguments = _arguments(text, function["name"])
     if arguments is None or _same(arguments, function["arguments"]):
-        return message  # a number may be written as a text, and a text as a number
+        return message  # equal as texts: 4 and "4" are the same value
     function = function | {"arguments": arguments}
     return message | {"tool_calls": [call | {"function": function}]}
 
 
 def _arguments(text: str, name: str) -> dict[str, Any] | None:
-    """The arguments of the call in a text; None if it has no call of that name, or one
-    that no JSON object can hold."""
+    """Return the arguments of the call in a text.
+
+    The result is None if the text has no call of that name, or if the call has a
+    duplicate key or arguments that are not an object.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     try:
         call, _ = decoder.raw_decode(text, max(text.find("{"), 0))
@@ -113,16 +117,16 @@ def _arguments(text: str, name: str) -> dict[str, Any] | None:
 
 
 def _same(written: dict[str, Any], understood: dict[str, Any]) -> bool:
-    """Whether arguments are the same, as texts."""
+    """Tell whether two sets of arguments are equal when written as texts."""
     texts = ({key: str(x) for key, x in made.items()} for made in (written, understood))
     return operator.eq(*texts)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of these pairs.
+    """Return a dictionary of these pairs.
 
     Raises:
-      ValueError: a key is there twice.
+      ValueError: a key occurs twice.
     """
     if len(made := dict(pairs)) < len(pairs):
         raise ValueError("a key is there twice")
@@ -132,7 +136,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def plan(
     transcriber: Transcriber, task: Any, actions: Action, valid: Any
 ) -> list[dict[str, Any]]:
-    """Actions of one episode, each as `described` tells it; all in NumPy."""
+    """Return the valid actions of one episode (in NumPy), each as by `described`."""
     leaves, tree = jax.tree.flatten(actions)
     parts = (
         jax.tree.unflatten(tree, [leaf[turn] for leaf in leaves])
@@ -142,7 +146,7 @@ def plan(
 
 
 def described(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of the agent in short.
+    """Return a short description of a message of the agent, for reports.
 
     >>> described({"role": "assistant", "content": "Answer: 4"})
     {'text': 'Answer: 4'}
@@ -163,7 +167,7 @@ def described(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_short(action: Mapping[str, Any]) -> str:
-    """What `described` returns, as one line of text.
+    """Return the result of `described` as one line of text.
 
     >>> in_short({"name": "get", "arguments": {"item": "log"}})
     "get(item='log')"

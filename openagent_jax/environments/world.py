@@ -1,4 +1,4 @@
-"""What an environment needs besides its pure functions: settings, and the host side."""
+"""The host side of an environment: settings, transcription, and what a world holds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,19 +25,19 @@ SPLITS = ("train", "test")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a config says of an environment (`config.sandbox`)."""
+    """The settings of an environment in a config (`config.sandbox`)."""
 
-    domain: str = "poi"  # a name of the registry, a JSON file, or a log
-    transfer: str = "medical"  # where `domain_transfer` leads
-    num_visible: int = 5  # tools in the documents, if the goal needs no more
-    min_visible: int = 3  # the same at least; for random worlds
-    # Room of an episode.
+    domain: str = "poi"  # name in the registry, builtin domain, JSON file or log
+    transfer: str = "medical"  # the domain whose tasks `domain_transfer` uses
+    num_visible: int = 5  # number of documented tools, unless the goal needs more
+    min_visible: int = 3  # the least number of documented tools, for random worlds
+    # The maximum sizes of an episode; see `types.Sizes`.
     max_turns: int = 10
     prompt_tokens: int = 224
     action_tokens: int = 60
     result_tokens: int = 36
     context_tokens: int = 512
-    # Room in the arrays of a task of tool worlds; see `tools.types.Limits`.
+    # Sizes of the arrays of a task in tool worlds; see `tools.types.Limits`.
     num_tools: int = 16
     num_args: int = 3
     num_fields: int = 2
@@ -46,66 +46,72 @@ class Settings:
 
     @property
     def sizes(self) -> Sizes:
-        """Room of an episode."""
+        """The maximum sizes of an episode."""
         return Sizes(**{name: getattr(self, name) for name in Sizes._fields})
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How texts become tokens."""
+    """How texts are written as tokens."""
 
     tokenizer: Tokenizer
     style: styles.Style[str] | None = None  # None is our compact style
-    vocab_size: int = 0  # of the model, where it is larger than the tokenizer's
-    # Room of an episode by keys of a config, for environments that leave out what is
-    # too long. See `environments.tools.logs.logs.load`.
+    vocab_size: int = 0  # of the model, if it is larger than that of the tokenizer
+    # The maximum sizes of an episode, by the keys of a config, for environments that
+    # leave out tasks that are too long. See `environments.tools.logs.logs.load`.
     room: Mapping[str, int] = field(default_factory=dict)
 
 
 class Transcriber(Protocol):
-    """Writes episodes as OpenAI messages and tools, for people and for agents that are
-    reached by messages. It runs on the host and takes tasks and actions in NumPy."""
+    """Writes episodes as OpenAI messages and tools.
+
+    They are read by people, and by agents that communicate by messages. A transcriber
+    runs on the host and takes tasks and actions as NumPy arrays.
+    """
 
     def tools(self, task: Task) -> list[dict[str, Any]]:
-        """The tools that the agent is shown, in OpenAI's function format."""
+        """Return the documented tools, in OpenAI's function format."""
         ...
 
     def opening(self, task: Task) -> list[Message]:
-        """The messages before the agent's first one."""
+        """Return the messages before the first message of the agent."""
         ...
 
     def message(self, task: Task, action: Action) -> Message:
-        """An action as a message of the agent."""
+        """Return an action as a message of the agent."""
         ...
 
     def observe(self, task: Task, observation: Observation) -> Int[Array, "P"]:
-        """Pieces of what the agent is shown after an action; a pure JAX function."""
+        """Return the pieces of the text shown after an action; a pure JAX function."""
         ...
 
     def shown(self, pieces: Any) -> tuple[str, str] | None:
-        """Role and content of what `observe` returned; None if it is nothing."""
+        """Return role and content for the result of `observe`; None if it is empty."""
         ...
 
     def goal(self, task: Task) -> str:
-        """A name for what is asked for."""
+        """Return a name for the kind of goal of a task."""
         ...
 
 
 class World(NamedTuple):
-    """An environment under one tokenizer, ready to be played."""
+    """An environment under one tokenizer, ready to use."""
 
     environment: Environment
     tables: Tables
     transcriber: Transcriber
-    # Tokens whose embeddings carry no meaning, and their shapes; None: there are none.
+    # Tokens whose embeddings carry no meaning, and the shape class of each; None if
+    # there are none. See `Words.free_tokens` of the random tool worlds.
     free_tokens: tuple[jax.Array, jax.Array] | None = None
-    source: str = ""  # the file that tasks are from, where that leaves some out
-    summary: str = ""  # what it has left out, in a line
-    skipped: tuple[Any, ...] = ()  # each, with its reason
-    notes: tuple[str, ...] = ()  # the reasons in lines, and what would help
+    # The remaining fields are set for logs, some conversations of which may be skipped.
+    source: str = ""  # the file that the tasks are from
+    summary: str = ""  # one line with the counts of mapped and skipped conversations
+    skipped: tuple[Any, ...] = ()  # the skipped conversations, each with its reason
+    notes: tuple[str, ...] = ()  # lines of text: the reasons, and limits that would do
 
     def check(self, split: str) -> None:
-        """
+        """Check that a split has tasks.
+
         Raises:
           ValueError: the split has no task.
         """
@@ -118,9 +124,9 @@ class World(NamedTuple):
 
 
 class EnvironmentSpec(NamedTuple):
-    """What a folder of `environments` offers to the registry.
+    """What a family of worlds offers to the registry.
 
-    What a config may name is known before a world is made.
+    It tells which names a config may use, before a world is made.
     """
 
     make: Callable[[Settings, Spelling], World]
@@ -129,7 +135,7 @@ class EnvironmentSpec(NamedTuple):
     suite: tuple[str, ...] = ()
     rewards: tuple[tuple[str, str], ...] = ()
     # (domain, settings, room) -> None; raises a ValueError that says what is wrong with
-    # the domain, such as a file with faults
+    # the domain, for example with its file
     check: Callable[[str, Settings, Mapping[str, int]], None] = (
         lambda domain, settings, room: None
     )

@@ -1,8 +1,8 @@
 """Write the episodes of tool tasks as messages and tools of OpenAI's protocol.
 
-This runs on the host: tasks are in NumPy here, and the lexicon has the compact style,
-in which every surface form stands for itself. Replies are read by the parser of the
-tool worlds, so that one rule holds for all agents (see `parse`).
+This runs on the host: tasks are in NumPy here, and texts are in the compact style.
+Replies are parsed by the parser of the tool worlds, so that the same rules hold for all
+agents (see `parse`).
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from openagent_jax.environments.tools.types import Action, Task, ToolResult
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
-MAX_CHARS = 20_000  # of a reply, or of arguments, that an agent is shown again
-MAX_NAME = 256  # letters of the name of a called tool; the protocol has 64
+MAX_CHARS = 20_000  # of a reply or of arguments that are repeated to the agent
+MAX_NAME = 256  # characters of the name of a called tool; the protocol allows 64
 
 Message = dict[str, Any]  # as `chat` makes them
 
@@ -31,8 +31,8 @@ class Transcriber:
     def __init__(self, symbols: ToolSymbols, max_args: int, goals: Sequence[str]):
         """
         Args:
-          symbols: surface forms of the tasks; the texts of the compact style are added.
-          max_args: of a tool, the code not counted.
+          symbols: the surface forms; the texts of the compact style are added to them.
+          max_args: the most arguments of a tool, not counting the code.
           goals: a name for each kind of goal.
         """
         numbers = symbols.numbers.low, symbols.numbers.high
@@ -46,13 +46,13 @@ class Transcriber:
         return [self._document(task, int(n)) for n in order if task.tools.visible[n]]
 
     def opening(self, task: Task) -> list[messages.Message]:
-        """The messages before the agent's first one."""
+        """Return the messages before the first message of the agent."""
         constants = np.where(task.shown, task.constants, self._style.unknown)
         phrase = (s if s >= 0 else constants[-1 - s] for s in np.asarray(task.phrase))
         return messages.opening(self._join(phrase))
 
     def message(self, task: Task, action: Action) -> messages.Message:
-        """An action as a message; a malformed one has no content."""
+        """Return an action as a message; that of a malformed action has no content."""
         if action.kind != reply_scan.CALL:
             content = {
                 reply_scan.ANSWER: style.ANSWER + self._texts[max(action.value, 0)],
@@ -61,7 +61,7 @@ class Transcriber:
             }
             return {"role": "assistant", "content": content.get(int(action.kind), "")}
         n, arguments = int(action.call.tool), {}
-        if n < 0:  # a tool that does not exist: its name is not in the action
+        if n < 0:  # no such tool; the action does not hold the name that was written
             return {"role": "assistant", "content": ""}
         for a, value in enumerate(np.asarray(action.call.args)):
             if value >= 0:
@@ -73,18 +73,18 @@ class Transcriber:
         return messages.call(self._texts[task.tools.name[n]], arguments)
 
     def observe(self, task: Task, observation: ToolResult) -> Int[Array, "P"]:
-        """Pieces of what the agent is shown after an action."""
+        """Return the pieces of the text shown after an action."""
         return render.observation(self._style, task, observation)
 
     def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
-        """Role and content of what `observe` returned; None if it is nothing."""
+        """Return role and content for the result of `observe`; None if it is empty."""
         if not pieces[0]:
             return None
         role = "user" if pieces[0] == self._style.reply_open else "tool"
         return role, self._join(pieces[1:-1])
 
     def goal(self, task: Task) -> str:
-        """The name of the kind of goal."""
+        """Return the name of the kind of goal of a task."""
         return self._goals[int(task.goal.kind)]
 
     def _document(self, task: Task, n: int) -> dict[str, Any]:

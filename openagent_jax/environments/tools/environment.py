@@ -1,8 +1,8 @@
 """The dynamics of tool worlds: `reset(lexicon, task)` and `step(lexicon, task, ...)`.
 
-Pure functions of one task; `vmap` batches them. No key is needed: results are a
-hash of the task's world, and faults are a plan that `step` merely obeys, so the
-same task meets every method with the same faults.
+They are pure functions of one task; `jax.vmap` batches them. They need no PRNG key:
+results are a hash of the task's world seed, and faults are planned in the task, so
+every agent meets the same results and faults.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ from openagent_jax.types import TimeStep
 
 
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
-    """The state before the first action."""
+    """Return the state before the first action."""
     del lexicon
     args, values = solution(task)
     proof = oracle.certificate(task)
@@ -50,18 +50,21 @@ def step(
     action: Action,
     max_turns: int,
 ) -> tuple[State, TimeStep]:
-    """One action of the agent. A finished episode does not change any more.
+    """Apply one action of the agent. A finished episode does not change any more.
 
-    An episode succeeds by the right answer (or "done"), with every wanted step taken
-    and no other effect on the world; or by refusing a task that the oracle certifies as
-    unsolvable. See `grading.REWARDS` for what a step pays.
+    An episode succeeds with the right answer (or "done") if all steps of the goal have
+    been done and no wrong effect has occurred. It also succeeds with a refusal if the
+    oracle certifies the task as unsolvable. See `grading.REWARDS` for the rewards.
 
     Args:
-      lexicon: of the task.
-      task: one.
-      state: before the action.
-      action: of the agent.
-      max_turns: actions after which an episode is truncated.
+      lexicon: holds the surface forms of the task.
+      task: one task.
+      state: the state before the action.
+      action: the action of the agent.
+      max_turns: number of actions after which an episode is truncated.
+
+    Returns:
+      The new state, and the timestep, whose observation is a `ToolResult`.
     """
     goal = task.goal
     result, useful = _respond(lexicon, task, state, action)
@@ -86,7 +89,7 @@ def step(
         goal.answer < 0, lexicon.style.done, _source(task, state.values, goal.answer)
     )
     right = lexicons.same_text(lexicon, action.value, wanted)
-    # An answer counts only if the tools were used: guessing is not knowing.
+    # A guessed answer does not count: all steps of the goal must be done.
     answered = right & jnp.all(done | ~valid) & (state.wrong_effects == 0)
     graded = grading.advance(
         state,
@@ -118,14 +121,14 @@ def step(
 
 
 def no_action(num_args: int) -> Action:
-    """An action that could not be read."""
+    """Return the action that stands for a reply that could not be parsed."""
     none = jnp.int32(-1)
     call = types.ToolCall(none, jnp.full(num_args, -1, jnp.int32), none)
     return Action(jnp.int32(reply_scan.MALFORMED), call, none)
 
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
-    """What a tool returns in this world, by field; -1 where there is no field."""
+    """Return the symbols [F] that a call returns; -1 where there is no such field."""
     drawn = _drawn(task, tool, args)
     if task.facts is None:
         return drawn
@@ -146,13 +149,13 @@ def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
 def _recorded(
     task: Task, facts: Facts, tool: Int[Array, ""], args: Int[Array, "A"]
 ) -> Bool[Array, "R"]:
-    """Which of the recorded calls this is."""
+    """Return which of the recorded calls equal this one."""
     same = jnp.all(facts.args == args[None], axis=1)
     return same & (facts.relation == task.tools.relation[tool])
 
 
 def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
-    """True arguments and results of the steps of the goal."""
+    """Return the true arguments and results of the steps of the goal."""
     num_steps, num_args = task.goal.source.shape
     num_fields = task.tools.result_low.shape[1]
     values = jnp.full((num_steps, num_fields), -1, jnp.int32)
@@ -168,21 +171,21 @@ def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
-    """Rows that exist: documented, or what a documented one was replaced by."""
+    """Return the rows that can be called: documented tools and their replacements."""
     row = jnp.arange(task.tools.relation.shape[0])
     moved = task.faults.moved_to[:, None] == row[None]
     return task.tools.visible | jnp.any(moved & task.tools.visible[:, None], axis=0)
 
 
 def reveals_code(task: Task) -> Bool[Array, "N"]:
-    """Rows whose results hold a code, since some tool asks for it."""
+    """Return the rows whose results hold a code, because some tool needs it."""
     relation, source = task.tools.relation, task.tools.code_from
     asked = (relation[:, None] == relation[source][None]) & (source >= 0)[None]
     return jnp.any(asked, axis=1)
 
 
 def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]]:
-    """The observation, and the steps of the goal that the call would fulfil."""
+    """Return the result of an action, and the steps of the goal that it matches."""
     tools, faults = task.tools, task.faults
     call = action.call
     tool = jnp.maximum(call.tool, 0)
@@ -199,7 +202,7 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    # Later entries win: from the mildest trouble to the one that is seen first.
+    # Later entries take precedence over earlier ones.
     status, target = jnp.int32(style.OK), jnp.int32(-1)
     for trouble, code, about in (
         (failing, jnp.where(forever, style.PERMANENT, style.TRANSIENT), -1),

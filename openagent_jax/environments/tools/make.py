@@ -1,6 +1,7 @@
-"""Tool worlds put together: lexicon, domains, and what perturbations draw from.
+"""Make tool worlds: lexicon, domains, and the pools of perturbations.
 
-`make` runs on the host, once a run. What comes out are arrays and pure functions.
+`make_domain` and `make_random` run on the host, once for each run. They return arrays
+and pure functions.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,8 @@ from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import style
 from openagent_jax.types import Environment, Sizes, Tables
 
-# Keys of a config: room for tokens. That of a demonstration is not always there.
+# Keys of a config that limit numbers of tokens. `algorithm.num_tokens` is not in every
+# config.
 TOKENS = {f"sandbox.{x}_tokens" for x in ("prompt", "action", "result", "context")}
 TOKENS |= {"algorithm.num_tokens"}
 
@@ -50,26 +52,26 @@ Tasks = domains.Domain | logged_worlds.LoggedWorlds
 
 
 class Source(NamedTuple):
-    """What tasks and perturbations are drawn from."""
+    """The data that tasks and perturbations are sampled from."""
 
     tasks: Tasks
-    transfer: Tasks  # another domain, where `domain_transfer` leads
-    opaque: Int[Array, "2 2"]  # by split: range of names that say nothing
-    gates: Int[Array, "2 R 2"]  # by split: name and description of tools that guard
+    transfer: Tasks  # another domain, from which `domain_transfer` takes tasks
+    opaque: Int[Array, "2 2"]  # by split: range of names without meaning
+    gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Room in the arrays of a task."""
+    """Return the sizes of the arrays of a task."""
     names = ("tools", "args", "fields", "steps", "constants")
     return Limits(**{f"num_{name}": getattr(settings, f"num_{name}") for name in names})
 
 
 def functions(sizes: Sizes, num_visible: int) -> Environment:
-    """The environment of a domain or a log.
+    """Return the environment of a domain or a log as pure functions.
 
     Args:
-      sizes: room of an episode.
-      num_visible: tools in the documents, if the goal needs no more.
+      sizes: the maximum sizes of an episode.
+      num_visible: number of documented tools, unless the goal needs more.
     """
     return Environment(
         name="tools",
@@ -103,15 +105,16 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
 
 
 def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
-    """Whether a domain is sound.
+    """Check that the file of a domain can be used.
 
     Args:
-      domain: a builtin name, a file, or a log.
-      settings: with room for its arrays.
-      room: of an episode, by keys of a config.
+      domain: a builtin domain, a domain file, or a log.
+      settings: give the sizes of the arrays.
+      room: the maximum sizes of an episode, by the keys of a config.
 
     Raises:
-      domain_spec.DomainError: it is not.
+      domain_spec.DomainError: the file has faults, or no conversation of the log can be
+        mapped.
     """
     limits = limits_of(settings)
     if logs.is_log(domain):
@@ -121,14 +124,14 @@ def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
 
 
 def make_random(settings: Settings, spelling: Spelling) -> World:
-    """Endless random tool worlds.
+    """Return random tool worlds, a new one for each task.
 
     Raises:
-      ValueError: the tokenizer cannot be used, or not with the style.
+      ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
     builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
-    code = {style.CODE}  # no argument may have its name
+    code = {style.CODE}  # reserved: no argument may have this name
     avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
     words = random_words.compile(table, spelling.tokenizer, avoid)
     source = random_worlds.RandomWorlds(
@@ -153,11 +156,12 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
 
 
 def make_domain(settings: Settings, spelling: Spelling) -> World:
-    """Tasks of a domain: a builtin name, a file, or a log.
+    """Return the world of a domain: a builtin domain, a domain file, or a log.
 
     Raises:
-      domain_spec.DomainError: the file is wrong, or no conversation of it is mapped.
-      ValueError: the tokenizer cannot be used, or not with the style.
+      domain_spec.DomainError: the file has faults, or no conversation of the log can be
+        mapped.
+      ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
     names = [str(settings.domain), str(settings.transfer)]
@@ -228,7 +232,7 @@ def _expert(tables: Tables, task: Task, state: State) -> Action:
 
 
 def _pools(tables: Tables, task: Task, split: str, num_visible: int) -> Pools:
-    """What perturbations of a task draw from, of one split."""
+    """Return the pools of a split, from which perturbations of a task draw."""
     source, s = tables.source, domains.SPLITS[split]
     num_trained, num_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
     styles = (1, num_trained) if split == "train" else (num_trained, num_styles)
@@ -262,10 +266,10 @@ def _with_room(
     tables: Tables,
     room: Mapping[str, int],
 ) -> tuple[logs.Log, logged_worlds.LoggedWorlds]:
-    """A log without the conversations whose tokens do not fit."""
+    """Return a log without the conversations that have too many tokens."""
     tasks = [task for _, task in log.tasks]
     if tokens := TOKENS & room.keys():
-        # The turns that the room has, which may be more than the settings say.
+        # The limit on turns in `room` may be larger than that of the settings.
         sizes = made.sizes._replace(max_turns=room["sandbox.max_turns"])
         measure = partial(_num_tokens, functions(sizes, 0), tables)
         found = logged_worlds.measured(source, measure, len(tasks))
@@ -278,7 +282,7 @@ def _with_room(
 def _num_tokens(
     made: Environment, tables: Tables, task: Task
 ) -> dict[str, Int[Array, ""]]:
-    """Tokens of an episode and of its parts, as the expert plays it."""
+    """Count the tokens of the expert's episode on a task, and of its parts."""
     num = partial(expert.num_tokens, tables)
 
     def longest(write, parts):

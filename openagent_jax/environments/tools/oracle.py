@@ -1,12 +1,12 @@
 """The oracle: which tasks can be solved, in how few calls, and what to do next.
 
-Planning is a least fixed point over tools and steps. A tool can be used if it is
-there, its arguments can be had and its prerequisites can be met; a step can be
-done if some tool of its relation can be used. Cycles never enter a least fixed
-point, so a contradictory precondition is certified as unsolvable.
+Planning is a least fixed point over tools and steps. A tool can be used if it is on
+offer, its arguments can be obtained and its prerequisites can be met; a step can be
+done if some tool of its relation can be used. Cycles never enter a least fixed point,
+so tools that need each other are certified as unusable.
 
-`expert` knows only what an agent could know (the documents, and what feedback has
-shown); `solvable` and `fewest_calls` know the whole plan of faults.
+`expert` knows only what an agent can know (the documents, and what feedback has shown);
+`solvable`, `fewest_calls` and `certificate` know all planned faults.
 """
 
 from typing import NamedTuple
@@ -22,11 +22,13 @@ from openagent_jax.types import Certificate
 
 
 class Plan(NamedTuple):
-    step_ok: Bool[Array, "C"]  # can be done, or is done
+    step_ok: Bool[Array, "C"]  # the step is done or can be done
     tool: Int[Array, "C"]  # cheapest tool of each step
-    extra: Int[Array, "N"]  # tools needed besides: 2 * (first step that needs it)
-    ready: Bool[Array, "N"]  # prerequisites met
-    cost: Float[Array, "N"]  # calls, with prerequisites; inf: cannot be used
+    # Tools that are needed but are no steps: 2 * (index of the first step that needs
+    # the tool); `UNNEEDED` for all others.
+    extra: Int[Array, "N"]
+    ready: Bool[Array, "N"]  # usable, and its prerequisites are met
+    cost: Float[Array, "N"]  # calls, including prerequisites; inf: cannot be used
 
 
 UNNEEDED = 1 << 20
@@ -35,20 +37,21 @@ REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 
 
 def solvable(task: Task) -> Bool[Array, ""]:
-    """Whether any sequence of actions succeeds."""
+    """Tell whether any sequence of actions solves the task."""
     return jnp.all(_full_plan(task).step_ok)
 
 
 def fewest_calls(task: Task) -> Int[Array, ""]:
-    """Calls (failing ones included) of the shortest solution; 0 if there is none."""
+    """Return the calls of the shortest solution, failing ones included, or 0."""
     return _num_calls(task, _full_plan(task))
 
 
 def certificate(task: Task) -> Certificate:
-    """Whether a task can be solved, in how few calls, and why not.
+    """Certify whether a task can be solved, in how few calls, or why not.
 
-    The reason is an index into `REASONS`: a step without any tool on offer comes before
-    a tool that is out of service, and that before prerequisites that cannot be met.
+    The reason is an index into `REASONS`. If several apply, a step for which no tool is
+    on offer takes precedence over a tool that is out of service, and that over
+    prerequisites that cannot be met.
     """
     plan = _full_plan(task)
     ok = jnp.all(plan.step_ok)
@@ -64,10 +67,10 @@ def certificate(task: Task) -> Certificate:
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
-    """The next action of an agent that reads documents and feedback without fault.
+    """Return the next action of an agent that reads documents and feedback correctly.
 
-    It asks for what the request left out, refuses as soon as no way is left, and
-    meets a prerequisite just before the call that needs it.
+    It asks for constants that the request leaves out, refuses as soon as it knows of no
+    solution, and meets a prerequisite just before the call that needs it.
     """
     tools, goal = task.tools, task.goal
     known = (tools.visible | state.known_from) & ~state.known_dead
@@ -111,7 +114,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
 
 
 def _num_calls(task: Task, plan: Plan) -> Int[Array, ""]:
-    """Calls of a plan, failing ones included; 0 if it does not reach the goal."""
+    """Return the calls of a plan, failing ones included; 0 if it fails."""
     valid = task.goal.tool >= 0
     failures = task.faults.failures
     extra = plan.extra < UNNEEDED
@@ -121,7 +124,7 @@ def _num_calls(task: Task, plan: Plan) -> Int[Array, ""]:
 
 
 def _offered(task: Task) -> Bool[Array, "N"]:
-    """Rows that the documents show, or that a redirection names."""
+    """Return the rows that are documented, or that a redirection names."""
     tools, faults = task.tools, task.faults
     row = jnp.arange(tools.relation.shape[0])
     named = (faults.guided & tools.visible)[:, None]
@@ -174,7 +177,7 @@ def _plan(
         step_ok = done | ~valid | (sources & (jnp.min(step_cost, axis=1) < jnp.inf))
     tool = jnp.argmin(step_cost, axis=1)
 
-    # Which tools are needed besides those of the steps, and how early.
+    # Which tools are needed that are no steps, and before which step.
     todo = valid & ~done
     need = jnp.full(num_tools, UNNEEDED)
     need = need.at[tool].min(jnp.where(todo, 2 * jnp.arange(num_steps), UNNEEDED))

@@ -1,9 +1,9 @@
 """From sampled tokens to an `Action` on the tools of a task.
 
-`text/reply_scan.py` reads the bytes; this module binds what they say to the task: the
-name of a call to a row of its tools, the arguments to the parameters of that tool. A
-name that no tool has, or an argument that the tool does not accept, becomes -1, which
-the dynamics answer with an error observation.
+`text/reply_scan.py` scans the bytes; this module binds the result to the task: the name
+of a call to a row of its tools, the arguments to the parameters of that tool. An
+unknown tool name or an unacceptable argument becomes -1, for which `environment.step`
+returns an error.
 """
 
 import jax.numpy as jnp
@@ -23,10 +23,10 @@ def parse(
     """Return the action that the first `length` tokens spell.
 
     Args:
-      lexicon: with the bytes of every token.
-      task: whose tools may be called.
-      tokens: of the reply.
-      length: number of tokens that count, without the one that ends the reply.
+      lexicon: holds the bytes of every token.
+      task: the task whose tools may be called.
+      tokens: the tokens of the reply.
+      length: number of tokens of the reply, without its end token.
     """
     text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
     return parse_bytes(lexicon, task, text, num_bytes)
@@ -41,10 +41,10 @@ def parse_bytes(
     """Return the action that the bytes `text[:num_bytes]` spell.
 
     Args:
-      lexicon: with all surface forms.
-      task: whose tools may be called.
-      text: bytes of the reply.
-      num_bytes: number of bytes that count.
+      lexicon: holds all surface forms.
+      task: the task whose tools may be called.
+      text: the bytes of the reply.
+      num_bytes: number of bytes of the reply.
     """
     num_args = task.tools.arg_name.shape[1]
     reply = reply_scan.scan(lexicon, text, num_bytes, num_args)
@@ -62,7 +62,7 @@ def parse_bytes(
     )
 
 
-_BAD_CODE = 0  # the empty text: a code was passed, and it is the code of no tool
+_BAD_CODE = 0  # the empty text: a code was passed that is not the code of any tool
 
 
 def _bind(
@@ -79,7 +79,7 @@ def _bind(
         [tools.arg_name[row], jnp.array([lexicon.style.code], jnp.int32)]
     )
     params = jnp.concatenate([has_arg, jnp.array([True])])
-    # [parameter, pair]: which of the written pairs fills which parameter.
+    # [parameter, pair]: whether a written (name, value) pair fills a parameter.
     fills = lexicons.same_text(lexicon, param_names[:, None], reply.arg_names[None, :])
     fills &= params[:, None] & reply.given[None]
     fits = jnp.all(jnp.any(fills, axis=0) | ~reply.given)

@@ -1,8 +1,8 @@
-"""From a task and its turns to tokens: lists of symbols, written last.
+"""Write the texts of an episode: prompt, actions and observations, as rows of pieces.
 
-Every text is a row of pieces (symbols; 0 is empty), so the same few functions
-serve demonstrations, rollouts and the reader of an evaluation. What the policy
-must produce is marked piece by piece: the loss mask cannot disagree with the text.
+A piece is a symbol; 0 is the empty text. Tokens are made from the pieces last, so the
+same few functions serve demonstrations, rollouts and evaluation. The loss mask is made
+piece by piece too, so it cannot disagree with the text.
 """
 
 import jax
@@ -17,7 +17,7 @@ from openagent_jax.text.style import Style
 
 
 def prompt(style: Style[int], task: Task) -> Int[Array, "P"]:
-    """Documents and request, up to where the agent speaks."""
+    """Return the prompt: documents and request, up to where the agent writes."""
     tools = task.tools
     order = jnp.argsort(jnp.where(tools.visible, tools.place, types.FOREVER))
     documents = jax.vmap(lambda row: _document(style, task, row))(order)
@@ -38,7 +38,7 @@ def prompt(style: Style[int], task: Task) -> Int[Array, "P"]:
 
 
 def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
-    """What the agent says, with the mark of its end."""
+    """Return what the agent writes for an action, including the end mark."""
     call, tool = act.call, jnp.maximum(act.call.tool, 0)
     names = jnp.concatenate([task.tools.arg_name[tool], layout.single(style.code)])
     values = jnp.concatenate([call.args, call.code[None]])
@@ -46,7 +46,7 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     order = jnp.argsort(~has, stable=True)
     names, values = names[order], values[order]
     low, high = style.numbers
-    # What a tool is for can be said of those in the documents.
+    # Only documented tools have a known purpose.
     purpose = jnp.where(task.tools.visible[tool], task.tools.description[tool], 0)
     slots = {
         styles.NAME: task.tools.name[tool][None],
@@ -72,12 +72,12 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
 
 
 def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
-    """What the agent is shown after its action, up to where it speaks again."""
+    """Return what the agent is shown after an action, up to where it writes again."""
     tool = jnp.maximum(result.tool, 0)
     names = jnp.concatenate([task.tools.result_name[tool], layout.single(style.code)])
     values = jnp.concatenate([result.values, result.code[None]])
     has = values >= 0
-    # A tool that returns nothing says that it is done.
+    # A tool that returns no values reports that it is done.
     silent = ~jnp.any(has)
     names = names.at[0].set(jnp.where(silent, style.result, names[0]))
     values = values.at[0].set(jnp.where(silent, style.done, values[0]))
@@ -117,7 +117,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     replied = result.status == styles.USER_REPLY
     words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)
-    # What cannot be read called no tool that could answer.
+    # An action that could not be parsed called no tool, so the user answers it.
     by_user = replied | (result.status == styles.BAD_FORMAT)
     begin = jnp.where(by_user, style.reply_open, style.tool_open)
     end = jnp.where(by_user, style.reply_close, style.tool_close)

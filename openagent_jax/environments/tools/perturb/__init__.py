@@ -1,4 +1,4 @@
-"""The catalogue of perturbations of tool worlds: one `Entry` a row, tier by tier."""
+"""The catalogue of perturbations of tool worlds: one `Entry` for each, by tier."""
 
 from openagent_jax.environments.tools.perturb import (
     interaction,
@@ -222,8 +222,8 @@ CATALOGUE = (
     ),
 )
 
-# What is named more than once is drawn more often: that a tool is missing is learned
-# slowest.
+# A name that occurs more than once is drawn more often. Refusing unsolvable tasks is
+# learned slowest.
 TRAINING_MIX = (
     "identity_erasure",
     "semantic_trap",

@@ -1,4 +1,4 @@
-"""What the perturbations of tool worlds draw from, and the edits they are made of."""
+"""The pools that perturbations of tool worlds draw from, and edits of tasks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,43 +14,44 @@ from openagent_jax.environments.tools.types import Task, Tools
 class Pools(NamedTuple):
     """What perturbations of one domain and split draw from.
 
-    Y is the number of synonyms, R that of gates or phrases, G that of goals.
+    Y is the number of synonyms, R that of gates or phrases, and G that of goals. A gate
+    is a tool without arguments that must be called before another tool.
 
-    Pools of the train and of the test split share no surface form.
+    The pools of the training and the test split share no surface form.
     """
 
     names: Int[Array, "N Y"]  # synonyms of each tool
     descriptions: Int[Array, "N Y"]
     arg_names: Int[Array, "N A Y"]
-    opaque: Int[Array, "2"]  # range of names that say nothing
-    gates: Int[Array, "R 2"]  # name and description of tools that guard others
+    opaque: Int[Array, "2"]  # range of names without meaning
+    gates: Int[Array, "R 2"]  # name and description of each gate
     phrases: Int[Array, "G R P"]  # rewritten requests
     num_phrases: Int[Array, "G"]
     styles: Int[Array, "2"]  # range of result styles
-    shifted: Int[Array, "N F 2"]  # result ranges of unfamiliar entities
-    constant_range: Int[Array, "G Q 2"]  # of unfamiliar entities in requests
-    transfer: Callable[[jax.Array], Task]  # a task of another domain
+    shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
+    constant_range: Int[Array, "G Q 2"]  # constant ranges with unfamiliar entities
+    transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 
 def edit_tools(task: Task, **fields) -> Task:
-    """The task with other fields of `Task.tools`."""
+    """Return the task with some fields of `Task.tools` replaced."""
     return replace(task, tools=replace(task.tools, **fields))
 
 
 def edit_faults(task: Task, **fields) -> Task:
-    """The task with other fields of `Task.faults`."""
+    """Return the task with some fields of `Task.faults` replaced."""
     return replace(task, faults=replace(task.faults, **fields))
 
 
 def wanted(task: Task) -> Bool[Array, "N"]:
-    """Rows that the goal names and the documents show."""
+    """Return the rows that the goal names and that are documented."""
     row = jnp.arange(task.tools.visible.shape[0])
     named = jnp.any(task.goal.tool[:, None] == row[None], axis=0)
     return named & task.tools.visible
 
 
 def spare(task: Task) -> Int[Array, ""]:
-    """A row that nothing refers to, for a new tool; -1 if there is none."""
+    """Return a row that nothing refers to, for a new tool; -1 if there is none."""
     tools = task.tools
     row = jnp.arange(tools.relation.shape[0])
     used = tools.visible | jnp.any(task.goal.tool[:, None] == row[None], axis=0)
@@ -62,14 +63,21 @@ def spare(task: Task) -> Int[Array, ""]:
 
 
 def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
-    """Row `target` becomes a copy of row `source`."""
+    """Return the tools with row `source` copied to row `target`."""
     return jax.tree.map(lambda x: x.at[target].set(x[source]), tools)
 
 
 def add_gate(
     task: Task, row: Array, presentation: Int[Array, "2"], place: Array
 ) -> Task:
-    """A new documented tool without arguments and results at a spare row."""
+    """Add a documented tool without arguments and results (a gate).
+
+    Args:
+      task: the task.
+      row: a spare row; see `spare`.
+      presentation: name and description of the gate.
+      place: its place in the order of the documents.
+    """
     tools = task.tools
     empty = jax.tree.map(lambda x: x.at[row].set(jnp.zeros_like(x[0])), tools)
     description = jnp.zeros_like(tools.description[0]).at[0].set(presentation[1])
