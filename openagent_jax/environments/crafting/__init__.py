@@ -1,5 +1,5 @@
-"""Crafting worlds: random recipe graphs, played by text, all of them arrays.
+"""Crafting worlds: text environments with random graphs of recipes, as arrays.
 
-The idea is TextCraft's (Prasad et al., arXiv:2311.05772): the agent reads a book of
-recipes, takes raw items, crafts others from them, and so reaches a goal item.
+The idea comes from TextCraft (Prasad et al., arXiv 2311.05772): the agent reads a book
+of recipes, takes raw items, and crafts other items from them until it has the goal.
 """

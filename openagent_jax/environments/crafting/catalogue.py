@@ -1,4 +1,4 @@
-"""The catalogue of perturbations of crafting worlds: one `Entry` a row."""
+"""The catalogue of perturbations of crafting worlds: one `Entry` for each."""
 
 from openagent_jax.environments.crafting import perturb
 from openagent_jax.perturb import Entry
@@ -148,7 +148,7 @@ CATALOGUE = (
     ),
 )
 
-# What is named more than once is drawn more often.
+# A name that occurs more than once is drawn more often.
 TRAINING_MIX = (
     "item_renaming",
     "vague_goal",

@@ -1,7 +1,7 @@
 """The dynamics of crafting worlds: `reset(task)` and `step(lexicon, task, ...)`.
 
-Pure functions of one task; `vmap` batches them. No key is needed: faults are a plan
-that `step` merely obeys, so the same task meets every agent with the same faults.
+They are pure functions of one task; `jax.vmap` batches them. They need no PRNG key:
+faults are planned in the task, so every agent meets the same faults.
 """
 
 from dataclasses import replace
@@ -37,16 +37,16 @@ def step(
 ) -> tuple[State, TimeStep]:
     """Apply one action of the agent. A finished episode does not change any more.
 
-    An episode succeeds by the answer "done" while the goal item is held, if nothing was
-    crafted that the goal did not need: that would use up what the user has. It also
-    succeeds by refusing a task that the oracle certifies as unsolvable. See
-    `grading.REWARDS` for what a step pays.
+    An episode succeeds with the answer "done" if the goal item is held and nothing was
+    crafted that the goal did not need (that would use up the user's items). It also
+    succeeds with a refusal if the oracle certifies the task as unsolvable. See
+    `grading.REWARDS` for the rewards.
 
     Args:
-      lexicon: in which the value of an answer is a symbol.
+      lexicon: the lexicon of which the value of an answer is a symbol.
       task: one task.
       state: the state before the action.
-      action: of the agent.
+      action: the action of the agent.
       max_turns: number of actions after which an episode is truncated.
 
     Returns:
@@ -102,14 +102,14 @@ def step(
 
 
 def no_action() -> Action:
-    """Return an action that could not be read."""
+    """Return the action that stands for a reply that could not be parsed."""
     none = jnp.int32(-1)
     call = Call(tool=none, item=jnp.int32(types.NO_ITEM))
     return Action(jnp.int32(reply_scan.MALFORMED), call, none)
 
 
 def _respond(task: Task, state: State, action: Action) -> Result:
-    """Return what the agent is told; the inventory in it is that before the action."""
+    """Return the result of an action; it holds the inventory before the action."""
     items, tool, given = task.items, action.call.tool, action.call.item
     item = jnp.maximum(given, 0)
     ingredients = items.ingredients[item]
@@ -119,7 +119,7 @@ def _respond(task: Task, state: State, action: Action) -> Result:
     misfit = (given == types.NO_ITEM) | (given == types.WRONG_ARGUMENTS)
     misfit = jnp.where(lists, given != types.NO_ITEM, misfit)
     failing = state.attempts[item] < task.faults.failures[item]
-    # Later entries win: from the mildest trouble to the one that is seen first.
+    # Later entries take precedence over earlier ones.
     status, about = jnp.int32(style.OK), jnp.int32(-1)
     for trouble, code, row in (
         (failing & ~lists, style.TRANSIENT, -1),

@@ -1,6 +1,6 @@
-"""Crafting worlds put together: lexicon, pools, and the pure functions.
+"""Make crafting worlds: lexicon, pools, and the pure functions.
 
-`make` runs on the host, once a run. What comes out are arrays and pure functions.
+`make` runs on the host, once for each run. It returns arrays and pure functions.
 """
 
 import jax
@@ -32,10 +32,14 @@ from openagent_jax.types import Environment, Sizes, Tables
 
 
 def make(settings: Settings, spelling: Spelling) -> World:
-    """Return crafting worlds under a tokenizer. Of the settings, only sizes matter.
+    """Return the crafting worlds under a tokenizer.
+
+    Args:
+      settings: only the maximum sizes of an episode are used.
+      spelling: how texts are written as tokens.
 
     Raises:
-      ValueError: the tokenizer cannot be used, or not with the style.
+      ValueError: the tokenizer cannot be used, or not with this style.
     """
     table = symbols.Symbols()
     words, pools = texts.words(table), texts.pools(table)
@@ -54,8 +58,8 @@ def functions(sizes: Sizes, words: Words) -> Environment:
     """Return the environment as pure functions.
 
     Args:
-      sizes: room of an episode.
-      words: symbols of what is not of a task.
+      sizes: the maximum sizes of an episode.
+      words: symbols of the words that are the same in all tasks.
     """
     return Environment(
         name="crafting",

@@ -1,16 +1,16 @@
 """The oracle: which goals can be reached, in how few calls, and what to do next.
 
-How often each item has to be made is a least fixed point. The goal is needed once; an
-item that has to be made n times needs each of its ingredients n times; what the
-inventory holds need not be made:
+The number of times that each item has to be obtained (taken or crafted) is a least
+fixed point. The goal is needed once; an item that is crafted n times needs each of its
+ingredients n times; units in the inventory need not be obtained:
 
     todo = max(needed - held, 0),    needed = [item is the goal] + todo @ uses
 
-Every item has one source at most (`get`, or one recipe), and what is held is never
-better left unused, so the least solution of these equations is also the shortest way,
-in any order in which the ingredients of each craft are there. Where recipes go round
-in a circle and the inventory does not break it, the iteration grows without end, and
-the goal cannot be reached.
+Every item has at most one source (`get`, or one recipe), and it never helps to leave
+units in the inventory unused. So the least solution of these equations is the shortest
+plan, in any order in which the ingredients of each craft are available. If recipes form
+a cycle that the inventory does not break, the iteration grows without bound, and the
+goal cannot be reached.
 """
 
 from typing import NamedTuple
@@ -35,15 +35,15 @@ from openagent_jax.types import Certificate
 
 # Why a task cannot be solved; the first stands for those that can.
 REASONS = ("", "no_source", "sold_out", "circular_recipes")
-_MOST = 1000  # no item is made so often but in a circle
+_MOST = 1000  # without a cycle of recipes, no item is obtained this often
 
 
 class Plan(NamedTuple):
-    """What is left to be done for a goal."""
+    """The calls that are left to be made for a goal."""
 
     todo: Int[Array, "I"]  # how often each item has to be taken or crafted
-    has_source: Bool[Array, ""]  # each of them can be taken or has a recipe
-    circular: Bool[Array, ""]  # recipes that need each other without end
+    has_source: Bool[Array, ""]  # every such item can be taken or has a recipe
+    circular: Bool[Array, ""]  # the plan needs a cycle of recipes
 
     @property
     def possible(self) -> Bool[Array, ""]:
@@ -64,11 +64,11 @@ def has_recipe(items: Items) -> Bool[Array, "I"]:
 def make_plan(
     items: Items, raw: Bool[Array, "I"], held: Int[Array, "I"], goal: Int[Array, ""]
 ) -> Plan:
-    """Return the shortest way to hold one unit of the goal.
+    """Return the shortest plan to hold one unit of the goal.
 
     Args:
-      items: with the recipes.
-      raw: items that `get` is believed to give; their recipes are not used.
+      items: the items and their recipes.
+      raw: items that `get` is assumed to give; their recipes are not used.
       held: units in the inventory.
       goal: row of the wanted item.
     """
@@ -79,7 +79,7 @@ def make_plan(
     def again(todo):
         return jnp.clip(wanted + todo @ used - held, 0, _MOST)
 
-    # A chain of recipes that does not go round has `num` items at most.
+    # A chain of recipes without a cycle has at most `num` items.
     todo = jax.lax.fori_loop(0, num + 1, lambda _, x: again(x), jnp.zeros_like(held))
     return Plan(
         todo=todo,
@@ -89,15 +89,15 @@ def make_plan(
 
 
 def true_plan(task: Task, held: Int[Array, "I"]) -> Plan:
-    """Return the plan of one who knows what is sold out."""
+    """Return the plan of an agent that knows which items are sold out."""
     raw = task.items.raw & ~task.faults.sold_out
     return make_plan(task.items, raw, held, task.goal)
 
 
 def certificate(task: Task) -> Certificate:
-    """Return whether a task can be solved, in how few calls, and why not.
+    """Certify whether a task can be solved, in how few calls, or why not.
 
-    Calls that fail because of a planned fault count. The reason is an index into
+    Calls that fail because of a planned fault are counted. The reason is an index into
     `REASONS`.
     """
     plan = true_plan(task, task.held)
@@ -112,12 +112,12 @@ def certificate(task: Task) -> Certificate:
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
-    """Return the next action of an agent that reads without fault.
+    """Return the next action of an agent that reads everything correctly.
 
-    It knows the request and what feedback has shown, not the planned faults. It asks
-    for a goal that the request leaves out, refuses once no way is left, crafts what
-    can be crafted, and otherwise takes the next raw item that is missing. Of several
-    items, the one that the request names first comes first.
+    It knows the request and what feedback has shown, but not the planned faults. It
+    asks for a goal that the request leaves out, refuses once it knows of no solution,
+    crafts a needed item whose ingredients it holds, and otherwise takes a missing raw
+    item. Of several such items it chooses the first by `Items.place`.
     """
     items, held = task.items, state.held
     raw = items.raw & ~state.known_sold_out

@@ -1,8 +1,8 @@
 """From the bytes of a reply to an `Action` on the items of a task.
 
-`text.reply_scan` reads the bytes; this module binds what they say to the three tools
-and to the items. What names no tool or no item becomes a negative number, which the
-dynamics answer with an error.
+`text.reply_scan` scans the bytes; this module binds the result to the three tools and
+to the items. The name of an unknown tool or item becomes a negative number, for which
+`environment.step` returns an error.
 """
 
 import jax.numpy as jnp
@@ -26,11 +26,11 @@ def parse(
     """Return the action that the bytes `text[:num_bytes]` spell.
 
     Args:
-      lexicon: with all surface forms.
-      words: names of the tools and of their argument.
-      task: whose items may be named.
-      text: bytes of the reply.
-      num_bytes: number of bytes that count.
+      lexicon: holds all surface forms.
+      words: the symbols of the tools and of their argument.
+      task: the task whose items may be named.
+      text: the bytes of the reply.
+      num_bytes: number of bytes of the reply.
     """
     reply = reply_scan.scan(lexicon, text, num_bytes, max_args=1)
     is_tool = lexicons.same_text(lexicon, reply.name, jnp.array(words.tools))

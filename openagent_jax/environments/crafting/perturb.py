@@ -1,8 +1,8 @@
 """The perturbations of crafting worlds, tier by tier.
 
-Each function takes the pools of a split and returns `apply(key, task, strength)`. What
-is edited for a goal (a recipe, a raw item) is part of the shortest way to it, so that
-the edit matters.
+Each function takes the pools of a split and returns `apply(key, task, strength)`.
+Perturbations that must affect the goal edit a recipe or a raw item of its shortest
+plan.
 """
 
 from dataclasses import replace
@@ -23,16 +23,16 @@ MAX_MORE_RECIPES = 2
 
 
 class Pools(NamedTuple):
-    """What perturbations of one split draw from."""
+    """The texts that perturbations of one split draw from."""
 
-    opaque: Int[Array, "2"]  # range of names that say nothing
+    opaque: Int[Array, "2"]  # range of names without meaning
     foreign: Int[Array, "2"]  # range of names of unfamiliar form
-    rewrites: Int[Array, "R P"]  # requests in other words
+    rewrites: Int[Array, "R P"]  # rewritten requests
     styles: Int[Array, "2"]  # range of result styles
 
 
 def pools(source: texts.Pools, split: str) -> Pools:
-    """Return what perturbations of a split draw from."""
+    """Return the pools of a split."""
     trained, num = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
     styles = (1, trained) if split == "train" else (trained, num)
     return Pools(
@@ -43,11 +43,11 @@ def pools(source: texts.Pools, split: str) -> Pools:
     )
 
 
-# Perception: what is read changes, what is meant does not.
+# Perception: the texts change, their meaning does not.
 
 
 def item_renaming(pools: Pools) -> Perturbation:
-    """Names of items that say nothing, item by item.
+    """Replace names of items by names without meaning, item by item.
 
     Before: `oak plank: oak log`. After: `k41: oak log`.
     """
@@ -55,9 +55,9 @@ def item_renaming(pools: Pools) -> Perturbation:
 
 
 def recipe_order(pools: Pools) -> Perturbation:
-    """The book and the lists in another order.
+    """Shuffle the book and the lists.
 
-    Before: `oak plank: oak log` stands before `oak door: oak plank`. After: behind it.
+    Before: `oak plank: oak log` comes before `oak door: oak plank`. After: after it.
     """
     del pools
 
@@ -70,7 +70,7 @@ def recipe_order(pools: Pools) -> Perturbation:
 
 
 def request_rewrite(pools: Pools) -> Perturbation:
-    """The same request in other words.
+    """Rewrite the request in other words.
 
     Before: `I need: oak door`. After: `hi, what about: oak door?`
     """
@@ -85,7 +85,7 @@ def request_rewrite(pools: Pools) -> Perturbation:
 
 
 def vague_goal(pools: Pools) -> Perturbation:
-    """The request does not name the goal: the user must be asked for it.
+    """Leave the goal out of the request, so that the agent must ask the user for it.
 
     Before: `please make: oak door`. After: `please make: something`.
     """
@@ -100,7 +100,7 @@ def vague_goal(pools: Pools) -> Perturbation:
 
 
 def more_recipes(pools: Pools) -> Perturbation:
-    """Up to two more recipes that the goal does not need.
+    """Add up to two recipes that the goal does not need.
 
     Before: five recipes. After: seven.
     """
@@ -111,7 +111,7 @@ def more_recipes(pools: Pools) -> Perturbation:
         coins, which, count, what = worlds.uniforms(key, num, num, num, num * 2)
         rank = jnp.argsort(jnp.argsort(jnp.where(_spare(task), which, 2.0)))
         new = _spare(task) & (rank < MAX_MORE_RECIPES) & (coins < strength)
-        # Ingredients are in the request already.
+        # The ingredients are items that the request mentions anyway.
         other = _mentioned(task)[None] & ~jnp.eye(NUM_ITEMS, dtype=bool)
         best, picked = jax.lax.top_k(jnp.where(other, what, -1.0), 2)
         both = jnp.stack([count >= 0, count < 0.5], axis=1)
@@ -124,11 +124,11 @@ def more_recipes(pools: Pools) -> Perturbation:
     return apply
 
 
-# Interaction: how tools respond changes. Faults are planned into the task.
+# Interaction: tools respond differently. Faults are planned in the task.
 
 
 def failing_bench(pools: Pools) -> Perturbation:
-    """The first one or two calls for an item that is needed fail; then they work.
+    """Let the first one or two calls for a needed item fail.
 
     Before: `{"result":"done"}`
     After:  `{"error":"failed, try again"}`, then `{"result":"done"}`
@@ -146,7 +146,7 @@ def failing_bench(pools: Pools) -> Perturbation:
 
 
 def sold_out(pools: Pools) -> Perturbation:
-    """A raw item that is needed cannot be had after all: try it, then refuse.
+    """Make `get` of a needed raw item fail for good: try it, then refuse.
 
     Before: `{"result":"done"}`. After: `{"error":"sold out"}`.
     """
@@ -162,7 +162,7 @@ def sold_out(pools: Pools) -> Perturbation:
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Results in another format, tool by tool.
+    """Write results in another format, tool by tool.
 
     Before: `{"result":"done"}`. After: `[result=done]`.
     """
@@ -176,11 +176,11 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
     return apply
 
 
-# Reasoning: the rules change, and the book says so.
+# Reasoning: the recipes change, and the book says so.
 
 
 def extra_ingredient(pools: Pools) -> Perturbation:
-    """A recipe that is needed takes one more raw item.
+    """Add a raw item to the ingredients of a needed recipe.
 
     Before: `oak plank: oak log`. After: `oak plank: oak log, iron pipe`.
     """
@@ -200,7 +200,7 @@ def extra_ingredient(pools: Pools) -> Perturbation:
 
 
 def recipe_swap(pools: Pools) -> Perturbation:
-    """A recipe that is needed takes another raw item in place of one of its own.
+    """Replace a raw ingredient of a needed recipe by another raw item.
 
     Before: `oak plank: oak log, salt bag`. After: `oak plank: oak log, iron pipe`.
     """
@@ -223,7 +223,7 @@ def recipe_swap(pools: Pools) -> Perturbation:
 
 
 def longer_chain(pools: Pools) -> Perturbation:
-    """A raw item that is needed once has to be crafted now.
+    """Replace the source of a raw item that is needed once by a new recipe.
 
     Before: raw items are oak log and iron pipe. After: iron pipe alone, and the book
     has `oak log: iron pipe`.
@@ -247,11 +247,11 @@ def longer_chain(pools: Pools) -> Perturbation:
     return apply
 
 
-# Internalization: other worlds, and goals that cannot be reached.
+# Internalization: unfamiliar names, and goals that cannot be reached.
 
 
 def entity_shift(pools: Pools) -> Perturbation:
-    """All items have names of an unfamiliar form.
+    """Replace the names of all items by names of an unfamiliar form.
 
     Before: `oak plank: oak log`. After: `Fern-7: Delta-2`.
     """
@@ -259,11 +259,11 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def impossible_goal(pools: Pools) -> Perturbation:
-    """An item that is needed cannot be had: the task must be refused.
+    """Take the source of a needed item away, so that the task must be refused.
 
-    Its recipe makes another item instead, or another item is raw in its place: the book
-    and the lists stay as long as they were. `missing_spare` does the same where it
-    makes no difference.
+    Another item gets its recipe, or becomes raw in its place, so that the book and the
+    lists keep their lengths. `missing_spare` does the same to an item that is not
+    needed.
 
     Before: `oak door: oak plank` and `oak plank: oak log`
     After:  `oak door: oak plank` and `salt bag: oak log`
@@ -279,9 +279,9 @@ def impossible_goal(pools: Pools) -> Perturbation:
 
 
 def missing_spare(pools: Pools) -> Perturbation:
-    """An item that is not needed cannot be had: the task is to be done as before.
+    """Take the source of an item away that is not needed: the task stays solvable.
 
-    The solvable counterpart of `impossible_goal`.
+    This is the solvable counterpart of `impossible_goal`.
 
     Before: `oak door: oak plank` and `oak box: oak plank`, for an oak door
     After:  `oak door: oak plank` and `salt bag: oak plank`, for an oak door
@@ -292,7 +292,8 @@ def missing_spare(pools: Pools) -> Perturbation:
         coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
         items = task.items
         needless = ~_todo(task) & (items.raw | oracle.has_recipe(items))
-        # What recipes use leaves a loose end behind, as a needed item does.
+        # Prefer an item that some recipe uses: without its source, the book then has an
+        # ingredient that cannot be obtained, just as in `impossible_goal`.
         used = needless & _used(items)
         item = _pick(which, jnp.where(jnp.any(used), used, needless))
         return _give_away(what, task, item, (coin < strength))
@@ -309,7 +310,13 @@ def _edit_faults(task: Task, **fields) -> Task:
 
 
 def _renaming(bounds: Int[Array, "2"], each: bool) -> Perturbation:
-    """Other names, for each item with probability `strength`, or for all or none."""
+    """Replace the names of items by names of a range.
+
+    Args:
+      bounds: the range of the new names.
+      each: whether `strength` is the probability for each item on its own, or for all
+        items together.
+    """
 
     def apply(key, task, strength):
         old = task.items.name
@@ -321,33 +328,33 @@ def _renaming(bounds: Int[Array, "2"], each: bool) -> Perturbation:
 
 
 def _available(task: Task) -> Bool[Array, "I"]:
-    """Items that `get` gives."""
+    """Return the items that `get` gives."""
     return task.items.raw & ~task.faults.sold_out
 
 
 def _crafted(task: Task) -> Bool[Array, "I"]:
-    """Items that come from a recipe."""
+    """Return the items that can only be crafted."""
     return oracle.has_recipe(task.items) & ~_available(task)
 
 
 def _todo(task: Task) -> Bool[Array, "I"]:
-    """Items that have to be taken or crafted for the goal."""
+    """Return the items that have to be taken or crafted for the goal."""
     return oracle.true_plan(task, task.held).todo > 0
 
 
 def _used(items: Items) -> Bool[Array, "I"]:
-    """Items that some recipe of the book uses."""
+    """Return the items that are ingredients of some recipe."""
     return jnp.any(oracle.uses(items) > 0, axis=0)
 
 
 def _mentioned(task: Task) -> Bool[Array, "I"]:
-    """Items that stand in the request, the goal aside."""
+    """Return the items that the request mentions, the goal aside."""
     items = task.items
     return items.raw | oracle.has_recipe(items) | _used(items) | (task.held > 0)
 
 
 def _spare(task: Task) -> Bool[Array, "I"]:
-    """Items without a source that the goal does not need."""
+    """Return the items that have no source and that the goal does not need."""
     items = task.items
     return ~_todo(task) & ~items.raw & ~oracle.has_recipe(items)
 
@@ -355,9 +362,9 @@ def _spare(task: Task) -> Bool[Array, "I"]:
 def _other_raw(
     uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""]
 ) -> Int[Array, ""]:
-    """A raw item that is neither `item` nor in its recipe; -1 if there is none."""
+    """Return a raw item that is neither `item` nor in its recipe; -1 if none is."""
     fits = _available(task) & (oracle.uses(task.items)[item] == 0)
-    # Nothing that has a recipe besides: no circle can come of it.
+    # An item that has a recipe besides is left out, so that no cycle can arise.
     fits &= ~oracle.has_recipe(task.items)
     return _pick(uniforms, fits & (jnp.arange(NUM_ITEMS) != item))
 
@@ -365,7 +372,14 @@ def _other_raw(
 def _give_away(
     uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""], hit: Bool[Array, ""]
 ) -> Task:
-    """The source of an item becomes that of a spare one, which is not part of it."""
+    """Move the source of an item to a spare item that is not among its ingredients.
+
+    Args:
+      uniforms: uniform numbers in [0, 1), which choose the spare item.
+      task: the task.
+      item: row of the item; -1 leaves the task as it is.
+      hit: False leaves the task as it is.
+    """
     items = task.items
     spare = _pick(uniforms, _spare(task) & (oracle.uses(items)[item] == 0))
     ingredients = items.ingredients.at[spare].set(items.ingredients[item])
@@ -378,6 +392,6 @@ def _give_away(
 
 
 def _pick(uniforms: Float[Array, "R"], among: Bool[Array, "R"]) -> Int[Array, ""]:
-    """The index of the largest number where `among` holds; -1 if there is none."""
+    """Return the index of the largest number where `among` is True, or else -1."""
     index = jnp.argmax(jnp.where(among, uniforms, -1.0))
     return jnp.where(jnp.any(among), index, -1).astype(jnp.int32)

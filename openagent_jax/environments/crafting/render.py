@@ -1,7 +1,8 @@
-"""From a task and its turns to texts: rows of symbols, which are written last.
+"""Write the texts of an episode: prompt, actions and observations, as rows of symbols.
 
-Only `text.layout` and the layouts of a style are used, so that the compact style and
-all chat templates work alike. Of each function the row has one size, whatever the task.
+Everything specific to a chat format comes from the layouts of a style, so the compact
+style and all chat templates work alike. The rows that a function returns have the same
+size for all tasks.
 """
 
 import jax.numpy as jnp
@@ -14,11 +15,11 @@ from openagent_jax.text import layout, reply_scan
 from openagent_jax.text import style as styles
 from openagent_jax.text.style import Style
 
-MAX_LISTED = 6  # units that an inventory names
+MAX_LISTED = 6  # most units that the listing of an inventory names
 
 
 def prompt(style: Style[int], words: Words, task: Task) -> Int[Array, "P"]:
-    """Return documents and request, up to where the agent speaks."""
+    """Return the prompt: documents and request, up to where the agent writes."""
     documents = [_document(style, words, tool) for tool in range(types.NUM_TOOLS)]
     between = layout.single(style.between)
     first, *others = documents
@@ -45,7 +46,7 @@ def request(style: Style[int], words: Words, task: Task) -> Int[Array, "P"]:
         types.HELD: _listing(words, items, task.held, types.MAX_HELD),
         types.GOAL: goal[None],
     }
-    # Each symbol stands where the phrase has its slot.
+    # Sort all symbols by the place of their slot in the phrase.
     symbols, place = [jnp.maximum(task.phrase, 0)], [jnp.arange(len(task.phrase))]
     for slot, row in sections.items():
         symbols.append(row)
@@ -55,7 +56,7 @@ def request(style: Style[int], words: Words, task: Task) -> Int[Array, "P"]:
 
 
 def action(style: Style[int], words: Words, task: Task, act: Action) -> Int[Array, "P"]:
-    """Return what the agent says, with the mark of its end."""
+    """Return what the agent writes for an action, including the end mark."""
     tool, item = jnp.maximum(act.call.tool, 0), act.call.item
     slots = {
         styles.NAME: jnp.array(words.tools)[tool][None],
@@ -82,7 +83,7 @@ def action(style: Style[int], words: Words, task: Task, act: Action) -> Int[Arra
 def observation(
     style: Style[int], words: Words, task: Task, result: Result
 ) -> Int[Array, "P"]:
-    """Return what the agent is shown after its action, up to where it speaks again."""
+    """Return what the agent is shown after an action, up to where it writes again."""
     items = task.items
     tool = jnp.maximum(result.tool, 0)
     lists = tool == types.INVENTORY
@@ -107,7 +108,7 @@ def observation(
     replied = result.status == styles.USER_REPLY
     text = jnp.where(result.status == styles.OK, body, layout.pad(error, len(body)))
     text = jnp.where(replied, layout.pad(goal[None], len(body)), text)
-    # What cannot be read called no tool that could answer.
+    # An action that could not be parsed called no tool, so the user answers it.
     by_user = replied | (result.status == styles.BAD_FORMAT)
     begin = jnp.where(by_user, style.reply_open, style.tool_open)
     end = jnp.where(by_user, style.reply_close, style.tool_close)
@@ -128,7 +129,7 @@ def _document(style: Style[int], words: Words, tool: int) -> Int[Array, "P"]:
 
 
 def _book(words: Words, items: Items) -> Int[Array, "P"]:
-    """The recipes in their order, one a line."""
+    """Return the book: the recipes in their order, one per line."""
     order = jnp.argsort(items.place)
     has = oracle.has_recipe(items)[order]
     ingredients = items.ingredients[order]
@@ -144,7 +145,14 @@ def _book(words: Words, items: Items) -> Int[Array, "P"]:
 def _listing(
     words: Words, items: Items, units: Int[Array, "I"], room: int
 ) -> Int[Array, "_"]:
-    """Names of items between commas, as often as there are units."""
+    """List the names of items, each as often as it has units, separated by commas.
+
+    Args:
+      words: symbols of words.
+      items: the items.
+      units: number of units of each item.
+      room: the most names; a longer listing ends in "and more".
+    """
     order = jnp.argsort(items.place)
     ends = jnp.cumsum(units[order])
     place = jnp.arange(room)

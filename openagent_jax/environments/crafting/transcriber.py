@@ -1,6 +1,6 @@
-"""An episode as OpenAI messages and tools, for people and for agents behind a protocol.
+"""Write the episodes of crafting worlds as messages and tools of OpenAI's protocol.
 
-Host side: tasks are in NumPy here. The texts are those of the compact style.
+This runs on the host: tasks are in NumPy here, and texts are in the compact style.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class Transcriber:
     def __init__(self, symbols: Symbols, words: Words):
         """
         Args:
-          symbols: surface forms of the tasks; the texts of the compact style are added.
-          words: symbols of what is not of a task.
+          symbols: the surface forms; the texts of the compact style are added to them.
+          words: symbols of the words that are the same in all tasks.
         """
         compact = style.compact(max_args=1)
         self._style = style.mapped(compact, symbols.one)
@@ -42,12 +42,12 @@ class Transcriber:
         ]
 
     def opening(self, task: Task) -> list[Message]:
-        """Return the messages before the agent's first one."""
+        """Return the messages before the first message of the agent."""
         request = render.request(self._style, self._words, task)
         return chat.opening(self._join(np.asarray(request)))
 
     def message(self, task: Task, action: Action) -> Message:
-        """Return an action as a message; one that has no text has no content."""
+        """Return an action as a message; one without a known text has no content."""
         tool, item = int(action.call.tool), int(action.call.item)
         if action.kind == reply_scan.CALL:
             if (
@@ -65,22 +65,22 @@ class Transcriber:
         return {"role": "assistant", "content": content.get(int(action.kind), "")}
 
     def observe(self, task: Task, observation: Result) -> Int[Array, "P"]:
-        """Return the pieces of what the agent is shown after an action."""
+        """Return the pieces of the text shown after an action."""
         return render.observation(self._style, self._words, task, observation)
 
     def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
-        """Return role and content of what `observe` returned; None if it is nothing."""
+        """Return role and content for the result of `observe`; None if it is empty."""
         if not pieces[0]:
             return None
         role = "user" if pieces[0] == self._style.reply_open else "tool"
         return role, self._join(pieces[1:-1])
 
     def goal(self, task: Task) -> str:
-        """Return how many recipes lead to the goal, one behind the other."""
+        """Return the depth of the goal: the longest chain of recipes to it."""
         depth = np.zeros(types.NUM_ITEMS, int)
         ingredients = np.asarray(task.items.ingredients)
         has_recipe = ingredients[:, 0] >= 0
-        for _ in range(types.NUM_ITEMS):  # recipes may go round in a circle
+        for _ in range(types.NUM_ITEMS):  # recipes may form a cycle
             below = np.where(ingredients >= 0, depth[ingredients], 0)
             depth = np.where(has_recipe, 1 + below.max(axis=1), 0)
         return f"depth {min(int(depth[task.goal]), types.NUM_ITEMS)}"

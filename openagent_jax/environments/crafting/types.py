@@ -1,4 +1,4 @@
-"""Nouns of the crafting worlds: what a task, an action and a result are made of.
+"""The data types of the crafting worlds: tasks, actions, results and states.
 
 Letters used in shapes, besides those of `openagent_jax.types`:
 
@@ -6,8 +6,8 @@ Letters used in shapes, besides those of `openagent_jax.types`:
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
-An item is a row, the same in all arrays of a task. Its name is a symbol of the lexicon,
-so a renamed item is still the same item.
+An item is identified by its row, which is the same in all arrays of a task. Its name is
+a symbol of the lexicon, so a renamed item is still the same item.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from openagent_jax.text.style import NO_RESULT
 
 NUM_ITEMS = 16  # I
 NUM_INGREDIENTS = 3  # K
-MAX_HELD = 12  # units that an inventory may hold at the start
+MAX_HELD = 12  # most units in the inventory at the start
 
 GET, CRAFT, INVENTORY = range(3)  # the tools, in the order of their documents
 NUM_TOOLS = 3
 
-# `Call.item` where no row can stand.
+# Values of `Call.item` that are not rows.
 NO_ITEM = -1  # no item was given
-UNKNOWN_ITEM = -2  # a text was given that names no item of the task
-WRONG_ARGUMENTS = -3  # other arguments than one `item`
+UNKNOWN_ITEM = -2  # the text that was given names no item of the task
+WRONG_ARGUMENTS = -3  # the arguments are not exactly one `item`
 
-# Slots of a request, as they stand in `Task.phrase`.
+# Slots of a request, as values in `Task.phrase`.
 BOOK, RAW, HELD, GOAL = -1, -2, -3, -4
 
 # Statuses of a result, besides those of `text.style`.
@@ -42,12 +42,12 @@ NO_SUCH_ITEM, NOT_RAW, NO_RECIPE, LACKING, SOLD_OUT = range(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Items:
-    """The items of one task, a row each: where they come from, and how they look."""
+    """The items of one task, one row each: their sources and their presentation."""
 
-    # Rows, in the order of the recipe; -1 behind the last one. An item whose first
-    # ingredient is -1 has no recipe. An ingredient that stands twice is used up twice.
+    # Rows, in the order of the recipe, padded with -1. An item whose first ingredient is
+    # -1 has no recipe. An ingredient that is listed twice is used up twice.
     ingredients: Int[Array, "I K"]
-    raw: Bool[Array, "I"]  # `get` gives it
+    raw: Bool[Array, "I"]  # whether `get` gives it
     name: Int[Array, "I"]  # symbols, all different
     place: Int[Array, "I"]  # order in the book and in lists
 
@@ -55,24 +55,24 @@ class Items:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Faults:
-    """What will go wrong at run time, planned before the episode."""
+    """The faults that will occur at run time, planned before the episode."""
 
-    failures: Int[Array, "I"]  # the first so many calls for the item fail
+    failures: Int[Array, "I"]  # calls for the item that fail before one works
     sold_out: Bool[Array, "I"]  # `get` never gives it, although it is listed as raw
-    style: Int[Array, "3"]  # how the results of a tool are written; 0 is normal
+    style: Int[Array, "3"]  # result style of each tool; 0 is the normal one
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Task:
-    """Arrays that define one problem: the recipes, the inventory, the goal."""
+    """One problem as arrays: the recipes, the inventory, the goal, the faults."""
 
-    world: UInt[Array, ""]  # the seed of the world; even in training, odd in tests
+    world: UInt[Array, ""]  # seed of the world: even in training, odd in the test split
     items: Items
     held: Int[Array, "I"]  # units in the inventory at the start
-    goal: Int[Array, ""]  # the row of the item that is asked for
+    goal: Int[Array, ""]  # row of the wanted item
     faults: Faults
-    phrase: Int[Array, "P"]  # symbols and slots (`BOOK` and so on) of the request
+    phrase: Int[Array, "P"]  # the request: symbols, and slots such as `BOOK`
     shown: Bool[Array, ""]  # False: the request does not name the goal
 
 
@@ -94,23 +94,25 @@ class Action:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Result:
-    """What the agent is told after an action."""
+    """The observation after an action."""
 
     status: Int[Array, ""]
-    tool: Int[Array, ""]  # that answered, or -1
-    item: Int[Array, ""]  # row that an error speaks of, or -1
+    tool: Int[Array, ""]  # the tool that succeeded, or -1
+    item: Int[Array, ""]  # row of the item that an error names, or -1
     held: Int[Array, "I"]  # units in the inventory, for the listing
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State(Record):
-    """Hidden state of an episode. A wrong effect is an item that was crafted although
-    the goal did not need it."""
+    """The hidden state of an episode.
+
+    A wrong effect is the crafting of an item that the goal does not need.
+    """
 
     held: Int[Array, "I"]  # units in the inventory
     attempts: Int[Array, "I"]  # valid calls for each item, failing ones included
-    known_sold_out: Bool[Array, "I"]  # feedback has shown it
-    told: Bool[Array, ""]  # the user has named the goal on request
-    num_needed: Int[Array, ""]  # items that had to be had at the start
-    fewest_left: Int[Array, ""]  # least number of items that was still to be had
+    known_sold_out: Bool[Array, "I"]  # feedback has shown that it is sold out
+    told: Bool[Array, ""]  # the user has named the goal when asked
+    num_needed: Int[Array, ""]  # successful calls that the goal needed at the start
+    fewest_left: Int[Array, ""]  # the fewest such calls that were left at any time

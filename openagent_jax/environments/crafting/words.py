@@ -1,6 +1,6 @@
 """The texts of crafting worlds: names of items, tools, requests and errors.
 
-Names and requests come in a pool for training and one for tests, which share nothing.
+Names and requests have a pool for training and one for tests, which share no text.
 """
 
 import re
@@ -24,7 +24,7 @@ from openagent_jax.environments.crafting.types import (
 from openagent_jax.environments.world import SPLITS
 from openagent_jax.text.symbols import Range, Symbols
 
-# Tools: name, description, whether they take an item. They stand in the order of
+# Tools: name, description, whether they take an item, in the order of
 # `types.GET`, `types.CRAFT` and `types.INVENTORY`.
 TOOLS = (
     ("get", "take an item", True),
@@ -59,10 +59,10 @@ FOREIGN = {
     "train": "Ash Brook Delta Fabric Fern Icon Leaf Mill River Sand Tin Wood Bay Gold",
     "test": "Bell Engine Falcon Hill Jar Log Ray Robin Spring Trail Tulip Port Sun Map",
 }
-# Names that say nothing, such as `k41`.
+# Names without meaning, such as `k41`.
 LETTERS = {"train": "abcdefghij", "test": "klmnopqrst"}
-# Of each pool so many are used: a prime, so that from any start and with any stride all
-# are visited. See `worlds.draw_names`.
+# The number of names of each pool that are used. These are primes, so that steps of any
+# stride visit all names; see `worlds.draw_names`.
 NUM_NAMES, NUM_OPAQUE, NUM_FOREIGN = 317, 397, 139
 
 PHRASES = {
@@ -99,11 +99,11 @@ REWRITES = {
     ),
 }
 _SLOTS = {"book": BOOK, "raw": RAW, "held": HELD, "goal": GOAL}
-MAX_PIECES = 9  # of a request: four slots, and texts around them
+MAX_PIECES = 9  # of a request: four slots, and the texts around them
 
 
 class Words(NamedTuple):
-    """Symbols of what is not of a task."""
+    """The symbols of the words that are the same in all tasks."""
 
     tools: tuple[int, ...]
     descriptions: tuple[int, ...]
@@ -118,7 +118,7 @@ class Words(NamedTuple):
 
 
 class Pools(NamedTuple):
-    """Ranges of symbols and requests, of one split."""
+    """The ranges of names and the requests of one split."""
 
     names: Int[Array, "2"]
     opaque: Int[Array, "2"]
@@ -128,7 +128,7 @@ class Pools(NamedTuple):
 
 
 def words(table: Symbols) -> Words:
-    """Return the symbols of all words, which are added to the table."""
+    """Add all words to the table, and return their symbols."""
     return Words(
         tools=tuple(table.one(name) for name, _, _ in TOOLS),
         descriptions=tuple(table.one(text) for _, text, _ in TOOLS),
@@ -144,7 +144,7 @@ def words(table: Symbols) -> Words:
 
 
 def pools(table: Symbols) -> dict[str, Pools]:
-    """Return the pools by split; their texts are added to the table."""
+    """Add the texts of all pools to the table, and return the pools by split."""
 
     def bounds(added: Range) -> Int[Array, "2"]:
         return jnp.array([added.low, added.high])
@@ -175,7 +175,7 @@ def names(split: str) -> list[str]:
 
 
 def opaque(split: str) -> list[str]:
-    """Return the names of a split that say nothing.
+    """Return the names of a split that have no meaning.
 
     >>> opaque("test")[0]
     'k10'
@@ -185,7 +185,7 @@ def opaque(split: str) -> list[str]:
 
 
 def foreign(split: str) -> list[str]:
-    """Return the names of unfamiliar form of a split.
+    """Return the names of a split that have an unfamiliar form.
 
     >>> foreign("train")[0]
     'Ash-0'
@@ -195,7 +195,7 @@ def foreign(split: str) -> list[str]:
 
 
 def _pieces(phrase: str, table: Symbols) -> list[int]:
-    """Symbols and slots of a request, up to `MAX_PIECES`."""
+    """Return the symbols and slots of a request, padded with 0 to `MAX_PIECES`."""
     parts = re.split(r"{(\w+)}", phrase)
     pieces = [
         _SLOTS[part] if i % 2 else table.one(part) for i, part in enumerate(parts)

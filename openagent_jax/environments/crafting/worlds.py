@@ -1,9 +1,9 @@
-"""Random crafting worlds: recipes, inventory and goal, all drawn from one seed.
+"""Random crafting worlds: recipes, inventory and goal, all sampled from one seed.
 
-A spine of recipes leads to the goal, each of which uses the item before it. Around it
-stand what a real book has too: recipes that nobody needs, ingredients that cannot be
-had, and things that are held for nothing. So neither their number nor a loose end in
-the book tells whether the goal can be reached.
+A chain of recipes, the spine, leads to the goal; each of them uses the item before it.
+There are also distractors: recipes that the goal does not need, ingredients that cannot
+be obtained, and units in the inventory that are of no use. So neither the number of
+recipes nor an ingredient without a source tells whether the goal can be reached.
 """
 
 import itertools
@@ -27,25 +27,25 @@ from openagent_jax.environments.crafting.types import (
 from openagent_jax.environments.crafting.words import Pools
 
 MAX_DEPTH = 6
-# Shares of the depths 1 to 6: long chains take many tokens.
+# Shares of the depths 1 to 6. Deep goals are rare, since long chains take many tokens.
 DEPTHS = (0.2, 0.26, 0.24, 0.16, 0.09, 0.05)
-MAX_CALLS = 5  # of a clean task, unless it is as deep as can be
-MAX_EXTRA = 3  # raw ingredients besides the spine
+MAX_CALLS = 5  # of a clean task, unless its recipes alone need more
+MAX_EXTRA = 3  # most raw ingredients of the spine besides its raw end
 # Shares of distractors with 1, 2 and 3 ingredients.
 INGREDIENTS = (0.35, 0.45, 0.2)
-MAX_NEED = 6  # units of a raw ingredient
-NUM_RECIPES = (4, 6)  # of the book, unless the goal needs as many
+MAX_NEED = 6  # most units of a raw ingredient that a goal needs
+NUM_RECIPES = (4, 6)  # least and most of a book; one always is not needed
 
-# Rows of a task before anything is named: the spine from its raw end to the deepest
-# goal, an item that a recipe of the spine may need besides, raw ingredients, and items
-# that only recipes without use make or need.
+# Rows of a task: the spine from its raw end to the deepest goal; a side item, which a
+# recipe of the spine may need and which has a recipe too; raw ingredients; and spare
+# items, which only occur in recipes that the goal does not need.
 SPINE = MAX_DEPTH + 1
 SIDE, RAW, SPARE = SPINE, SPINE + 1, SPINE + 5
 NUM_RAW = SPARE - RAW
 
 
 class Source(NamedTuple):
-    """What tasks are drawn from; the first axis of each array is the split."""
+    """The pools of all splits; the first axis of each array is the split."""
 
     names: Int[Array, "2 2"]
     opaque: Int[Array, "2 2"]
@@ -59,17 +59,17 @@ class Source(NamedTuple):
 
 
 def source(pools: list[Pools]) -> Source:
-    """Return the pools of the splits, in their order, as arrays."""
+    """Stack the pools of the splits, in their order."""
     return Source(*(jnp.stack(field) for field in zip(*pools, strict=True)))
 
 
 def sample(pools: Pools, key: jax.Array, split: int) -> Task:
-    """Draw a task of a split.
+    """Sample a task of a split.
 
     Args:
-      pools: of the split.
-      key: of the task.
-      split: 0 or 1, the parity of the seeds of its worlds.
+      pools: the pools of the split.
+      key: PRNG key; the task is a function of it.
+      split: index of the split, 0 or 1; the world seeds of the split have this parity.
     """
     bits = jax.random.bits(key, dtype=jnp.uint32)
     world = bits - bits % 2 + jnp.uint32(split)
@@ -103,10 +103,10 @@ def sample(pools: Pools, key: jax.Array, split: int) -> Task:
 
 
 def draw_names(uniforms: Float[Array, "2"], bounds: Int[Array, "2"]) -> Int[Array, "I"]:
-    """Draw names from a range of symbols, all different.
+    """Draw different names from a range of symbols, one for each item.
 
-    The size of the range is a prime, so a random start and any stride visit different
-    symbols.
+    The size of the range is a prime, so steps of any stride from a random start visit
+    different symbols.
     """
     low, high = bounds
     start, stride = 1 + draw.below(uniforms, high - low - 1)
@@ -114,7 +114,7 @@ def draw_names(uniforms: Float[Array, "2"], bounds: Int[Array, "2"]) -> Int[Arra
 
 
 def uniforms(key: jax.Array, *shapes: tuple[int, ...]) -> list[Float[Array, "..."]]:
-    """Draw uniform numbers of each shape, by one call of the generator (see `draw`).
+    """Draw uniform numbers of each shape, in one call of the generator (see `draw`).
 
     >>> [x.shape for x in uniforms(jax.random.key(0), (), (2, 3))]
     [(), (2, 3)]
@@ -126,7 +126,7 @@ def uniforms(key: jax.Array, *shapes: tuple[int, ...]) -> list[Float[Array, "...
 def _cut(
     flat: Float[Array, "_"], *shapes: tuple[int, ...]
 ) -> list[Float[Array, "..."]]:
-    """The first numbers of a row in these shapes."""
+    """Cut the beginning of a row of numbers into arrays of these shapes."""
     sizes = [math.prod(shape) for shape in shapes]
     ends = itertools.accumulate(sizes)
     return [
@@ -138,20 +138,20 @@ def _cut(
 def _share(
     u: Float[Array, "*shape"], shares: tuple[float, ...]
 ) -> Int[Array, "*shape"]:
-    """Indices, each with its share."""
+    """Turn uniform numbers into indices, of which index i has the share `shares[i]`."""
     ends = jnp.cumsum(jnp.array(shares[:-1]))
     return jnp.sum(u[..., None] >= ends.reshape((1,) * u.ndim + (-1,)), axis=-1)
 
 
 def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
-    """The recipes that the goal needs, and its row."""
+    """Return the recipes that the goal needs, and the row of the goal."""
     steps = (MAX_DEPTH,)
     deep, first, second, ranks, num, branch, at, side = _cut(
         flat, (), steps, steps, (MAX_DEPTH, 2), (), (), (), (NUM_RAW,)
     )
     depth = 1 + _share(deep, DEPTHS)
     step = jnp.arange(1, SPINE)
-    # Up to three raw ingredients besides, two in a recipe, those of one different.
+    # Add up to `MAX_EXTRA` raw ingredients, at most two per recipe, which differ.
     first = draw.below(first, jnp.int32(NUM_RAW))
     second = (first + 1 + draw.below(second, jnp.int32(NUM_RAW - 1))) % NUM_RAW
     raw = RAW + jnp.stack([first, second], axis=1)
@@ -159,7 +159,7 @@ def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
     rank = _rank(ranks.reshape(-1)).reshape(raw.shape)
     num = draw.below(num, jnp.int32(MAX_EXTRA + 1))
     extra = jnp.where((rank < num) & (ranks < 1), raw, -1)
-    # A recipe of the middle may need an item that has a recipe too.
+    # One recipe, not the first, may need the side item, which has a recipe too.
     branches = (branch < 0.5) & (depth >= 2) & (depth <= 4)
     at = 2 + draw.below(at, jnp.maximum(depth - 1, 1))
     extra = extra.at[:, 0].set(jnp.where(branches & (step == at), SIDE, extra[:, 0]))
@@ -175,8 +175,12 @@ def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
 def _stock(
     flat: Float[Array, "_"], ingredients: Int[Array, "I K"], goal: Int[Array, ""]
 ) -> tuple[Int[Array, "I"], Bool[Array, "I"], Bool[Array, "I"]]:
-    """What is held at the start, so that few calls suffice; what is raw; and one or two
-    other things that are held besides."""
+    """Sample the inventory.
+
+    Returns:
+      The units of raw ingredients that are held, so that few calls suffice; the raw
+      items; and up to two items of which one more unit is held.
+    """
     rows = jnp.arange(NUM_ITEMS)
     leaf = (rows == 0) | ((rows >= RAW) & (rows < SPARE))
     limit, fewer, coins, extras, which, units = _cut(
@@ -186,7 +190,7 @@ def _stock(
     items = Items(ingredients, leaf, rows, rows)
     todo = oracle.make_plan(items, leaf, jnp.zeros_like(rows), goal).todo
     room = jnp.maximum(MAX_CALLS - jnp.sum(jnp.where(has_recipe, todo, 0)), 0)
-    # Which units are left to be taken: as many as calls allow, or fewer.
+    # Units that have to be taken: as many as `MAX_CALLS` allows, or fewer.
     limit = jnp.where(fewer < 0.4, room, draw.below(limit, room + 1))
     leaves = jnp.array([0, *range(RAW, SPARE)])
     is_unit = jnp.arange(MAX_NEED)[None] < todo[leaves][:, None]
@@ -206,21 +210,21 @@ def _others(
     raw: Bool[Array, "I"],
     held: Int[Array, "I"],
 ) -> Int[Array, "I K"]:
-    """The recipes, with others that the goal does not need."""
+    """Return the recipes, with recipes added that the goal does not need."""
     rows = jnp.arange(NUM_ITEMS)
     total, which, num, what = _cut(
         flat, (), rows.shape, rows.shape, (NUM_ITEMS, NUM_ITEMS)
     )
     needed = ingredients[:, 0] >= 0
     free = ~needed & (rows < NUM_ITEMS - 1) & ((rows < RAW) | (rows >= SPARE))
-    # The raw end of the spine may have a recipe too, which is no use where it is held.
+    # The raw end of the spine may have a recipe too if it is held instead of taken.
     free &= (rows > 0) | (~raw & (held > 0) & (goal < MAX_DEPTH))
     rank = _rank(jnp.where(free, which, 2.0))
     low, high = NUM_RECIPES
     wanted = low + draw.below(total, jnp.int32(high - low + 1)) - jnp.sum(needed)
     chosen = free & (rank < jnp.maximum(wanted, 1))
-    # Each uses what the goal needs, raw items, the last rows, or others of lower rank;
-    # one for the raw end of the spine must not lead back to it.
+    # They use items that the goal needs, raw items, the last rows, or each other in the
+    # order of rank. A recipe for the raw end of the spine must not lead back to it.
     known = needed | raw | (rows >= NUM_ITEMS - 2) | (rows == 0)
     known = jnp.where(chosen, False, known)
     allowed = known[None] | (chosen[None] & (rank[None] < rank[:, None]))
@@ -237,11 +241,11 @@ def _others(
 def _shuffled(
     uniforms: Float[Array, "I K"], ingredients: Int[Array, "I K"]
 ) -> Int[Array, "I K"]:
-    """The ingredients of each recipe in another order, empty places last."""
+    """Shuffle the ingredients of each recipe, with empty places last."""
     order = jnp.argsort(jnp.where(ingredients >= 0, uniforms, 2.0), axis=1)
     return jnp.take_along_axis(ingredients, order, axis=1)
 
 
 def _rank(uniforms: Float[Array, "N"]) -> Int[Array, "N"]:
-    """Place of each number when they are sorted."""
+    """Return the rank of each number, from 0 for the smallest."""
     return jnp.argsort(jnp.argsort(uniforms))

@@ -87,7 +87,7 @@ class Goal:
 class Faults:
     """The faults that will occur at run time, planned before the episode."""
 
-    failures: Int[Array, "N"]  # number of first calls that fail; FOREVER: all fail
+    failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
     style: Int[Array, "N"]  # result style (see `text.style`); 0 is the normal one

@@ -14,7 +14,7 @@ from openagent_jax.environments.tools.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
 
-NUM_CHAINS = 2  # goals with several steps that end in the same tool
+NUM_CHAINS = 2  # most goals of several steps that end in the same tool
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DraftedTool:
     Attributes:
       listed: the tool as it is in the list.
       description: the description it gets in the domain file.
-      does: its purpose in words.
+      does: what the tool does.
       arguments: the type of each argument, by name.
       returns: the type of each field of its result, by name.
       effect: whether it changes something.
@@ -90,7 +90,7 @@ def _sources(
 ) -> Iterator[tuple[str, DraftedTool, str]]:
     """Yield `(argument, other tool, field)` where the field can be the argument.
 
-    The other tool must find the value out: it must not have it as an argument.
+    The other tool must not take that value as an argument itself.
     """
     for argument, kind in tool.arguments.items():
         for other in tools:

@@ -1,7 +1,7 @@
 """Guess the types of the arguments and results of listed tools.
 
 Values of the same name have the same type, so that the result of one tool can be an
-argument of another. A name that says nothing by itself (`id`) is completed by the thing
+argument of another. A name without meaning by itself (`id`) is completed by the thing
 that its tool is about (`order_id`).
 """
 
@@ -14,7 +14,7 @@ from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text import style
 
 NUM_FIELDS = 2  # of a result: `Limits` has room for this many by default
-# Names that say nothing without the thing they belong to.
+# Names without meaning unless one knows the thing that they belong to.
 _BARE_NAMES = set(
     "id name key number no ref reference code title value status state type result "
     "details text date info data".split()
@@ -41,8 +41,8 @@ _HOLE_KEY = (
 class Types:
     """Collects the types of a draft as its arguments and results are added.
 
-    Add the arguments of all tools before the first results: what results are called
-    depends on what other tools can use.
+    Add the arguments of all tools before the first results: the names of results depend
+    on what other tools can use.
 
     >>> from openagent_jax.environments.tools.drafting import tool_lists
     >>> schema = {"properties": {"id": {"type": "integer"}}}
@@ -88,8 +88,8 @@ class Types:
         """Add the result of a tool; return the types of its fields by name.
 
         Args:
-          tool: its schema of the result is used if there is one.
-          does: its name tells the result otherwise.
+          tool: the tool, whose output schema is used if there is one.
+          does: its purpose, from which the result is guessed otherwise.
           effect: whether the tool changes something.
         """
         if tool.returns:
@@ -138,7 +138,7 @@ class Types:
         return {x: self._add(names[x], tool.returns[x], tool.name) for x in chosen}
 
     def _add(self, name: str, schema: Schema, user: str) -> str:
-        """Return the type of that name; if it has other values, a numbered one."""
+        """Return the type of that name, or a numbered one if its values differ."""
         if values := set(value_pools.choices(schema)):
             enum = next(x for x in self._enums if values <= set(x["values"]))
             name, schema = enum["name"], {**schema, "enum": enum["values"]}

@@ -1,9 +1,10 @@
 """Draft a domain file from a bare list of tools.
 
-The draft has what names, descriptions and schemas allow: types and their values, what
-each tool returns and whether it changes something, paraphrases of all texts, a goal for
-each tool and goals that chain them. Guesses are listed under `review`. What cannot be
-guessed is a text that begins with FILL IN, which the reader of domain files rejects.
+The draft contains what names, descriptions and schemas allow to guess: types and their
+values, what each tool returns and whether it changes something, paraphrases of all
+texts, a goal for each tool, and goals that chain tools. Guesses are listed under
+`review`. What cannot be guessed becomes a text that begins with FILL IN, which
+`domain_file.load` rejects.
 """
 
 import itertools
@@ -32,7 +33,7 @@ class Draft:
 
     Attributes:
       domain: the content of the domain file.
-      holes: what a person has to fill in, each as `place: what`.
+      holes: the texts that a person has to fill in, each as `place: what`.
       review: the guesses, each as `place: guess`.
     """
 

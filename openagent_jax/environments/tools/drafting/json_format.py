@@ -20,7 +20,7 @@ def dumps(value: Any, indent: str = "") -> str:
 
     Args:
       value: anything that `json.dumps` takes.
-      indent: the blanks that its line already has.
+      indent: the blanks with which its line begins.
     """
     text = json.dumps(value, ensure_ascii=False)
     if len(indent + text) <= WIDTH or not isinstance(value, dict | list) or not value:

@@ -1,4 +1,4 @@
-"""Make up values for a type by its name and format: dates, emails, ids, names.
+"""Make up values of a type from its name and format: dates, emails, ids, names.
 
 Values of different splits differ in form: words, years, top-level domains, notations.
 """
@@ -9,8 +9,8 @@ from typing import Any
 
 from openagent_jax.environments.tools.drafting import wording
 
-NUM_VALUES = 40  # of a split, where they are listed
-NUM_SECONDS = 3  # second words of a type whose values are pairs of words
+NUM_VALUES = 40  # number of values of a split, if they are listed
+NUM_SECONDS = 3  # number of second words, if values are pairs of words
 # First words of values, by split, and the second words that they are combined with.
 _FIRST_WORDS = {
     "train": "amber birch cedar dune elm fern granite hazel iris juniper kelp larch "
@@ -34,7 +34,7 @@ _GIVEN_NAMES = {
 _SURNAMES = "Abel Brandt Costa Dietz Evans Fischer Gray Holm Ivers Jansen Keller Lund"
 _PLACE_WORDS = "Bay Bridge Falls Field Harbor Hill Mills Park Port Ridge Valley Woods"
 
-# Last words of names, by what the values are.
+# Last words of the names of types, by the kind of their values.
 _ID_NAMES = (
     "id number no nr code ref reference sku isbn uuid guid key token handle identifier"
 )
@@ -86,7 +86,7 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
         ("path file filename folder directory", _path),
         (_ID_NAMES, lambda split, i: _id(parts, split, i)),
     ]
-    # The format says most, then the name; if neither does, the description.
+    # The format decides, else the name; if neither does, the description.
     known = f"{_PERSON_NAMES} {_PLACE_NAMES} {_TEXT_NAMES}".split()
     hints_by_description = described - {"id", "number", "time", "file"}
     for hints in (

@@ -77,7 +77,7 @@ VERBS = (
     Verb("capture", "capture take", "grab record"),
     Verb("wait", "wait pause", "hold stay"),
 )
-# Verbs that are nouns too: at the start of a name only a description can tell.
+# Verbs that are also nouns: at the start of a name, only a description can tell which.
 VERBS_OR_NOUNS = set(
     "order book place post email open record log comment answer charge bill hold test "
     "query list set plan schedule issue block lock copy end start view display count "
@@ -179,7 +179,7 @@ REQUEST_TEMPLATES = {
         "{} asap",
     ),
 }
-# A pattern of what descriptions begin with before they come to the point.
+# A pattern of the words with which many descriptions begin, before the verb.
 LEAD_IN = (
     r"(this|the) (tool|function|method|endpoint|api|call)( is| can be)?( used)?"
     r"( to| for| that| which)?"

@@ -14,7 +14,7 @@ from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text.lexicon import MAX_TEXT
 
 MIN_NUMBER, MAX_NUMBER = 0, 999  # of the environment; other numbers become texts
-MAX_CHOICES = 99  # of a range of numbers above `MAX_NUMBER`, besides the first
+MAX_CHOICES = 99  # most values of a range above `MAX_NUMBER`, besides the first
 
 # An example in a description; it has a digit.
 _EXAMPLE = re.compile(
@@ -25,10 +25,10 @@ _EXAMPLE = re.compile(
 
 
 def choices(schema: dict[str, Any]) -> list[str]:
-    """Return the values of an enum as texts; none if the schema is no enum.
+    """Return the values of an enum as texts; an empty list if the schema is no enum.
 
-    An enum of numbers is no enum here, but a number. A range of numbers that are all
-    too large for the environment (years) is an enum.
+    An enum of numbers counts as a number, not as an enum. A range of numbers that are
+    all too large for the environment (years) counts as an enum.
 
     >>> choices({"type": "boolean"}), choices({"enum": [1, 2]})
     (['true', 'false'], [])
@@ -69,7 +69,7 @@ def _enum_numbers(schema: dict[str, Any]) -> list[int]:
 def of_schema(
     name: str, schema: dict[str, Any], taken: set[str], owner: str
 ) -> tuple[dict[str, Any], str]:
-    """Return `(type, note)`: a type of a domain file, and what was made up of it.
+    """Return `(type, note)`: a type of a domain file, and what of it was made up.
 
     The note is "" if nothing was made up.
 
@@ -193,10 +193,10 @@ def _is_environment_number(text: str) -> bool:
 def _like_examples(
     examples: list[str], pattern: str, taken: set[str]
 ) -> dict[str, list[str]]:
-    """Return pools of values with other digits than the first example that has some.
+    """Return pools of values like an example with digits, but with other digits.
 
-    The first digit tells the split. The result is empty if there are too few such
-    values, or if they do not match the pattern.
+    Each split has its own range of first digits. The result is empty if there are too
+    few such values, or if they do not match the pattern.
     """
     example = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
     unit = 10 ** (len(re.findall("[0-9]", example)) - 1)

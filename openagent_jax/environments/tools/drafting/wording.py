@@ -25,13 +25,13 @@ from openagent_jax.environments.tools.drafting.synonyms import (
 SPLITS = ("train", "test")
 REWRITES = ("rewrite_train", "rewrite_test")
 _VERB_OF_WORD = {word: verb for verb in reversed(VERBS) for word in verb.words.split()}
-# What follows a verb, even one that we do not know, and rarely another word.
+# Words that follow a verb, even an unknown one, and rarely another word.
 _OBJECT = re.compile(r"(a|an|the|all|any|your|this|these) ", re.IGNORECASE)
 _NEVER_VERBS = FUNCTION_WORDS | set(
     "all any both given half if is are no not than that this what when where which "
     "whether by as how who whose but until per via into over under about".split()
 )
-# Words that end like an adverb; behind them stands a noun more often than a verb.
+# Words that end like an adverb but are more often followed by a noun than by a verb.
 _NO_ADVERBS = set(
     "hourly daily weekly monthly quarterly yearly early family reply apply".split()
 )
@@ -57,7 +57,7 @@ class Purpose(NamedTuple):
 
     @property
     def request(self) -> str:
-        """The phrase without what a request already says by its values."""
+        """The phrase without the part that the values of a request express anyway."""
         text = re.split(r",| (?:by|using|based on) ", self.phrase)[0].strip()
         complete = text.count(" ") and text.split()[-1] not in FUNCTION_WORDS
         return text if complete else self.phrase
@@ -124,7 +124,7 @@ def first_sentence(text: str, max_bytes: int = 100) -> str:
 
 
 def purpose(name: str, description: str) -> Purpose:
-    """Find out what a tool does, from its description or else from its name.
+    """Return what a tool does, judging by its description or else by its name.
 
     >>> purpose("cancelOrder", "This tool cancels an order.").phrase
     'cancel an order'

@@ -6,7 +6,7 @@ text parts, as MCP's results are. The `tools` are OpenAI functions, bare functio
 MCP's, as a list or its JSON text. Other columns are ignored, except that a conversation
 with `"success": false` is skipped: a failure demonstrates nothing.
 
-A value of null means that the key is absent: tables fill the gaps of their rows so.
+A value of null means that the key is absent: tables write null for missing keys.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from openagent_jax.text import messages as conversation
 from openagent_jax.text import style
 
-# What our simulated user says where there is nothing to reply: no part of a request.
+# Replies of our simulated user that hold no information, so no part of a request.
 _EMPTY_REPLIES = (
     style.ERROR[0] + style.ERRORS[style.BAD_FORMAT] + style.ERROR[1],
     style.shared()["nothing"],
@@ -72,7 +72,7 @@ class Conversation:
 
     Attributes:
       tools: the documented tools.
-      request: all that the user says, except replies to `Ask`.
+      request: everything that the user says, except replies to `Ask`.
       reply: what the user replies to `Ask`.
       calls: all calls, in their order.
       ending: the agent's text after the last call; "" if there is none.
@@ -164,7 +164,7 @@ def _checked(message: Any) -> Mapping[str, Any]:
         raise CannotMap("malformed `tool_calls`")
     if not isinstance(message.get("content"), str | list | dict | None):
         raise CannotMap("a content that is not text")
-    try:  # else a question mark would silently take the place of the surrogate
+    try:  # otherwise a question mark would silently replace the surrogate
         json.dumps(message, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise CannotMap("an unpaired surrogate") from None
@@ -189,7 +189,7 @@ def _matching_call(
     results: Container[int],
     message: Mapping[str, Any],
 ) -> int:
-    """Return the index of the call of a result: that with its id, else the next."""
+    """Return the index of the call of a result: the one with its id, else the next."""
     wanted = str(message.get("tool_call_id") or "")
     for index, call in enumerate(pending):
         if index not in results and (not wanted or call.id == wanted):
@@ -200,7 +200,7 @@ def _matching_call(
 def _logged_call(
     call: conversation.Call, message: Mapping[str, Any], turn: int
 ) -> LoggedCall:
-    """Put a call and the message with its result together."""
+    """Combine a call and the message with its result."""
     given, problem = {}, ""
     if not call.arguments:
         problem = "arguments that are not an object"
@@ -214,7 +214,7 @@ def _logged_call(
         with contextlib.suppress(ValueError, RecursionError):
             content = json.loads(text)
         if isinstance(content, int | float | None):
-            content = text  # as it was written: 1.10 stays 1.10
+            content = text  # keep it as it was written: 1.10 stays 1.10
     is_marked = any(message.get(key) for key in ("is_error", "isError"))
     arguments = {key: scalar_text(x) for key, x in given.items() if x is not None}
     failed = is_marked or _reports_error(content)
@@ -275,7 +275,7 @@ def _tools(tools: Any) -> Iterator[LoggedTool]:
             if value is not None
         }
         required = schema.get("required")
-        # Schemas without `required` are written by those who require everything.
+        # In schemas without `required`, all arguments are taken to be required.
         required = required if isinstance(required, list) else list(kinds)
         required = tuple(key for key in kinds if key in required)
         description = function.get("description") or ""

@@ -2,20 +2,20 @@
 
 The world of the task is what the log recorded. The rules are:
 
-* A step of the goal is a call that succeeded, in the order of the log. The same call
-  made again is no new step. If it returns something else the second time, no world can
-  answer both, so the conversation is skipped.
+* A step of the goal is a call that succeeded, in the order of the log. Repeating a call
+  is no new step. If it returns something else the second time, no world can answer
+  both, so the conversation is skipped.
 * A result that is a JSON object of scalars has these fields; any other result is one
   field. A result reports an error if it has `error`, `isError`, `"success": false`,
   `"ok": false` or `"status": "error"`, or if it begins with error, exception or
   traceback. Then the call is no step. If it is repeated at once and succeeds, and the
   tool has not succeeded before, the tool fails as many times in the task too.
 * The request is everything that the user says, as one text. If the agent asks by `Ask`,
-  the values of the reply are left out of the request, and told when the agent asks.
+  the values of the reply are left out of the request, and given when the agent asks.
   System messages are left out, and so is the agent's text beside its calls.
-* An argument has its value from the request if the request spells it, else from the
-  reply to `Ask`, else from the latest earlier result that has it. Otherwise it is a
-  constant that the request does not spell.
+* An argument takes its value from the request if the request contains it, else from the
+  reply to `Ask`, else from the latest earlier result that has it. Otherwise the value
+  is a constant that the request does not contain.
 * An argument called `code` can only come from a result: the tool whose result has a
   field `code` of that value must have been called.
 * A description is one line without quotes and backslashes. If it ends as our own
@@ -60,7 +60,7 @@ from openagent_jax.text import messages as conversation
 from openagent_jax.text.lexicon import MAX_TEXT
 
 _NUMBER_TYPES = "integer", "number"
-# A description, and what we write behind it if the tool needs another tool.
+# A description, and what we write after it if the tool needs another tool.
 _CODE_FROM, _CALL_AFTER = (
     f"(?:{prefix}(\\S+?))?" for prefix in (chat.CODE_FROM[0], chat.CALL_AFTER[0])
 )
@@ -250,7 +250,7 @@ class _Constants:
         in_request = values.findall(parsed.request)
         hidden = {*values.findall(parsed.reply)} - {*in_request}
         request = parsed.request
-        if not hidden:  # the reply has no value to hold back: it joins the request
+        if not hidden:  # the reply has no value to hold back, so it joins the request
             request = f"{parsed.request}\n{parsed.reply}".strip()
         for i, part in enumerate(re.split(f"({values.pattern})", request)):
             if i % 2:
@@ -262,7 +262,7 @@ class _Constants:
             self._constant(text, shown=False)
 
     def source(self, text: str, steps: Sequence[Step]) -> Source:
-        """Return where a call after some steps has a value from."""
+        """Return the source of a value in a call that follows these steps."""
         if text not in self.texts:
             for i in reversed(range(len(steps))):
                 for key, value in steps[i].fields.items():

@@ -1,7 +1,7 @@
 """The tools' documents of logged tasks as arrays, with synonyms for perturbations.
 
-Tasks that show the same document share a row. What a tool needs of another tool belongs
-to the task, not to the document.
+Tasks that show the same document share a row. The dependencies of a tool on other tools
+belong to the task, not to the document.
 """
 
 # Arrays are built in NumPy, and become JAX arrays at the end.
@@ -28,8 +28,8 @@ class Documents(NamedTuple):
 
     Attributes:
       name: the name of each tool.
-      description: the pieces of its description, 0 behind the last.
-      arg_name: the names of its arguments, 0 behind the last.
+      description: the pieces of its description, padded with 0.
+      arg_name: the names of its arguments, padded with 0.
       arg_low: the first symbol that an argument can have.
       arg_high: the end of its range of symbols, exclusive.
       variants: synonyms of all these by split, [2 D ...].
@@ -58,14 +58,14 @@ class DocumentTable:
 
     def row(self, document: Document) -> int:
         """Return the row of a document; it is added if it is new."""
-        # Without what it needs of other tools.
+        # The key leaves out the dependencies on other tools.
         return self._rows.setdefault(document[:3], len(self._rows) + 1)
 
     def value(self, text: str) -> int:
         """Return the symbol of a value; it is added if it is new.
 
-        ToolSymbols of values start at that of the first number, since that is where the
-        ranges of arguments start.
+        Symbols of values are never below the symbol of the first number, since the
+        ranges of arguments start there.
         """
         symbol = self._values.get(text)
         if symbol is None:
@@ -114,7 +114,7 @@ class DocumentTable:
 
 
 class _Synonyms:
-    """Synonyms by split; no two documents and no two splits have one in common."""
+    """Synonyms by split; no two documents and no two splits share one."""
 
     def __init__(self, documents: Iterable[tuple]):
         documents = list(documents)

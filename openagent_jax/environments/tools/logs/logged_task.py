@@ -1,4 +1,4 @@
-"""The nouns of a logged task: what a conversation becomes, still in words."""
+"""The data types of a logged task: a mapped conversation, still in words."""
 
 import json
 import re
@@ -23,8 +23,8 @@ class Document(NamedTuple):
       name: the name of the tool.
       description: the pieces of its description.
       arguments: `(name, whether it is a number)` of each argument.
-      code_from: the tool whose code it needs; "" if none.
-      call_after: the tool that must be called before it; "" if none.
+      code_from: the tool whose code it needs; "" if there is none.
+      call_after: the tool that must be called before it; "" if there is none.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
     Attributes:
       tool: the name of the tool.
-      sources: where each argument has its value from.
+      sources: the source of the value of each argument.
       values: the value of each argument.
       fields: the fields of the result, without its code.
     """
@@ -58,11 +58,11 @@ class LoggedTask:
       documents: the tools.
       phrase: the request: texts, and indices of constants.
       constants: the values that the request gives.
-      shown: of each constant, whether the request spells it.
+      shown: for each constant, whether the request contains it.
       steps: the calls of the goal.
       answer: (step, field), or `DONE`, or `UNSOLVABLE`.
       codes: the code that a tool reveals, by tool.
-      failures: how often a tool fails at first, by tool.
+      failures: number of calls that fail before the tool works, by tool.
     """
 
     documents: tuple[Document, ...]

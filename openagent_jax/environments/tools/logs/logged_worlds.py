@@ -45,7 +45,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 
 BLOCK_SIZE = 256  # tasks that are measured at once
-NUM_AROUND = 2  # pieces around a rewritten request: one before it, one behind it
+NUM_AROUND = 2  # pieces around a rewritten request: one before it, one after it
 
 
 @jax.tree_util.register_dataclass
@@ -56,14 +56,13 @@ class LoggedWorlds:
     Attributes:
       documents: the documents that the tasks share.
       document: the document of each tool row of a task; 0 for none.
-      num_visible: how many rows are the task's own tools; rows behind them hold
-        distractors.
+      num_visible: number of rows of the task's own tools; later rows hold distractors.
       code: the code that each tool reveals; -1 where the log has none.
-      failures: how often each tool fails at first.
+      failures: number of calls that fail before each tool works.
       of_split: the tasks of each split, repeated to fill the row.
-      around: pieces before and behind a rewritten request, by split; Y rewrites each.
+      around: pieces before and after a rewritten request, by split; Y rewrites each.
       codes: first symbol of a code, and the end of the range.
-      num: how many tasks each split has.
+      num: number of tasks of each split.
     """
 
     documents: Documents
@@ -114,8 +113,8 @@ def task_of_row(
     Args:
       source: the tasks.
       r: an integer scalar.
-      uniforms: draws from [0, 1) that choose a code for each tool whose code the log
-        does not have.
+      uniforms: uniform numbers in [0, 1), which choose a code for each tool whose code
+        is not in the log.
       split: 0 for training, 1 for the test.
     """
     documents, which = source.documents, source.document[r]
@@ -154,7 +153,7 @@ def task_of_row(
 
 
 class Pools(NamedTuple):
-    """The fields of `perturb.Pools` that differ from task to task."""
+    """The fields of `perturb.edits.Pools` that differ between tasks."""
 
     names: Int[Array, "N Y"]
     descriptions: Int[Array, "N Y"]
@@ -162,7 +161,7 @@ class Pools(NamedTuple):
     gates: Int[Array, "G 2"]
     phrases: Int[Array, "1 Y P"]
     num_phrases: Int[Array, "1"]
-    constant_range: Int[Array, "1 Q 2"]  # only its own constants: the log has no others
+    constant_range: Int[Array, "1 Q 2"]  # only the constants of the task itself
     shifted: Int[Array, "N F 2"]
 
 
@@ -183,7 +182,7 @@ def pools(
     room = (len(begin), len(task.phrase) - NUM_AROUND)
     same = jnp.broadcast_to(task.phrase[:-NUM_AROUND], room)
     phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
-    # An exported log of a perturbed task may have such tools already.
+    # A log of a perturbed task may have these tools already.
     taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
     free = jnp.maximum(jnp.sum(~taken), 1)
     order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
@@ -203,7 +202,7 @@ def pools(
 
 
 def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
-    """Return limits with room for what no key of a config bounds: pieces and facts."""
+    """Return limits with room for what no config key limits: pieces and facts."""
     tasks = list(tasks)
     pieces = [len(x.description) for task in tasks for x in task.documents]
     phrases = [NUM_AROUND + len(task.phrase) for task in tasks]
@@ -315,12 +314,12 @@ def compile(
 def measured(
     source: LoggedWorlds, measure: Callable[[Task], dict[str, Array]], num: int
 ) -> dict[str, np.ndarray]:
-    """Return what a function measures of each task.
+    """Return the measurements of a function on each task.
 
     Args:
       source: the tasks.
       measure: returns scalars by name.
-      num: how many tasks there are.
+      num: number of tasks.
 
     Returns:
       An array of `num` values by name.
@@ -348,7 +347,7 @@ def only(
     Args:
       source: the worlds.
       tasks: all tasks of the worlds.
-      kept: the indices of those that are left.
+      kept: the indices of the tasks to keep.
     """
     of_split, num = _splits(logs.in_test_split(tasks), kept)
     return replace(source, of_split=jnp.asarray(of_split), num=num)
@@ -392,7 +391,7 @@ def _add_distractors(
 
 
 def _around(symbols: ToolSymbols) -> np.ndarray:
-    """Return the symbols before and behind a rewritten request, by split."""
+    """Return the symbols before and after a rewritten request, by split."""
     templates = [wording.REQUEST_TEMPLATES[pool] for pool in wording.REWRITES]
     parts = [[text.partition("{}")[::2] for text in pool] for pool in templates]
     return np.array(

@@ -30,9 +30,9 @@ class Skipped:
 
     Attributes:
       line: its line in the file.
-      reason: why, as a noun phrase.
-      needs: the limits that would be enough for it, by the keys of a config; empty if
-        limits are not the reason.
+      reason: why it was skipped, as a noun phrase.
+      needs: the limits that it would need, by the keys of a config; empty if limits are
+        not the reason.
     """
 
     line: int
@@ -56,8 +56,8 @@ class Log:
     Attributes:
       file: its name.
       tasks: `(line, task)` of each conversation that is mapped.
-      skipped: the conversations that are not.
-      num_headers: the number of header lines of evaluations, no conversations.
+      skipped: the conversations that are not mapped.
+      num_headers: number of header lines of evaluations, which are not conversations.
     """
 
     file: str
@@ -101,11 +101,11 @@ class Log:
     def with_room(
         self, needs: Sequence[Mapping[str, int]], room: Mapping[str, int]
     ) -> tuple["Log", list[int]]:
-        """Skip the tasks that need more than there is.
+        """Skip the tasks that need more than the limits allow.
 
         Args:
           needs: what each task needs, by the keys of a config.
-          room: what there is, by the keys of a config.
+          room: the limits, by the keys of a config.
 
         Returns:
           The log without these tasks, and the indices of the tasks that are left.
@@ -178,7 +178,7 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
         are skipped.
 
     Raises:
-      DomainError: the file cannot be read.
+      DomainError: the file cannot be read, or the domain ends in `:dev`.
     """
     name = str(domain)
     suffix = development.SUFFIX
@@ -224,7 +224,7 @@ def _limit_reason(lack: Mapping[str, int], room: Mapping[str, int]) -> str:
 
 
 def in_test_split(tasks: Sequence[LoggedTask]) -> list[bool]:
-    """Return which tasks are in the test split: about one in `TEST_SHARE`.
+    """Tell which tasks are in the test split: about one in `TEST_SHARE`.
 
     A hash of the task decides, so equal tasks are in the same split, and a task stays
     in its split when the log grows. If there are two different tasks or more, each

@@ -1,4 +1,4 @@
-"""Interaction: how tools respond changes. Faults are planned into the task."""
+"""Interaction: tools respond differently. Faults are planned in the task."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
 def runtime_error(pools: Pools) -> Perturbation:
-    """A tool that the goal needs fails at its first one or two calls.
+    """Let the first one or two calls of a tool that the goal needs fail.
 
     Before: `{"hour":"17"}`
     After:  `{"error":"failed, try again"}`, then `{"hour":"17"}`
@@ -35,7 +35,7 @@ def runtime_error(pools: Pools) -> Perturbation:
 
 
 def tool_redirection(pools: Pools) -> Perturbation:
-    """A tool was replaced; the error names the new one, the documents do not.
+    """Replace a tool by a new one, which the error names but no document does.
 
     Before: `{"hour":"17"}`
     After:  `{"error":"replaced by when_open"}`, and `when_open` gives the hour
@@ -68,7 +68,7 @@ def tool_redirection(pools: Pools) -> Perturbation:
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Results in another format.
+    """Write results in another format.
 
     Before: `{"hour":"17","code":"zuk4"}`
     After:  `[hour=17; code=zuk4]`
@@ -85,7 +85,7 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
 
 
 def tool_removal(pools: Pools) -> Perturbation:
-    """A tool that the task does not need is gone.
+    """Remove the document of a tool that the task does not need.
 
     Before: six documents. After: five.
     """
@@ -97,7 +97,7 @@ def tool_removal(pools: Pools) -> Perturbation:
         row = jnp.arange(tools.relation.shape[0])
         goal = wanted(task)
         needed = goal
-        for _ in range(3):  # prerequisites, and theirs
+        for _ in range(3):  # prerequisites of prerequisites
             for pointer in (tools.code_from, tools.call_after):
                 points = (pointer[:, None] == row[None]) & needed[:, None]
                 needed |= jnp.any(points, axis=0)

@@ -1,4 +1,4 @@
-"""Internalization: other worlds and knowledge, and tasks that cannot be done."""
+"""Internalization: unfamiliar domains and entities, and unsolvable tasks."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from openagent_jax.perturb import Perturbation, bernoulli, one_of, pick, select
 
 
 def domain_transfer(pools: Pools) -> Perturbation:
-    """A task of another domain: other tools, types, phrases and graphs.
+    """Replace the task by one of another domain, with other tools, types and goals.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Report the duty nurse of Front Cardiac.`
@@ -33,7 +33,7 @@ def domain_transfer(pools: Pools) -> Perturbation:
 
 
 def entity_shift(pools: Pools) -> Perturbation:
-    """Entities with names of unfamiliar forms.
+    """Replace the names of entities by names of unfamiliar forms.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Find the evening event in Nowy Varo-Alto.`
@@ -54,10 +54,10 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def tool_withheld(pools: Pools) -> Perturbation:
-    """A tool that the goal needs is not on offer: the task must be refused.
+    """Remove a tool that the goal needs, so that the task must be refused.
 
     Before: `"description":"opening hour of a place"` is among the documents.
-    After:  no document tells of an opening hour.
+    After:  no document mentions an opening hour.
     """
     del pools
 
@@ -65,7 +65,8 @@ def tool_withheld(pools: Pools) -> Perturbation:
         coin, which = jax.random.split(key)
         tool = pick(which, wanted(task))
         hidden = edit_tools(task, visible=task.tools.visible.at[tool].set(False))
-        # Dead as well: no later edit may bring it back to life.
+        # It also fails for good: if a later perturbation shows it again, as a
+        # distractor, the task stays unsolvable.
         dead = edit_faults(
             hidden, failures=hidden.faults.failures.at[tool].set(FOREVER)
         )
@@ -75,7 +76,7 @@ def tool_withheld(pools: Pools) -> Perturbation:
 
 
 def fatal_error(pools: Pools) -> Perturbation:
-    """A tool that the goal needs is out of service: try it, then refuse.
+    """Let every call of a tool that the goal needs fail: try it, then refuse.
 
     Before: `{"hour":"17"}`. After: `{"error":"out of service for good"}`.
     """
@@ -91,7 +92,7 @@ def fatal_error(pools: Pools) -> Perturbation:
 
 
 def contradiction(pools: Pools) -> Perturbation:
-    """Two tools, each of which needs the code of the other: refuse.
+    """Let a needed tool and a new tool need each other's code: refuse.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour",...,"code_from":"get_pass"` beside
@@ -113,10 +114,10 @@ def contradiction(pools: Pools) -> Perturbation:
 
 
 def unsolvable(pools: Pools) -> Perturbation:
-    """One of `tool_withheld`, `fatal_error` and `contradiction`; refuse.
+    """Apply one of `tool_withheld`, `fatal_error` and `contradiction`: refuse.
 
-    A task for which the contradiction finds no room loses a tool instead, so at
-    strength 1 no task stays solvable.
+    A task that has no room for a contradiction loses a tool instead, so at strength 1
+    no task stays solvable.
     """
     withheld = tool_withheld(pools)
     kinds = one_of(withheld, fatal_error(pools), contradiction(pools))

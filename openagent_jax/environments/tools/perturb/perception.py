@@ -1,4 +1,4 @@
-"""Perception: what is read changes, what is meant does not."""
+"""Perception: the texts change, their meaning does not."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
 def identity_erasure(pools: Pools) -> Perturbation:
-    """Names that say nothing.
+    """Replace tool names by names without meaning.
 
     Before: `"description":"opening hour of a place","name":"opening_hour"`
     After:  `"description":"opening hour of a place","name":"cmd_k41"`
@@ -29,7 +29,7 @@ def identity_erasure(pools: Pools) -> Perturbation:
 
 
 def semantic_renaming(pools: Pools) -> Perturbation:
-    """Synonymous names.
+    """Replace tool names by synonyms.
 
     Before: `"name":"opening_hour"`. After: `"name":"when_open"`.
     """
@@ -44,7 +44,7 @@ def semantic_renaming(pools: Pools) -> Perturbation:
 
 
 def semantic_trap(pools: Pools) -> Perturbation:
-    """Names that promise what another tool on offer does; documents stay true.
+    """Give tools names that suit another documented tool; descriptions stay true.
 
     Before: `"description":"opening hour of a place","name":"opening_hour"`
     After:  `"description":"opening hour of a place","name":"capacity_left"`,
@@ -61,7 +61,7 @@ def semantic_trap(pools: Pools) -> Perturbation:
         rank = jnp.argsort(ranked)
         following = ranked[(rank + 1) % jnp.maximum(jnp.sum(visible), 1)]
         name = _variant(which, pools.names)[following]
-        # A tool from elsewhere (another perturbation's) may lack synonyms.
+        # A tool that another perturbation has added may have no synonyms.
         hit = bernoulli(coin, strength, (num,)) & visible & (name > 0)
         hit &= following != jnp.arange(num)
         return edit_tools(task, name=jnp.where(hit, name, task.tools.name))
@@ -70,7 +70,7 @@ def semantic_trap(pools: Pools) -> Perturbation:
 
 
 def argument_renaming(pools: Pools) -> Perturbation:
-    """Synonymous argument names.
+    """Replace argument names by synonyms.
 
     Before: `"parameters":["place"]`. After: `"parameters":["venue"]`.
     """
@@ -85,7 +85,7 @@ def argument_renaming(pools: Pools) -> Perturbation:
 
 
 def description_rewrite(pools: Pools) -> Perturbation:
-    """Paraphrased descriptions.
+    """Paraphrase descriptions.
 
     Before: `"description":"opening hour of a place"`
     After:  `"description":"hour of opening at a place"`
@@ -103,7 +103,7 @@ def description_rewrite(pools: Pools) -> Perturbation:
 
 
 def distractor_tools(pools: Pools, num: int = 3) -> Perturbation:
-    """Up to `num` more tools of the domain that the task does not need.
+    """Document up to `num` more tools of the domain, which the task does not need.
 
     Before: six documents. After: nine.
     """
@@ -122,7 +122,11 @@ def distractor_tools(pools: Pools, num: int = 3) -> Perturbation:
 
 
 def tool_order(pools: Pools) -> Perturbation:
-    """Documents in another order."""
+    """Shuffle the documents.
+
+    Before: `opening_hour`, then `capacity_left`
+    After:  `capacity_left`, then `opening_hour`
+    """
     del pools
 
     def apply(key, task, strength):
@@ -135,7 +139,7 @@ def tool_order(pools: Pools) -> Perturbation:
 
 
 def query_rewrite(pools: Pools) -> Perturbation:
-    """The same request in other words.
+    """Rewrite the request in other words.
 
     Before: `Find the evening event in Fern Park.`
     After:  `um, evening event around Fern Park?`
@@ -153,7 +157,7 @@ def query_rewrite(pools: Pools) -> Perturbation:
 
 
 def query_underspecified(pools: Pools) -> Perturbation:
-    """A value is left out of the request: the user must be asked for it.
+    """Leave a value out of the request, so that the agent must ask the user for it.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Find the evening event in something.`
@@ -173,6 +177,6 @@ def query_underspecified(pools: Pools) -> Perturbation:
 
 
 def _variant(key: jax.Array, pool: jax.Array) -> jax.Array:
-    """One of the variants of each item, `[..., Y] -> [...]`."""
+    """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
     choice = jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
     return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]

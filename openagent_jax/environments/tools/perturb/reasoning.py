@@ -1,4 +1,4 @@
-"""Reasoning: the rules between tools change, and the documents say so."""
+"""Reasoning: the dependencies between tools change, and the documents say so."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
 def dependency_extension(pools: Pools) -> Perturbation:
-    """A tool now needs the code of a new tool: the chain grows by one call.
+    """Let a tool need the code of a new tool: the chain grows by one call.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
@@ -34,7 +34,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
 
 
 def rule_shift(pools: Pools) -> Perturbation:
-    """Another tool must be called first: a rule of order is new, or has moved.
+    """Let a tool need a call of a new tool before it, in place of such a rule.
 
     Before: `"name":"pay_ticket","call_after":"sign_in"`
     After:  `"name":"pay_ticket","call_after":"get_pass"`
@@ -52,15 +52,15 @@ def rule_shift(pools: Pools) -> Perturbation:
 
 
 def logic_inversion(pools: Pools) -> Perturbation:
-    """The order of dependence is reversed, and documented.
+    """Reverse a dependency between two tools.
 
     Before: `"name":"transfer_patient","code_from":"request_bed"`
     After:  `"name":"request_bed","code_from":"transfer_patient"`
 
-    A code that passes between two steps, or from a prerequisite to a step, now
-    passes the other way. Where no code passes, the earlier of two steps that do not
-    feed each other now needs the code of the later. A task of one chain of data
-    cannot be inverted and stays as it is.
+    If a step needs the code of another step or of a prerequisite, that tool now needs
+    the code of the step instead. If there is no such dependency, the earlier of two
+    steps that do not use each other's results now needs the code of the later one. A
+    task whose steps form a single chain of results stays as it is.
     """
     del pools
 
@@ -70,9 +70,10 @@ def logic_inversion(pools: Pools) -> Perturbation:
         num = tools.relation.shape[0]
         row = jnp.arange(num)
         goal = wanted(task)
-        feeds = _feeds(task)  # [N, N]: row i must come before row j, by data
+        feeds = _feeds(task)  # [i, j]: row j uses a result of row i
         source = tools.code_from
-        # Rows j whose edge i -> j can be turned round: j must not eat i's data.
+        # Rows j whose dependency on the code of row i can be reversed, which needs that
+        # j does not use results of i.
         eats = feeds[jnp.maximum(source, 0), row]
         turnable = goal & (source >= 0) & (tools.code_from[source] < 0) & ~eats
         j = pick(which, turnable)
@@ -80,7 +81,7 @@ def logic_inversion(pools: Pools) -> Perturbation:
         code_from = source.at[j].set(-1).at[i].set(j)
         free = _no_cycle(feeds, code_from, tools.call_after)
         turned = (j >= 0) & free
-        # Else: two steps that do not feed each other, the first made to wait.
+        # Otherwise the earlier of two independent steps is made to wait for the later.
         apart = goal[:, None] & goal[None, :] & ~feeds & ~feeds.T
         apart &= (row[:, None] != row[None]) & (source < 0)[:, None]
         position = jnp.argmax(task.goal.tool[:, None] == row[None], axis=0)
@@ -98,7 +99,7 @@ def logic_inversion(pools: Pools) -> Perturbation:
 
 
 def _with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Array]:
-    """The task with a new tool without arguments, and its row (-1: no room)."""
+    """Return the task with a gate added, and its row; -1 if there is no room."""
     which, place = jax.random.split(key)
     row = spare(task)
     gate = pools.gates[jax.random.randint(which, (), 0, pools.gates.shape[0])]
@@ -107,7 +108,7 @@ def _with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Array]:
 
 
 def _feeds(task: Task) -> Bool[Array, "N N"]:
-    """[i, j]: row j takes, directly or not, a result of row i."""
+    """Return whether row j uses a result of row i, directly or not, at [i, j]."""
     goal, tools = task.goal, task.tools
     num_steps = goal.tool.shape[0]
     num_constants, num_fields = task.constants.shape[0], tools.result_low.shape[1]
@@ -121,7 +122,7 @@ def _feeds(task: Task) -> Bool[Array, "N N"]:
 
 
 def _no_cycle(feeds, code_from, call_after) -> Bool[Array, ""]:
-    """Whether every row can still come after all that it needs."""
+    """Tell whether the dependencies of all rows are free of cycles."""
     row = jnp.arange(feeds.shape[0])
     before = feeds | (code_from[None, :] == row[:, None])
     before |= call_after[None, :] == row[:, None]

@@ -1,8 +1,8 @@
-"""Divide the training split of a domain again, for choices that a test must not make.
+"""Divide the training split of a domain, for choices that must not use the test split.
 
-What is chosen on the test split (hyperparameters, designs) is fitted to it. The name of
-a domain with `:dev` after it stands for a domain whose training and test split are both
-made of the training split, so that choices can be made without the test split.
+Anything chosen on the test split (hyperparameters, designs) is fitted to it. The name
+of a domain followed by `:dev` stands for a domain whose training and test split are
+both made from the original training split, so that the test split stays unseen.
 """
 
 from collections.abc import Iterable
@@ -21,15 +21,15 @@ SUFFIX = ":dev"  # after the name of a domain
 
 
 def divide(domain: DomainSpec) -> DomainSpec:
-    """Divide the training split of a domain; nothing of its test split is left.
+    """Return a domain whose two splits are both made from the training split.
 
-    Held out are every fourth of the words with which entities begin, every fourth of
-    those with which requests begin, and the last of the synonyms and of the reworded
-    requests.
+    The new test split gets the entities and the requests that begin with every fourth
+    of the words with which any of them begin, and the last text of each pool of
+    synonyms and of rewritten requests.
 
-    What belongs to neither split remains what a test uses: the entities of
-    `entity_shift`, the domain of `domain_transfer`, and the names, gates and styles
-    that belong to no domain.
+    Three things are still those of a real test: the entities of `entity_shift`, the
+    domain of `domain_transfer`, and the names, gates and styles that belong to no
+    domain.
 
     Raises:
       DomainError: there is only one text to divide.

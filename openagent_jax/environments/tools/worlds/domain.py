@@ -60,7 +60,7 @@ class Variants(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Domain:
-    """All that tasks of a domain are sampled from.
+    """The data that tasks of a domain are sampled from.
 
     G goals, R phrases of a goal and pool, P pieces of a phrase; the other letters are
     those of `environments.tools.types`. A range is `low <= symbol < high`.
@@ -79,7 +79,7 @@ class Domain:
     num_phrases: Int[Array, "4 G"]
     codes: Int[Array, "2"]  # range
     variants: Variants
-    facts: Facts | None  # no recorded calls; for batches with tasks of recorded worlds
+    facts: Facts | None  # empty rows, if tasks share a batch with logged tasks
 
 
 def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) -> Task:
@@ -360,7 +360,7 @@ def _pieces(phrase: str, slots: dict[str, int], symbols: ToolSymbols) -> list[in
 
 
 def _no_facts(limits: Limits) -> Facts:
-    """Return as many empty rows as recorded worlds have recorded calls."""
+    """Return empty rows, as many as logged worlds have recorded calls."""
     num = limits.num_facts
     return Facts(
         relation=np.full(num, -1, np.int32),

@@ -11,15 +11,17 @@ from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec, TypeSp
 
 
 class Checker:
-    """Notes faults and goes on, so that one pass over a document finds all of them.
+    """Collects faults and goes on, so that one pass over a document finds all of them.
 
     Attributes:
       limits: sizes that the domain has to fit.
-      types, tools: those of the document by name; None if there are faults in it.
+      types: the types of the document by name; None for a type with faults.
+      tools: the tools of the document by name; None for a tool with faults.
       used: texts that must differ, by category: text -> where it is used.
-      faults: each is one line, `place: problem; remedy`.
-      places: where the faults are.
-      unreadable: parts of the document; nothing is said of references to these.
+      faults: the faults, each as one line, `place: problem; remedy`.
+      places: the places of the faults.
+      unreadable: parts of the document that could not be read; references to them are
+        not checked.
     """
 
     def __init__(self, limits: Limits):

@@ -2,7 +2,7 @@
 
 A tool is an OpenAI function with an `x-openagent` block that says what it means:
 
-    arguments, returns   name -> type; results are a random function of the world
+    arguments, returns   name -> type; results are a random function, new in each world
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
@@ -11,13 +11,12 @@ The values of a type are an enum, a range of numbers, or entities: a pool for ea
 three splits, or one list `values` that is divided into three.
 
 A goal is a list of steps. The value of an argument, and the answer, is a source:
-`$slot` is a constant of the request, `#0.place` a field of the result of step 0;
-the answer may also be `done`. A tool that another one needs is a step of the same
-goal, or takes no arguments; then it need not be a step (see `extra_calls`).
+`$slot` is a constant of the request, `#0.place` is the field `place` of the result of
+step 0; the answer may also be `done`. A tool that another one needs must be a step of
+the same goal, unless it takes no arguments (see `extra_calls`).
 
-A choice that the test split must not influence is made on a part of the training split
-that is held back: `:dev` after the name of a domain divides its training split again
-(see `development.py`).
+`:dev` after the name of a domain divides its training split again, so that choices can
+be made without the test split (see `development.py`).
 
 `domain_schema.py` holds the structure of a file; what its parts mean is checked here.
 """
@@ -57,8 +56,8 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     """Read and check a domain.
 
     Args:
-      path_or_name: a file (`path/to/mine.json`) or a builtin domain (`poi`). With
-        `:dev` after it, its training split alone, divided again.
+      path_or_name: a file (`path/to/mine.json`) or a builtin domain (`poi`). `:dev`
+        after it divides its training split again; see `development.py`.
       limits: sizes that the domain has to fit; the default ones if None.
 
     Raises:
@@ -80,8 +79,8 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
 def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
     """Return all faults of a file, each with its place and remedy.
 
-    The first is the one that `load` raises. Nothing is said of what cannot be judged
-    while another part has faults.
+    The first is the one that `load` raises. What depends on a part with faults is not
+    checked.
 
     >>> faults("poi")
     []
@@ -109,7 +108,7 @@ def read_json(file: Path) -> Any:
     `domain_schema.TWICE`.
 
     Raises:
-      DomainError: it is not there, or not JSON.
+      DomainError: the file cannot be read, or is not JSON.
     """
     try:
         text = file.read_bytes().decode("utf-8-sig")
@@ -195,7 +194,7 @@ def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
         train, test, shift = (values if is_enum else values[i::3] for i in range(3))
         return TypeSpec(name, value.kind, train, test, shift)
     if isinstance(value, schema.Entity):
-        heads: dict[str, str] = {}  # first words, which differ from split to split
+        heads: dict[str, str] = {}  # first words, which must differ between splits
         pools = {"train": value.train, "test": value.test, "shift": value.shift}
         train, test, shift = (
             _values(pool, f"{place}.{split}", heads, check)
@@ -211,7 +210,7 @@ def _values(
     heads: dict[str, str],
     check: Checker,
 ) -> tuple[str, ...]:
-    """Return the values of a pool; those that are composed are put together."""
+    """Return the values of a pool; composed values are joined."""
     lists = pool.compose if isinstance(pool, schema.Composed) else [pool]
     size = math.prod(map(len, lists))
     message = f"{size} values; have at most {POOL_LIMIT}"
@@ -279,7 +278,7 @@ def _check_needs(names: list[str], check: Checker) -> bool:
 
     Args:
       names: the name of each entry of `tools`.
-      check: notes the faults.
+      check: collects the faults.
 
     Returns:
       Whether it is known in which order tools can be called.

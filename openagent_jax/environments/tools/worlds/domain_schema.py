@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 
-HOLE = "FILL IN:"  # a person has to replace a text that begins so
+HOLE = "FILL IN:"  # begins a text that a person has to replace
 TWICE = object()  # the value of a key that is written twice
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 LETTERS = "use letters, digits, _ and -, at most 64, not a digit first"
@@ -82,7 +82,7 @@ Pool = Annotated[
 
 
 class Kind(Model, extra="ignore"):
-    """What tells the model of a type: see `type_model`."""
+    """The key that decides which model an entry of `types` has; see `type_model`."""
 
     kind: Literal["entity", "enum", "number"]
 
@@ -171,7 +171,7 @@ class DomainFile(Model):
 
 
 def type_model(value: Any) -> type[Kind]:
-    """Return the model of an entry of `types`; `Kind` if it has faults."""
+    """Return the model of an entry of `types`; `Kind` if its kind is unknown."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "entity" and "values" not in value:
         return Entity
@@ -188,8 +188,8 @@ def parse(model: type[M], value: Any, place: str, check: Checker) -> M | None:
     Args:
       model: what it should look like.
       value: the part, as `json` returns it.
-      place: where it stands in the file.
-      check: notes the faults.
+      place: where it is in the file.
+      check: collects the faults.
 
     Returns:
       The part, or None if it has faults.
@@ -254,6 +254,6 @@ def _keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
             model = _POOLS[str(step)]
         elif isinstance(model, type) and issubclass(model, Model):
             model = fields(model)[step]
-        else:  # that of all entries of a list or an object
+        else:  # the annotation of the entries of a list or an object
             model = typing.get_args(model)[-1]
     return list(fields(model))

@@ -1,4 +1,4 @@
-"""What a domain is: types of values, tools, and the goals that need them."""
+"""The contents of a domain: types of values, tools, and goals that need them."""
 
 import itertools
 from collections.abc import Mapping, Sequence

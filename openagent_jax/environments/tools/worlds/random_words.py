@@ -22,7 +22,7 @@ GLUE = (
     "then find the ", "first the ", "please give the ", "give me the ", "also the ",
     "I need the ", "after that the ", "then use the ", "look for the ", "a ",
 )  # fmt: skip
-# What follows one of these has to be done first.
+# The step that follows one of these has to be done first.
 BACK = (
     "of the ", "after the ", "given the ", "from the ", "by the ", "near the ",
     "that needs the ", "once you have the ", "which follows the ",
@@ -49,13 +49,13 @@ class Words:
     slots: Range  # part of `plain`: words that name arguments and results
     spaced: Range  # `plain`, each with a blank after it
     names: Range  # names of tools
-    same_head: Range  # names of tools, those with the same head next to each other
+    same_head: Range  # names of tools; names with the same first word are adjacent
     titles: Range  # like names of people and places; `plain` in title case comes last
     pairs: Range  # two words
     capitals: Range  # `spaced`, capitalised
     openings: Range  # beginnings of a request
     glue: Range
-    back: Range  # what follows has to be done first
+    back: Range  # the step that follows has to be done first
     of: Range
     links: Range
     gaps: Range

@@ -8,8 +8,8 @@ redirection or an inversion.
 A description holds two key words, which the request repeats. An argument that takes a
 result has the name of that result's field. Prerequisites are stated in the documents.
 A request lists the steps in their order, the last one first, or in reverse order, and
-its function words tell which. Other words in it mean nothing, above all the first and
-the last ones.
+its function words tell which. It also has other words, mostly at its beginning and its
+end, which mean nothing.
 """
 
 import math
@@ -34,7 +34,7 @@ from openagent_jax.text.symbols import Range
 
 WORD, TITLE, PAIR, NUMBER, CODE = range(5)  # kinds of values
 KINDS = np.array([5, 7, 1, 5, 2])  # their relative frequencies
-NUM_ENDING = 6  # pieces of a request after those of its steps
+NUM_ENDING = 6  # number of pieces of a request after those of its steps
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def _request(
       arg_name: symbols of the names of arguments.
 
     Returns:
-      The pieces: symbols, and -1 - q for constant q. Each step has as many.
+      The pieces: symbols, and -1 - q for constant q. Each step has the same number.
     """
     num_steps, num_args = source.shape
     step, last = jnp.arange(num_steps), steps - 1

@@ -29,8 +29,8 @@ NUM_CODES, NUM_OPAQUE = 4096, 256
 class ToolSymbols(symbols.Symbols):
     """The surface forms with which every tool world begins.
 
-    Worlds are drawn by hashing symbol numbers: the order in which forms are added here
-    must not change.
+    Results are drawn by hashing symbol numbers, so the order in which forms are added
+    here must not change.
 
     >>> table = ToolSymbols()
     >>> len(table.codes), len(table.opaque["train"]), table.gates["test"].shape
@@ -56,7 +56,7 @@ def _shuffled(texts: Sequence[str], num: int, seed: int) -> list[str]:
 
 
 def _codes() -> list[str]:
-    """Return nonces such as `zuk4`: too many to guess, three or four tokens long."""
+    """Return nonces such as `zuk4`, too many to guess, of three or four tokens each."""
     letters = "bcdfghjklmnpqrstvwxz"
     codes = map("".join, product(letters, "aeiou", letters, "23456789"))
     return _shuffled(list(codes), NUM_CODES, seed=0)
