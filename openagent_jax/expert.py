@@ -31,8 +31,8 @@ def write(
     """Write one episode as a row of tokens.
 
     Args:
-      environment: of the episode.
-      tables: of the environment.
+      environment: the environment of the episode.
+      tables: the arrays of the environment.
       episode: one trajectory, without a batch axis.
       num_tokens: S; longer episodes are truncated.
 

@@ -79,9 +79,9 @@ def make(
     """Return a perturbation of the catalogue that draws from the pools of a split.
 
     Args:
-      environment: whose catalogue is used.
-      tables: of the environment.
-      name: of the catalogue entry.
+      environment: the environment whose catalogue is used.
+      tables: the arrays of the environment.
+      name: the name of the catalogue entry.
       split: "train" or "test".
 
     Raises:

@@ -79,8 +79,8 @@ def rollout(
     Args:
       policy: the model that acts.
       environment: the environment that it acts in.
-      tables: of the environment.
-      params: of the policy.
+      tables: the arrays of the environment.
+      params: the parameters of the policy.
       keys: one PRNG key for each of the B episodes; B is a multiple of P.
       tasks: leading axis P.
       sampling: how tokens are chosen.
@@ -128,9 +128,9 @@ def prefill_prompts(
 
     Args:
       policy: the model.
-      environment: of the tasks.
-      tables: of the environment.
-      params: of the policy.
+      environment: the environment of the tasks.
+      tables: the arrays of the environment.
+      params: the parameters of the policy.
       tasks: leading axis P.
       num_rows: B, a multiple of P.
 
@@ -250,7 +250,7 @@ def respond(
 
     Args:
       environment: the environment.
-      tables: of the environment.
+      tables: the arrays of the environment.
       task: one task.
       state: the state before the action.
       action_tokens: the tokens that the policy sampled, padded on the right.

@@ -42,9 +42,9 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
     """Return GRPO as an `Algorithm`.
 
     Each task is played `groups.size` times, and episodes that earn more than the mean
-    of their group are reinforced. With `groups.oversample` n, one n-th of the groups
-    are kept, those whose rewards differ first. A group that is kept although all its
-    rewards are equal has no loss tokens.
+    of their group are reinforced. One in `groups.oversample` groups is kept; groups
+    whose rewards differ are kept first. A group that is kept although its rewards are
+    all equal has no loss tokens.
 
     Args:
       learner: plays episodes and computes batches and losses.

@@ -66,8 +66,8 @@ class Learner(NamedTuple):
         """Play episodes of tasks with the current policy.
 
         Args:
-          params: of the policy.
-          tables: of the environment.
+          params: the parameters of the policy.
+          tables: the arrays of the environment.
           key: PRNG key; episode i is sampled with `fold_in(key, i)`.
           tasks: leading axis P.
           num_samples: number of consecutive episodes of each task; B is P times this.

@@ -69,7 +69,7 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
     """Return a function that perturbs a task.
 
     Args:
-      environment: of the tasks.
+      environment: the environment of the tasks.
       names: names of perturbations in its catalogue.
       split: the split whose surface forms they draw from.
 
@@ -111,7 +111,7 @@ def make_draw(
     """Return a function that samples a task and perturbs it.
 
     Args:
-      environment: of the tasks.
+      environment: the environment of the tasks.
       names: names of perturbations in its catalogue.
       split: the split of the tasks and of the surface forms.
 

@@ -57,7 +57,7 @@ def paft(
 
     Args:
       inner: the curriculum that samples the tasks.
-      environment: of the tasks.
+      environment: the environment of the tasks.
       names: names of perturbations, one of which is drawn for each perturbed task; a
         name that occurs twice is drawn twice as often.
       alpha: share of the tasks of a batch that are perturbed. If that is not a whole

@@ -35,7 +35,7 @@ def batches(
 
     Args:
       records: demonstrations with `tokens` and `loss_mask`.
-      seed: of the order, which differs from epoch to epoch.
+      seed: the seed of the order, which differs from epoch to epoch.
       num_rows: number of rows of a batch of this process.
       num_columns: number of tokens of a row; no record is longer.
       packed: whether records are packed end to end, each into the first row that has

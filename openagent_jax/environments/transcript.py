@@ -21,7 +21,7 @@ def messages(
     """Return the messages of one episode; every call has its own id.
 
     Args:
-      transcriber: of the environment.
+      transcriber: the transcriber of the environment.
       episode: one episode, in NumPy.
       shown: [T, P] pieces of what the agent is shown after each turn, as returned by
         `transcriber.observe`.
@@ -47,7 +47,7 @@ def turns(
     """Return the turns of one episode.
 
     Args:
-      transcriber: of the environment.
+      transcriber: the transcriber of the environment.
       episode: one episode, in NumPy.
       shown: [T, P] pieces of what the agent is shown after each turn, as returned by
         `transcriber.observe`.

@@ -44,8 +44,8 @@ NO_SUCH_ITEM, NOT_RAW, NO_RECIPE, LACKING, SOLD_OUT = range(
 class Items:
     """The items of one task, one row each: their sources and their presentation."""
 
-    # Rows, in the order of the recipe, padded with -1. An item whose first ingredient is
-    # -1 has no recipe. An ingredient that is listed twice is used up twice.
+    # Rows, in the order of the recipe, padded with -1. If the first row of an item
+    # is -1, it has no recipe. An ingredient that is listed twice is used up twice.
     ingredients: Int[Array, "I K"]
     raw: Bool[Array, "I"]  # whether `get` gives it
     name: Int[Array, "I"]  # symbols, all different

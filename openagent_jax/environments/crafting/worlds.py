@@ -34,7 +34,9 @@ MAX_EXTRA = 3  # most raw ingredients of the spine besides its raw end
 # Shares of distractors with 1, 2 and 3 ingredients.
 INGREDIENTS = (0.35, 0.45, 0.2)
 MAX_NEED = 6  # most units of a raw ingredient that a goal needs
-NUM_RECIPES = (4, 6)  # least and most of a book; one always is not needed
+# The least and the largest number of recipes of a book. At least one recipe is not
+# needed, so a book has more if the goal needs that many.
+NUM_RECIPES = (4, 6)
 
 # Rows of a task: the spine from its raw end to the deepest goal; a side item, which a
 # recipe of the spine may need and which has a recipe too; raw ingredients; and spare

@@ -1,8 +1,8 @@
 """The dynamics of tool worlds: `reset(lexicon, task)` and `step(lexicon, task, ...)`.
 
 They are pure functions of one task; `jax.vmap` batches them. They need no PRNG key:
-results are a hash of the task's world seed, and faults are planned in the task, so
-every agent meets the same results and faults.
+results are a hash of the call and of the task's world seed (or recorded), and faults
+are planned in the task, so every agent meets the same results and faults.
 """
 
 from dataclasses import replace

@@ -55,7 +55,7 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
 
     Args:
       document: the list as parsed from JSON; see `tool_lists.read`.
-      name: of the domain; characters that a name cannot have are replaced.
+      name: the name of the domain; characters that a name cannot have are replaced.
       skip: names of tools to leave out.
 
     Raises:

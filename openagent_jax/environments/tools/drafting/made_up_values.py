@@ -65,7 +65,7 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
     ['color']
 
     Args:
-      name: of the type.
+      name: the name of the type.
       schema: its `format` and `description` are used.
       taken: values of other types, to be avoided.
     """

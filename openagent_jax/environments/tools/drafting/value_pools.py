@@ -81,7 +81,7 @@ def of_schema(
     "city (of go): values such as 'Amber Bay', made up from its name"
 
     Args:
-      name: of the type.
+      name: the name of the type.
       schema: a plain JSON schema.
       taken: values of other types; those of this type are added.
       owner: the type and its tools, for the note.

@@ -173,7 +173,7 @@ def pools(
     Args:
       source: the tasks.
       task: one of them.
-      split: whose synonyms are used; 0 for training, 1 for the test.
+      split: the split whose synonyms are used; 0 for training, 1 for the test.
       gates: names and descriptions of tools that a perturbation can add.
     """
     which = source.document[task.world >> 1]

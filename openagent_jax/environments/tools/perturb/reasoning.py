@@ -34,7 +34,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
 
 
 def rule_shift(pools: Pools) -> Perturbation:
-    """Let a tool need a call of a new tool before it, in place of such a rule.
+    """Let a tool need a call of a new tool before it, in place of any such rule.
 
     Before: `"name":"pay_ticket","call_after":"sign_in"`
     After:  `"name":"pay_ticket","call_after":"get_pass"`

@@ -85,7 +85,7 @@ class DomainSpec:
 
 
 def parse_source(source: str) -> tuple[int, str]:
-    """Return the step, or -1 for the request, and the name of what is read from it.
+    """Return the step of a source (-1 for the request), and the name of the value.
 
     >>> parse_source("$slot")
     (-1, 'slot')

@@ -265,7 +265,7 @@ def _describe(
     A description is two key words and mostly a third word, which many tools share, so
     that what distinguishes tools is not always at the end. Some tools share a key word
     with an earlier step. In half of the worlds all words are common ones. A blank is
-    always the end of a piece, so that the tokens of the pieces are those of the text
+    always at the end of a piece, so that the tokens of the pieces are those of the text
     as a whole.
 
     Returns:
