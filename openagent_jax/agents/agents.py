@@ -38,7 +38,7 @@ class Full(Exception):
 
 
 class Rejected(ValueError):
-    """There will never be a reply, whatever the episode."""
+    """The agent cannot reply in any episode, for example because of a wrong key."""
 
 
 class Reply(NamedTuple):

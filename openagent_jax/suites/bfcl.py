@@ -87,7 +87,7 @@ class Wanted:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Failing:
-    failures: Int[Array, "N"]  # failing calls of each function; all if it is withheld
+    failures: Int[Array, "N"]  # how many calls of each function fail
 
 
 @jax.tree_util.register_dataclass
