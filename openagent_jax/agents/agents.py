@@ -1,8 +1,9 @@
 """Agents that are reached by messages: an endpoint of OpenAI's protocol, or a function.
 
-An agent is a coroutine `(messages, tools) -> Reply`. Its exceptions tell whose fault a
-missing reply is: `Full` is the agent's. `Unanswered` is nobody's, and says nothing
-about the agent. `Rejected` is the user's, and no episode can be played.
+An agent is a coroutine function `(messages, tools) -> Reply`. If there is no reply, its
+exception says why. `Full`: the conversation exceeds the agent's context, which counts
+against the agent. `Unanswered`: a failure that says nothing about the agent.
+`Rejected`: a mistake of the user, with which no episode can be played.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ from openagent_jax.text import style
 from openagent_jax.text.messages import Message
 
 BACK_OFF = 0.5  # seconds before a garbled reply is requested again; doubles each time
-LONGEST_WAIT = 60.0  # seconds that a Retry-After is obeyed for
-REFUSAL = {"content": style.REFUSE}  # stands for a refusal in the protocol's own field
+LONGEST_WAIT = 60.0  # the longest Retry-After that is obeyed, in seconds
+REFUSAL = {"content": style.REFUSE}  # replaces a refusal in the protocol's own field
 MESSAGE = ("content", "tool_calls", "refusal")  # the keys of a reply that are used
-MIN_SECRET = 6  # letters; shorter keys, such as "x" or "EMPTY", are placeholders
+MIN_SECRET = 6  # characters; shorter keys, such as "x" or "EMPTY", are placeholders
 FULL = ("context_length", "context length", "maximum context", "context window")
 
 
@@ -37,13 +38,13 @@ class Full(Exception):
 
 
 class Rejected(ValueError):
-    """There will never be a reply, whatever the episode."""
+    """The agent cannot reply in any episode, for example because of a wrong key."""
 
 
 class Reply(NamedTuple):
     message: Message
-    cut: bool = False  # by a limit of tokens
-    num_tokens: int = 0  # of the request and the reply, as the agent counts them
+    cut: bool = False  # whether a limit of tokens cut it off
+    num_tokens: int = 0  # tokens of the request and the reply, as the agent counts them
 
 
 class _Garbled(Exception):
@@ -55,19 +56,20 @@ Agent = Callable[[list[Message], list[dict[str, Any]]], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address of an agent, and how requests are made."""
+    """The address of an agent, and the settings of requests."""
 
-    base_url: str  # with its /v1
+    base_url: str  # including /v1
     model: str
     key: str = field(default="", repr=False)
-    timeout: float = 120.0  # seconds of one attempt
+    timeout: float = 120.0  # seconds for one attempt
     max_retries: int = 4  # with back-off, after 429, 5xx, time-outs, lost connections
     request: dict[str, Any] = field(default_factory=dict)  # more fields of the body
 
     def __post_init__(self):
         """
         Raises:
-          ValueError: no request can be made. The message does not contain the key.
+          ValueError: the address or the key is not valid. The message does not contain
+            the key.
         """
         parts = urlsplit(self.base_url)
         try:
@@ -106,7 +108,10 @@ class Endpoint:
 
 @contextlib.asynccontextmanager
 async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
-    """The agent at an endpoint, through the official client (the extra `agents`)."""
+    """Yield the agent at an endpoint (an async context manager).
+
+    It uses OpenAI's official client, which is part of the extra `agents`.
+    """
     import openai
 
     client = openai.AsyncOpenAI(
@@ -149,7 +154,7 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 continue
         raise Unanswered("the reply is not a chat completion")
 
-    # A server that sends a byte now and then never exceeds the client's time-out.
+    # A server that keeps sending single bytes never exceeds the client's time-out.
     longest = (where.max_retries + 1) * (where.timeout + LONGEST_WAIT)
 
     async def agent(messages: list[Message], tools: list[dict]) -> Reply:
@@ -164,11 +169,12 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
 
 
 def function(name: str, key: str = "") -> Agent:
-    """A Python function as an agent.
+    """Return an agent that calls a Python function.
 
     Args:
       name: `module:function`. The function takes messages and tools, and returns a
-        message or its content; it may be a coroutine function. Each call has a thread.
+        message or its content; it may be a coroutine function. Each call runs in a
+        thread of its own.
       key: a secret that the function may use. It is removed from replies and errors.
 
     Raises:
@@ -195,7 +201,7 @@ def function(name: str, key: str = "") -> Agent:
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    """The function of `module:function`."""
+    """Import the function that `module:function` names."""
     module, _, attribute = name.partition(":")
     try:
         home = importlib.import_module(module)
@@ -215,7 +221,7 @@ def _imported(name: str) -> Callable[..., Any]:
 
 
 async def _in_thread(call: Callable[..., Any], *given: Any) -> Any:
-    """The result of a call in a thread, which does not keep the process alive."""
+    """Run a call in a daemon thread, and return its result."""
     done: concurrent.futures.Future[tuple[Any, BaseException | None]]
     done = concurrent.futures.Future()
     done.set_running_or_notify_cancel()
@@ -235,10 +241,10 @@ async def _in_thread(call: Callable[..., Any], *given: Any) -> Any:
 
 
 def _message(result: Any) -> Message:
-    """What a function has returned, as a message.
+    """Convert what a function has returned to a message.
 
     Raises:
-      TypeError, ValueError: it is not one.
+      TypeError, ValueError: it is not a message.
     """
     if isinstance(result, str):
         result = {"content": result}
@@ -262,14 +268,14 @@ def _message(result: Any) -> Message:
 
 
 def _dumped(value: Any) -> Any:
-    """An object of the official client as plain JSON."""
+    """Convert an object of the official client to plain JSON."""
     if not hasattr(value, "model_dump"):
         raise TypeError(f"it contains an object of type {type(value).__name__}")
     return value.model_dump()
 
 
 def _reply(completion: Any) -> Reply:
-    """A completion of the client, which does not validate what it receives."""
+    """Convert a completion of the client, which does not validate what it receives."""
     try:
         choice = completion.choices[0]
         message = choice.message
@@ -298,7 +304,7 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 def _without(key: str, value: Any) -> Any:
-    """The same JSON value with the key removed from its texts."""
+    """Return a JSON value with the key removed from its texts."""
     if len(key) < MIN_SECRET:
         return value
     if isinstance(value, dict):
@@ -309,7 +315,7 @@ def _without(key: str, value: Any) -> Any:
 
 
 def _http_error(where: Endpoint, status: int, text: str) -> Exception:
-    """The exception for a reply with an error status."""
+    """Return the exception for a response with an error status."""
     text = " ".join(_without(where.key, text).split())[:300]
     if status in (401, 403):
         return Rejected(f"{where.place} does not accept the key: {text}")

@@ -1,5 +1,7 @@
-"""An episode that goes on by messages: the same world, parsed and graded by the same
-compiled functions as in a rollout."""
+"""Play an episode by exchanging messages with an agent.
+
+The world is the same as in a rollout, and the same functions parse and grade replies.
+"""
 
 from typing import Any
 
@@ -11,19 +13,20 @@ from openagent_jax.environments.world import World
 from openagent_jax.text import messages
 from openagent_jax.types import Outcome, Task
 
-MAX_BYTES = 2048  # of a call; a longer one cannot be parsed
+MAX_BYTES = 2048  # of a call or an answer; a longer one cannot be parsed
 
 
 class Player:
-    """Begins episodes of one world; its functions are compiled once."""
+    """Begins episodes of one world; the world's functions are compiled once."""
 
     def __init__(self, world: World):
         """
         Args:
-          world: in the compact style, in which replies are parsed.
+          world: the world; its lexicon must have the compact style, in which replies
+            are parsed.
 
         Raises:
-          ValueError: the world is in the style of a chat template.
+          ValueError: the lexicon has the style of a chat template.
         """
         style, environment = world.tables.lexicon.style, world.environment
         if style.marks.call_open or style.code_is_parameter:
@@ -49,19 +52,19 @@ class Player:
         self.reset, self.step = reset, step
 
     def begin(self, task: Task) -> "Dialogue":
-        """A new episode of a task, given in NumPy."""
+        """Return a new episode of a task, which is given in NumPy."""
         return Dialogue(self, task)
 
 
 class Dialogue:
-    """One episode. `messages` is what the agent has to reply to."""
+    """One episode; `messages` is the conversation that the agent has to continue."""
 
     def __init__(self, player: Player, task: Task):
         transcriber = player.world.transcriber
         self.tools = transcriber.tools(task)
         self.messages = transcriber.opening(task)
         self.finished = self.terminated = False
-        # Of each action: what was understood, what was shown, what was paid.
+        # For each action: how it was understood, what was shown, and the rewards.
         self.actions: list[dict[str, Any]] = []
         self.results: list[str | None] = []
         self.rewards: dict[str, list[float]] = {}
@@ -71,16 +74,15 @@ class Dialogue:
         self.outcome: Outcome = jax.device_get(outcome)
 
     def hear(self, reply: messages.Message, cut: bool = False) -> None:
-        """Go on by a reply of the agent.
+        """Continue the episode with a reply of the agent.
 
-        Its calls are answered one by one, each as an action of its own; text beside
-        them is ignored. Without a call the last line is an answer, a refusal or a
-        question (see `text.reply_scan`). A reply that a limit has cut off cannot be
-        parsed.
+        Each call in the reply is an action, and they are answered one by one; other
+        text is then ignored. Without a call, the last line is an answer, a refusal or a
+        question (see `text.reply_scan`). A reply that was cut off counts as malformed.
 
         Args:
           reply: a message in OpenAI's format.
-          cut: the reply had come to a limit of tokens.
+          cut: whether the reply was cut off by a limit of tokens.
         """
         calls, content = messages.calls(reply), messages.content(reply)
         self.messages.append(messages.as_history(reply))
@@ -91,11 +93,17 @@ class Dialogue:
                 self._act("" if cut else call.text, call.name, call.id)
 
     def close(self) -> None:
-        """End it without success: the agent has no room for more."""
+        """End the episode because the agent's context has no room for more."""
         self.finished = True
 
     def _act(self, text: str, written: str, call_id: str = "") -> None:
-        """Do what a text says; `written` is recorded where it says nothing."""
+        """Take the action that a text describes, and append the answer.
+
+        Args:
+          text: the action; "" is malformed.
+          written: what to record if `text` is "".
+          call_id: the id of the call that is answered; "" if the reply has no call.
+        """
         data = text.encode(errors="replace")
         row = np.zeros(MAX_BYTES, np.uint8)
         row[: len(data)] = np.frombuffer(data[:MAX_BYTES], np.uint8)
@@ -114,12 +122,12 @@ class Dialogue:
         for name, paid in timestep.reward.items():
             self.rewards.setdefault(name, []).append(round(float(paid), 6))
         shown = world.transcriber.shown(pieces)
-        if shown is None or self.finished:  # behind its end nothing is read
+        if shown is None or self.finished:  # the agent reads nothing more
             self.results.append(None)
             return
         role, content = shown
         self.results.append(content)
         answer = {"role": role, "content": content}
-        if call_id:  # an answer to a call, even to one that cannot be parsed
+        if call_id:  # answers a call, even one that cannot be parsed
             answer = {"role": "tool", "tool_call_id": call_id, "content": content}
         self.messages.append(answer)

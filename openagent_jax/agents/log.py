@@ -1,7 +1,7 @@
-"""The log of an evaluation by messages: every episode that has come to its end.
+"""The log of an evaluation by messages: every episode that is over.
 
-An evaluation that was stopped goes on where it was. An episode that was never answered
-is tried again then.
+An evaluation that was stopped continues from its log. It then plays again the episodes
+in which a reply never came.
 """
 
 import json
@@ -15,8 +15,8 @@ from openagent_jax import report
 from openagent_jax.evaluation import episodes, evaluate
 from openagent_jax.perturb import Entry
 
-Line = dict[str, Any]  # of the log: an episode, as `evaluation.episodes` describes it
-_FIELDS = {  # of a report
+Line = dict[str, Any]  # an episode, with the keys that `evaluation.episodes` describes
+_FIELDS = {  # the fields of `report.Episodes`
     "success": bool,
     "solvable": bool,
     "refused": bool,
@@ -29,18 +29,20 @@ _FIELDS = {  # of a report
 
 
 class Log:
-    """A file of JSON lines: what is evaluated, and the episodes that are over.
+    """A file of JSON lines: first what is evaluated, then the episodes that are over.
+
+    `done` has the fields of each episode that a report needs, by scenario and index.
 
     Raises:
-      ValueError: it is of another evaluation, or damaged.
+      ValueError: the file belongs to another evaluation, or is damaged.
       OSError: it cannot be written, or another evaluation is writing it.
     """
 
     def __init__(self, file: Path, about: dict[str, Any]):
         """
         Args:
-          file: is made where there is none.
-          about: what must be the same for the episodes to be of one evaluation.
+          file: the path of the log, which is created if it does not exist.
+          about: the settings of the evaluation. An existing log must have the same.
         """
         self.done: dict[tuple[str, int], Line] = {}
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ class Log:
         self._file.flush()
 
     def _keep(self, outcome: Line) -> None:
-        """What is needed for a report, and no more: there may be many."""
+        """Keep the fields that a report needs, and no others, to save memory."""
         where = outcome["scenario"], outcome["index"]
         kept = {field: outcome[field] for field in _FIELDS}
         kept |= {"reason": outcome.get("reason", "")}
@@ -77,7 +79,7 @@ class Log:
         size = 0
         for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
-                break  # it was being written when all ended
+                break  # the evaluation was stopped while writing this line
             size += len(line)
             try:
                 found = json.loads(line.decode())
@@ -98,12 +100,16 @@ class Log:
             self._write({"evaluation": about})
 
     def episodes(self, name: str, num: int) -> Iterator[Line]:
-        """The last lines of the episodes 0 to num - 1 of a scenario, in order."""
+        """Yield episodes 0 to num - 1 of a scenario, in order.
+
+        If the log has several lines of an episode, the last one counts, except that an
+        unanswered one never replaces another.
+        """
         self._file.flush()
         found: dict[int, bytes] = {}
         with open(self._file.name, "rb") as file:
             for line in file:
-                # Cheap first: there may be many other episodes.
+                # A cheap test first, since most lines may be of other scenarios.
                 if f'"scenario": "{name}"'.encode() not in line:
                     continue
                 episode = json.loads(line)
@@ -123,15 +129,15 @@ def rows(
     strength: float,
     split: str,
 ) -> list[report.Json]:
-    """Rows of a report; all episodes are in the log.
+    """Return the rows of a report.
 
     Args:
-      log: of them.
-      entries: the catalogue that the scenarios are of, by name.
-      names: of the scenarios, the clean one first.
-      num_tasks: of each.
-      strength: of the perturbations.
-      split: of the tasks.
+      log: the log, which must have all of the episodes.
+      entries: the catalogue of the perturbations, by name.
+      names: the names of the scenarios, the clean one first.
+      num_tasks: the number of tasks of each scenario.
+      strength: the strength of the perturbations.
+      split: the split of the tasks.
     """
     scored = {}
     for name in names:
@@ -145,14 +151,15 @@ def rows(
 
 
 def keep(log: Log, folder: Path, names: Sequence[str], num: int) -> None:
-    """Write the first `num` episodes of each scenario where those of checkpoints are,
-    in place of those of an earlier evaluation.
+    """Write the first `num` episodes of each scenario to a report's `trajectories`.
+
+    They replace the episodes of an earlier evaluation.
 
     Args:
-      log: of the episodes.
-      folder: of the report.
-      names: of the scenarios.
-      num: of each; 0 writes none.
+      log: the log of the episodes.
+      folder: the folder of the report.
+      names: the names of the scenarios.
+      num: how many episodes of each scenario to write; 0 writes none.
     """
     names = names if num else ()
     episodes.clear(folder / episodes.FOLDER, names)

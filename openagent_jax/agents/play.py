@@ -1,4 +1,4 @@
-"""Many episodes at once, by messages: played as they come, and graded as all others."""
+"""Play many episodes concurrently by exchanging messages with an agent."""
 
 import asyncio
 import time
@@ -12,17 +12,17 @@ from openagent_jax.evaluation import episodes as kept
 from openagent_jax.text.messages import Message
 from openagent_jax.types import Outcome
 
-NO_ROOM = "no room"  # for more of the conversation, in the context of the agent
-PATIENCE = 16  # episodes in a row without an answer, before it is given up
+NO_ROOM = "no room"  # starts the reason if the conversation exceeds the agent's context
+PATIENCE = 16  # give up after this many episodes in a row without an answer
 
 
 class Spent(RuntimeError):
-    """The budget does not last."""
+    """The budget is used up."""
 
 
 @dataclass
 class Budget:
-    """Of replies, and of tokens as the agent counts them; 0 is without end."""
+    """Limits of replies, and of tokens as the agent counts them; 0 means no limit."""
 
     max_calls: int = 0
     max_tokens: int = 0
@@ -30,7 +30,11 @@ class Budget:
     num_tokens: int = 0
 
     def take(self) -> None:
-        """One more reply is asked for."""
+        """Count one more request for a reply.
+
+        Raises:
+          Spent: the budget does not allow it.
+        """
         if self.max_calls and self.num_calls >= self.max_calls:
             raise Spent(f"{self.num_calls} calls are made, as many as max_calls allows")
         if self.max_tokens and self.num_tokens >= self.max_tokens:
@@ -39,12 +43,12 @@ class Budget:
 
 
 class Turns(Protocol):
-    """An episode that goes on by messages."""
+    """An episode that is played by messages, such as `dialogue.Dialogue`."""
 
     tools: list[dict[str, Any]]
     messages: list[Message]
     finished: bool
-    terminated: bool  # by the agent
+    terminated: bool  # whether the agent ended the episode
     outcome: Outcome
     actions: list[dict[str, Any]]
     results: list[str | None]
@@ -55,22 +59,29 @@ class Turns(Protocol):
 
 
 class Episode(NamedTuple):
-    """One that is to be played."""
+    """An episode to be played."""
 
     scenario: str
     index: int  # of the task
     begin: Callable[[], Turns]
-    facts: Line  # what is known before: task_key, changed, unsolvable, plan
+    facts: Line  # known before it is played: task_key, changed, unsolvable, plan
 
 
 async def play(
     episodes: Iterable[Episode], agent: Agent, num: int, budget: Budget
 ) -> AsyncGenerator[Line]:
-    """Play episodes, so many at once; what is over is yielded at once.
+    """Play episodes concurrently, and yield each as soon as it is over.
+
+    Args:
+      episodes: the episodes to play.
+      agent: the agent that plays them.
+      num: how many episodes are played at the same time.
+      budget: the budget of all episodes together.
 
     Raises:
-      Spent, agents.Rejected: no more can be played.
-      RuntimeError: the agent has ceased to answer.
+      Spent: the budget is used up; running episodes that still finish are yielded.
+      agents.Rejected: the agent can play no episode.
+      RuntimeError: the agent has stopped answering.
     """
     waiting, silent, spent, reason = iter(episodes), 0, None, ""
     running: set[asyncio.Task] = set()
@@ -87,15 +98,15 @@ async def play(
             over, running = await asyncio.wait(
                 running, return_when=asyncio.FIRST_COMPLETED
             )
-            for task in sorted(over, key=_failed):  # an error ends all
+            for task in sorted(over, key=_failed):  # errors last: they end the loop
                 if isinstance(error := task.exception(), Spent):
-                    spent = error  # those that wait for a last reply may get it
+                    spent = error  # episodes that wait for a last reply may get it
                     continue
                 outcome = task.result()
                 silent = 0 if outcome["answered"] else silent + 1
                 reason = outcome.get("reason", "")
                 yield outcome
-            if silent >= patience:  # all that is over has been told by now
+            if silent >= patience:  # finished episodes have been yielded by now
                 raise RuntimeError(
                     f"{silent} episodes in a row had no answer: {reason}"
                 )

@@ -1,18 +1,18 @@
-"""Episodes are kept, so that people can see what a policy did.
+"""Write episodes to files and read them back, so that people can see what a policy did.
 
-    eval/<step>/trajectories/<scenario>.jsonl    one line an episode
+    eval/<step>/trajectories/<scenario>.jsonl    one line per episode
 
 The format is the same for checkpoints and for agents that are reached by messages:
 
-    scenario, index, task_key      which task it is, and the key that it comes from
+    scenario, index, task_key      the task, and the PRNG key that it was drawn with
     success, solvable, refused, num_calls, num_errors, num_questions, fewest_calls,
     changed, answered              the outcome
     failure                        one of `FAILURES`; "" for a success
-    unsolvable                     why, in a word of the environment; "" where solvable
-    tools, messages                as an agent is told them
-    actions, results               of each turn: what the agent did, what it was shown
-    rewards                        by component, a number for each turn
-    plan                           the actions of the oracle's expert on the same task
+    unsolvable                     one of the environment's reasons; "" if solvable
+    tools, messages                as the agent sees them
+    actions, results               per turn: what the agent did, what it was shown
+    rewards                        for each component, one number per turn
+    plan                           the actions of the expert on the same task
 """
 
 import gzip
@@ -36,40 +36,40 @@ from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Outcome
 
 FOLDER = "trajectories"
-CUT = "\N{HORIZONTAL ELLIPSIS}"  # behind a reply that had not ended where its room did
-MAX_BYTES = 10_000_000  # of a file; a larger one is compressed
+CUT = "\N{HORIZONTAL ELLIPSIS}"  # marks the end of a reply that was cut off
+MAX_BYTES = 10_000_000  # a larger file is compressed
 FAILURES = (
     "",
-    "unanswered",  # no reply ever came
-    "out_of_context",  # no room for another turn
+    "unanswered",  # a reply of a remote agent never came
+    "out_of_context",  # the context had no room for another turn
     "out_of_turns",
-    "false_refusal",  # of a task that can be solved
-    "missed_refusal",  # of a task that cannot be solved
+    "false_refusal",  # the agent refused a task that can be solved
+    "missed_refusal",  # the agent did not refuse a task that cannot be solved
     "wrong_answer",
 )
 Line = dict[str, Any]
 
 
 class Keeper:
-    """Writes the first episodes of each scenario.
+    """Collects the first episodes of each scenario and writes them to files.
 
-    Use it as the `keep` of `evaluate.evaluate`.
+    Pass it as the argument `keep` of `evaluate.evaluate`.
     """
 
     def __init__(self, world: World, folder: Path, num: int, seed: int):
         """
         Args:
-          world: that is played in.
-          folder: of the report; files are written to its `trajectories`.
-          num: episodes of each scenario at most.
-          seed: of the tasks.
+          world: the world of the episodes.
+          folder: the folder of the report; files are written to its `trajectories`.
+          num: the largest number of episodes to keep of each scenario.
+          seed: the seed of the tasks.
         """
         self._world, self._folder, self._num = world, folder, num
         self._root = jax.random.key(seed)
         self._lines: dict[str, list[Line]] = {}
         self._spelled = _token_bytes(world.tables.lexicon)
         environment = world.environment
-        # Jitted for itself: what it plans is for people, and changes no score.
+        # Jitted separately: plans are for people to read and do not affect scores.
         self._plan = jax.jit(
             jax.vmap(
                 lambda tables, task: _plan(environment, tables, task), in_axes=(None, 0)
@@ -77,7 +77,13 @@ class Keeper:
         )
 
     def __call__(self, name: str, start: int, played: Played) -> None:
-        """Take a batch of episodes, of which `start` is the index of the first."""
+        """Add a batch of episodes.
+
+        Args:
+          name: the scenario.
+          start: the index of the first task.
+          played: the batch, with a recording; without one, nothing is kept.
+        """
         if start >= self._num or played.recording is None:
             return
         batch = played.recording.trajectory.task
@@ -93,17 +99,17 @@ class Keeper:
             lines.append(where | self._line(one, planned))
 
     def write(self, num_tasks: int) -> None:
-        """Write the files, in place of those of an earlier evaluation.
+        """Write the files, replacing those of an earlier evaluation.
 
         Args:
-          num_tasks: of each scenario; the last batch may hold more.
+          num_tasks: the number of tasks of each scenario; the last batch may have more.
         """
         clear(self._folder / FOLDER, self._lines)
         for name, lines in self._lines.items():
             write(self._folder / FOLDER, name, lines[:num_tasks])
 
     def _line(self, played: Played, plan: Any) -> Line:
-        """What is known of an episode besides its place and key."""
+        """Return the fields of an episode except those that identify its task."""
         recording = played.recording
         assert recording is not None
         world, episode = self._world, recording.trajectory
@@ -135,7 +141,7 @@ class Keeper:
         }
 
     def _texts(self, recording: Recording) -> list[str]:
-        """What the policy wrote in each turn; `CUT` is behind what it did not end."""
+        """Return the text of each turn, with `CUT` after those that did not end."""
         sampled = recording.sampled.astype(np.int8)
         edges = np.diff(sampled, prepend=0, append=0)
         begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
@@ -150,18 +156,18 @@ class Keeper:
 
 
 def outcome(found: Outcome) -> Line:
-    """An outcome as plain numbers."""
+    """Return the fields of an outcome as plain Python values."""
     return {name: np.asarray(x).item() for name, x in found._asdict().items()}
 
 
 def failure(found: Outcome, terminated: bool, cut: bool, answered: bool = True) -> str:
-    """Why an episode failed: one of `FAILURES`.
+    """Return why an episode failed: one of `FAILURES`.
 
     Args:
-      found: its outcome.
-      terminated: the agent has ended it.
-      cut: it ended because the context was full.
-      answered: the agent has replied at all.
+      found: the outcome of the episode.
+      terminated: whether the agent ended the episode.
+      cut: whether it ended because the context was full.
+      answered: whether the agent replied; False if it failed to.
 
     >>> refusal = Outcome(False, True, True, 0, 0, 0, 3)  # of a solvable task
     >>> failure(refusal, terminated=True, cut=False)
@@ -181,17 +187,18 @@ def failure(found: Outcome, terminated: bool, cut: bool, answered: bool = True) 
 
 
 def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
-    """Write the episodes of a scenario as JSON Lines; the file is there when all of it
-    is. Beyond `MAX_BYTES` it is compressed, and its name ends with `.gz`.
+    """Write the episodes of a scenario as JSON Lines, atomically.
+
+    A file of more than `MAX_BYTES` is compressed, and its name ends with `.gz`.
 
     Returns:
-      Where they are.
+      The path of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{name}.jsonl.part"
     with part.open("w", encoding="utf-8") as file:
         for line in lines:
-            # Half a surrogate pair can be in a reply, but not in UTF-8.
+            # A reply may contain lone surrogates, which UTF-8 cannot encode.
             text = json.dumps(line, ensure_ascii=False, allow_nan=False)
             file.write(text.encode(errors="replace").decode() + "\n")
     plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
@@ -209,11 +216,11 @@ def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def clear(folder: Path, but: Collection[str] = ()) -> None:
-    """Remove the episodes of an earlier evaluation, and what a killed one has left.
+    """Remove the episodes of an earlier evaluation, and partial files.
 
     Args:
-      folder: the `trajectories` of an evaluation.
-      but: scenarios whose episodes stay.
+      folder: the `trajectories` folder of an evaluation.
+      but: the scenarios whose episodes stay.
     """
     for file in folder.glob("*.jsonl*"):
         if file.suffix == ".part" or file.name.split(".jsonl")[0] not in but:
@@ -221,7 +228,7 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
 
 
 def newest(workdir: Path) -> Path:
-    """The `trajectories` of the last evaluation of a run that has kept episodes.
+    """Return the `trajectories` folder of a run's last evaluation that kept episodes.
 
     Raises:
       FileNotFoundError: there is none.
@@ -238,14 +245,14 @@ def newest(workdir: Path) -> Path:
 
 
 def read(folder: Path, name: str) -> Iterator[Line]:
-    """The episodes of a scenario.
+    """Yield the episodes of a scenario.
 
     Args:
-      folder: the `trajectories` of an evaluation.
-      name: of the scenario.
+      folder: the `trajectories` folder of an evaluation.
+      name: the name of the scenario.
 
     Raises:
-      FileNotFoundError: none were kept.
+      FileNotFoundError: no episodes of the scenario were kept.
       ValueError: the file is damaged.
     """
     plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
@@ -265,7 +272,7 @@ def read(folder: Path, name: str) -> Iterator[Line]:
 
 
 def scenarios(folder: Path) -> list[str]:
-    """Names of the scenarios of which episodes were kept."""
+    """Return the sorted names of the scenarios whose episodes were kept."""
     files = (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))
     return sorted({file.name.split(".jsonl")[0] for file in files})
 
@@ -276,14 +283,14 @@ def _plan(environment, tables, task):
 
 
 def _rows(tree: Any, num: int) -> Iterator[Any]:
-    """The first elements of a batch in NumPy."""
+    """Yield the first `num` elements of a batch in NumPy."""
     leaves, structure = jax.tree.flatten(tree)
     for i in range(num):
         yield jax.tree.unflatten(structure, [leaf[i] for leaf in leaves])
 
 
 def _token_bytes(lexicon: Lexicon) -> list[bytes]:
-    """The bytes of every token."""
+    """Return the bytes of every token."""
     table = jax.device_get(lexicon.token_bytes)
     data = table.flat.tobytes()
     ends = (table.start + table.length).tolist()

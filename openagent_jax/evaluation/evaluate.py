@@ -1,7 +1,7 @@
-"""Evaluation: the same tasks, clean and under every perturbation.
+"""Evaluate a policy on the same tasks, clean and under every perturbation.
 
 Task i of every scenario comes from the same key, so differences are paired. All
-scenarios run in one compiled program: which perturbation is a traced index.
+scenarios run in one compiled program, which takes the perturbation as a traced index.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,25 +20,25 @@ from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import rollout
 from openagent_jax.types import Outcome, Params, Policy, Trajectory
 
-GRADING_VERSION = "3"  # raise it when the same agent gets other scores
+GRADING_VERSION = "3"  # raise it when a change affects the scores of the same agent
 
 
 class Recording(NamedTuple):
-    """What is kept of episodes, to be shown to people; leading axis B."""
+    """What is recorded of episodes to show them to people; leading axis B."""
 
     trajectory: Trajectory
-    shown: Int[Array, "B T P"]  # pieces of what the agent is shown, for a transcriber
+    shown: Int[Array, "B T P"]  # what `Transcriber.observe` returns for each turn
     tokens: Int[Array, "B M"]
-    sampled: Bool[Array, "B M"]  # the policy's own tokens
+    sampled: Bool[Array, "B M"]  # mask of the tokens that the policy sampled
 
 
 class Played(NamedTuple):
     """A batch of episodes; leading axis B."""
 
     outcome: Outcome
-    changed: Bool[Array, "B"]  # the scenario has changed the task
-    overflow: Bool[Array, "B"]  # a prompt or a result did not fit
-    cut: Bool[Array, "B"]  # there was no room for another turn
+    changed: Bool[Array, "B"]  # whether the scenario changed the task
+    overflow: Bool[Array, "B"]  # whether a prompt or a result did not fit
+    cut: Bool[Array, "B"]  # whether there was no room for another turn
     recording: Recording | None
 
 
@@ -51,22 +51,24 @@ def make_player(
     temperature: float = 0.0,
     record: bool = False,
 ) -> Callable[..., Played]:
-    """`(tables, params, scenario, key, start, strength) -> Played`, compiled.
-
-    `scenario` counts from 0, the clean one; `start` is the index of the first task.
-    At temperature 0 it is played greedily.
+    """Return a compiled function that plays a batch of episodes.
 
     Args:
-      policy: that plays.
-      world: what it plays in.
+      policy: the policy that plays.
+      world: the world of the tasks.
       scenarios: names of perturbations.
-      batch_size: episodes of a call.
-      split: of the tasks.
-      temperature: at which tokens are sampled.
-      record: whether the episodes themselves are returned.
+      batch_size: B, the number of episodes of a call.
+      split: the split of the tasks.
+      temperature: the temperature at which tokens are sampled; 0 means greedily.
+      record: whether to return a `Recording` of the episodes.
+
+    Returns:
+      `(tables, params, scenario, key, start, strength) -> Played`. `scenario` is 0 for
+      clean tasks and i for the i-th perturbation; `start` is the index of the first
+      task.
 
     Raises:
-      ValueError: an unknown scenario.
+      ValueError: the environment has no perturbation of a name.
     """
     environment = world.environment
     one = draw.make_draw(environment, scenarios, split)
@@ -92,7 +94,7 @@ def make_player(
         if record:
             observe = jax.vmap(world.transcriber.observe, (None, 0))
             shown = jax.vmap(observe)(episode.task, episode.timestep.observation)
-            # Behind the end of an episode nothing is read any more.
+            # The agent reads nothing after the end of an episode.
             over = episode.timestep.terminated | episode.timestep.truncated
             shown = jnp.where(over[..., None], 0, shown)
             recording = Recording(episode, shown, played.tokens, played.sampled)
@@ -116,21 +118,21 @@ def evaluate(
     """Play every scenario, the clean one first.
 
     Args:
-      play: of `make_player`.
-      world: that it was made for.
-      params: of the policy.
-      scenarios: names of perturbations, as `play` was made with.
-      seed: of the tasks.
-      num_tasks: of each scenario.
-      batch_size: as `play` was made with.
-      strength: of the perturbations.
-      keep: is given each batch of episodes: `(scenario, index of the first, played)`.
+      play: the function that `make_player` returned.
+      world: the world that `play` was made for.
+      params: the parameters of the policy.
+      scenarios: names of perturbations, the same as for `make_player`.
+      seed: the seed of the tasks.
+      num_tasks: the number of tasks of each scenario.
+      batch_size: the same as for `make_player`.
+      strength: the strength of the perturbations, in [0, 1].
+      keep: called with each batch: `(scenario, index of the first task, played)`.
 
     Returns:
       The episodes of each scenario, in NumPy.
 
     Raises:
-      ValueError: a prompt or a result does not fit the sizes of an episode.
+      ValueError: a prompt or a result is longer than the sizes of an episode allow.
     """
     key, scored = jax.random.key(seed), {}
     for i, name in enumerate((CLEAN, *scenarios)):
@@ -153,7 +155,7 @@ def evaluate(
                 "raise sandbox.prompt_tokens or sandbox.result_tokens"
             )
         outcome = episodes.outcome._asdict()
-        del outcome["num_questions"]  # kept with the episodes, and in no row
+        del outcome["num_questions"]  # part of the episodes, but not of a report
         scored[name] = report.Episodes(
             **outcome,
             changed=episodes.changed,
@@ -168,13 +170,13 @@ def rows(
     strength: float,
     split: str,
 ) -> list[dict[str, Any]]:
-    """Rows of a report.
+    """Return the rows of a report.
 
     Args:
-      entries: the catalogue that the scenarios are of, by name.
+      entries: the catalogue of the perturbations, by name.
       scored: the episodes of each scenario, the clean ones first.
-      strength: of the perturbations.
-      split: of the tasks.
+      strength: the strength of the perturbations.
+      split: the split of the tasks.
     """
     clean = scored[CLEAN]
     return [
@@ -190,12 +192,12 @@ def rows(
 
 
 def take(tree: Any, index: int) -> Any:
-    """Element `index` of a batch."""
+    """Return element `index` of a batch."""
     return jax.tree.map(lambda x: x[index], tree)
 
 
 def elements(tree: Any) -> Iterator[Any]:
-    """The elements of a batch in NumPy, one by one."""
+    """Yield the elements of a batch, in NumPy."""
     tree = jax.device_get(tree)
     for index in range(len(jax.tree.leaves(tree)[0])):
         yield take(tree, index)

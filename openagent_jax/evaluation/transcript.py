@@ -1,7 +1,7 @@
-"""Episodes as text for people, two of them side by side.
+"""Format episodes as text for people, also two of them side by side.
 
-They are told as an agent that is reached by messages sees them. The expert plays them,
-or they are those that an evaluation has kept.
+Episodes are shown as an agent that is reached by messages sees them. They are either
+played by the expert or read from the files of an evaluation.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from openagent_jax.environments import transcript
 from openagent_jax.environments.world import Transcriber, World
 from openagent_jax.types import Trajectory
 
-# Beside a line: it is the same in both, differs, or stands in one alone.
+# Marks of a line: the same on both sides, different, or on one side only.
 SAME, OTHER, LEFT, RIGHT = " ", "|", "<", ">"
 _INDENT = " " * 7
 
@@ -28,14 +28,14 @@ _INDENT = " " * 7
 def episodes(
     world: World, scenario: str, keys: jax.Array, strength: float, split: str = "test"
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Lines of each task, clean and under a scenario.
+    """Yield the expert's episode of each task, clean and perturbed, as lines of text.
 
     Args:
-      world: of the tasks.
+      world: the world of the tasks.
       scenario: a perturbation of the catalogue; "clean" leaves tasks as they are.
-      keys: one for each task.
-      strength: of the perturbation.
-      split: of the tasks.
+      keys: one PRNG key for each task.
+      strength: the strength of the perturbation, in [0, 1].
+      split: the split of the tasks.
 
     Raises:
       ValueError: there is no such perturbation.
@@ -77,11 +77,12 @@ def _lines(
 
 
 def kept(line: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of an episode that was kept: what happened, how it ended, and what the
-    oracle would have done.
+    """Yield the lines of an episode that an evaluation kept.
+
+    They show what happened, how it ended, and what the expert would have done.
 
     Args:
-      line: as `evaluation.episodes` writes it.
+      line: an episode as `evaluation.episodes.read` yields it.
     """
     yield from conversation(line["messages"], line["tools"])
     yield f"failure: {line['failure']}" if line["failure"] else "success"
@@ -94,7 +95,12 @@ def kept(line: Mapping[str, Any]) -> Iterator[str]:
 def conversation(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Lines of an episode: the tools on offer, then turn by turn."""
+    """Yield the lines of an episode: first its tools, then its messages.
+
+    Args:
+      messages: the messages of the episode; those of the system are left out.
+      tools: the tools, in OpenAI's function format.
+    """
     for tool in tools:
         function = tool["function"]
         properties = function.get("parameters", {}).get("properties", {})
@@ -112,12 +118,12 @@ def conversation(
 def side_by_side(
     left: Sequence[str], right: Sequence[str], width: int
 ) -> Iterator[tuple[str, str]]:
-    """Rows of two columns, each with its mark; what belongs together is on one row.
+    """Yield `(mark, row)` for each row of a diff with two columns.
 
     Args:
-      left: lines.
-      right: lines.
-      width: of both columns and the mark between them.
+      left: the lines of the left column.
+      right: the lines of the right column.
+      width: the width of a row, in characters: both columns and the mark between them.
     """
     room = (width - 3) // 2
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)

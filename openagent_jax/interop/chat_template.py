@@ -9,7 +9,7 @@ from openagent_jax.text import chat
 
 BUILTIN = Path(chat.__file__).with_name("templates")
 FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
-# A fixed date: templates that write the current one would change every day.
+# A fixed date, because templates that write the current date would change every day.
 DATE = "26 Jul 2024"
 
 
@@ -17,11 +17,11 @@ def from_folder(folder: Path) -> str:
     """Return the chat template of a folder that `transformers` has written.
 
     Args:
-      folder: with `tokenizer_config.json` or `chat_template.jinja`.
+      folder: the folder, with `tokenizer_config.json` or `chat_template.jinja`.
 
     Returns:
-      The source of the template, "" if there is none. Of several templates it is the
-      one for tools, else the default.
+      The source of the template; "" if there is none. Of several templates, the one for
+      tools is preferred to the default.
 
     Raises:
       ValueError: a file is damaged.
@@ -46,7 +46,7 @@ def read_text(file: Path) -> str:
     """Return the text of a file.
 
     Raises:
-      ValueError: it is not UTF-8.
+      ValueError: the file is not UTF-8.
     """
     try:
         return file.read_text("utf-8")
@@ -59,13 +59,13 @@ def load(
 ) -> chat.Template:
     """Return a chat template for a tokenizer.
 
-    Its function `render` raises ValueError where the template does.
+    Its function `render` raises a ValueError if the template fails.
 
     Args:
       tokenizer: the tokenizer, whose special tokens the template can use.
       source: the text of the template.
-      folder: the folder of the tokenizer, if it has one; its settings name the tokens
-        of start and end.
+      folder: the folder of the tokenizer, if it has one; its settings name the start
+        and end tokens.
 
     Raises:
       ValueError: `transformers` is not installed.

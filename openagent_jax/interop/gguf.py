@@ -1,7 +1,6 @@
 """Convert GGUF files to folders in Hugging Face's layout, which are cached.
 
-The weights become float32, which represents every quantisation exactly and which any
-reader of safetensors can load.
+Weights are dequantised to float32, which any reader of safetensors can load.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from openagent_jax.models import hf, hf_folder, rope
 from openagent_jax.models.transformer import ModelConfig
 
 CACHE = "~/.cache/openagent_jax/gguf"
-VERSION = 1  # of the conversion; folders of another version are not reused
+VERSION = 1  # of the conversion; folders of other versions are not reused
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 # Hugging Face's names of tensors -> the names in GGUF files.
 LAYER_TENSORS = {
@@ -42,7 +41,7 @@ TENSORS = {
 TOKENS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 ROPE_FACTORS = "rope_freqs.weight"  # the divisors of Llama 3.1's frequencies
 CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # token types
-# Patterns that split a text before merges apply, by `tokenizer.ggml.pre`.
+# Patterns that split a text before BPE merges, by `tokenizer.ggml.pre`.
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SPLITS = {
@@ -53,12 +52,12 @@ PLAIN = ("gpt-2", "default")
 
 
 def folder(file: str | Path, cache: str | Path | None = None) -> Path:
-    """Return the folder with the converted model; convert it if that is not done yet.
+    """Return the folder of the converted model, converting it on the first call.
 
     Args:
       file: the GGUF file.
-      cache: where the folders are; `CACHE` by default. A folder's name depends on the
-        path, size and times of the file.
+      cache: the parent of the folders; None means `CACHE`. A folder's name depends on
+        the path, size and times of the file.
 
     Raises:
       ValueError: the file cannot be read, or has a field that is not supported; the
@@ -122,7 +121,7 @@ def _convert(file: Path, out: Path) -> None:
 
 
 def _config(fields: dict[str, Any], tensors: dict[str, Any]) -> ModelConfig:
-    """Return the architecture that the fields of the file describe."""
+    """Return the model config that the fields of the file describe."""
     kind = fields.get("general.architecture")
     if kind not in ARCHITECTURES:
         raise ValueError(
@@ -169,7 +168,7 @@ def _config(fields: dict[str, Any], tensors: dict[str, Any]) -> ModelConfig:
 def _scaling(fields, kind, size, theta, tensors) -> rope.Scaling | None:
     name = fields.get(f"{kind}.rope.scaling.type", "none")
     if ROPE_FACTORS in tensors:
-        # The file only has the factors; all Llama 3 models have these settings.
+        # The file has only the factors; the other settings are those of Llama 3.
         factors = np.asarray(tensors[ROPE_FACTORS].data, np.float32)
         scaling = rope.Scaling("llama3", float(factors.max()), 8192, 1.0, 4.0)
         plain, slow = (
@@ -192,7 +191,11 @@ def _scaling(fields, kind, size, theta, tensors) -> rope.Scaling | None:
 
 
 def _check(tensors: dict[str, Any], wanted: dict[str, tuple]) -> None:
-    """Compare the tensors of the file with those that the model needs."""
+    """Check that the file has exactly the tensors that the model needs.
+
+    Raises:
+      ValueError: a tensor is missing or unknown, or its shape is wrong.
+    """
     for name, shape in wanted.values():
         if name not in tensors:
             raise ValueError(f'tensor "{name}" is missing')
@@ -208,7 +211,7 @@ def _check(tensors: dict[str, Any], wanted: dict[str, tuple]) -> None:
 
 
 def _name(name: str) -> str:
-    """Return the name of a tensor in GGUF files from its name in Hugging Face's layout.
+    """Convert the name of a tensor in Hugging Face's layout to that in GGUF files.
 
     >>> _name("model.layers.3.self_attn.q_proj.weight")
     'blk.3.attn_q.weight'
@@ -221,7 +224,10 @@ def _name(name: str) -> str:
 
 
 def _unpermuted(x: np.ndarray, num_heads: int) -> np.ndarray:
-    """Reorder the rows of each head: llama.cpp rotates neighbours, we rotate halves."""
+    """Reorder the rows of each head for RoPE.
+
+    llama.cpp rotates neighbouring channels, and we rotate channels (i, i + K/2).
+    """
     size = x.shape[0] // num_heads
     pairs = x.reshape(num_heads, size // 2, 2, *x.shape[1:])
     return pairs.swapaxes(1, 2).reshape(x.shape)
@@ -241,7 +247,7 @@ def _tokenizer(fields: dict[str, Any]) -> Tokenizer:
         if f"tokenizer.ggml.{name}" not in fields:
             raise ValueError(f"field tokenizer.ggml.{name} is missing")
     tokens, types = (fields[f"tokenizer.ggml.{x}"] for x in ("tokens", "token_type"))
-    while types and types[-1] == UNUSED:  # rows of the embedding without a token
+    while types and types[-1] == UNUSED:  # rows of the embedding without tokens
         tokens, types = tokens[:-1], types[:-1]
     vocab = {token: i for i, token in enumerate(tokens)}
     merges = [tuple(x.split(" ", 1)) for x in fields["tokenizer.ggml.merges"]]
@@ -275,7 +281,7 @@ def _tokenizer(fields: dict[str, Any]) -> Tokenizer:
 
 
 def _write_settings(out: Path, fields: dict[str, Any]) -> None:
-    """Write the other settings of `transformers`: special tokens and chat template."""
+    """Write the settings files of `transformers`: special tokens, chat template."""
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
@@ -305,5 +311,5 @@ def _token(fields: dict[str, Any], name: str) -> str:
 
 
 def _shortest(x: float) -> float:
-    """Return the float64 that prints like a float32: 1e-05, not 9.999999747e-06."""
+    """Return the shortest float that rounds to a float32: 1e-05, not 9.99999975e-06."""
     return float(str(np.float32(x)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def folders(module: str) -> list[Path]:
-    """Return the folders of a package; none if it is not installed.
+    """Return the folders of a package; an empty list if it is not installed.
 
     >>> [folder.name for folder in folders("openagent_jax")]
     ['openagent_jax']
@@ -20,9 +20,9 @@ def data(module: str, package: str, remedy: str = "") -> Path:
     """Return the folder `data` of a package.
 
     Args:
-      module: the name under which it is imported.
+      module: the name under which the package is imported.
       package: the name under which it is installed.
-      remedy: what else the user can do, behind the advice to install it.
+      remedy: added to the error message after the advice to install the package.
 
     Raises:
       ValueError: the package is not installed.

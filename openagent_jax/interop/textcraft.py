@@ -4,8 +4,8 @@ In TextCraft (Prasad et al., arXiv:2311.05772) the agent crafts items from those
 has, by recipes of Minecraft. The tasks and their solutions are data files of the
 package `platoon-textcraft` (MIT). Nothing else of the package is used, so the folder
 with these files is enough, and pip may ignore that the package requires Python 3.12.
-The target with its count and the ingredients, a tuple and an object there, are texts
-and a number here: arguments of the environment are scalars.
+In the files, a target is a pair of item and count, and the ingredients are an object.
+Here the arguments of a call must be scalars, so they become two texts and a number.
 """
 
 import json
@@ -81,5 +81,5 @@ def _conversation(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _amounts(items: Mapping[str, int]) -> str:
-    """Return `2 oak_log, 1 coal`."""
+    """Format amounts of items as in `2 oak_log, 1 coal`."""
     return ", ".join(f"{count} {item}" for item, count in items.items())

@@ -1,4 +1,4 @@
-"""Decode with `transformers` and torch, the reference for our speed."""
+"""Decode with `transformers` and torch, as the baseline of speed measurements."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ class Generator:
     """Decodes greedily with a model in float32.
 
     Args:
-      folder: of the model, in Hugging Face's layout.
+      folder: the folder of the model, in Hugging Face's layout.
 
     Raises:
       ImportError: torch or transformers is not installed.

@@ -1,1 +1,1 @@
-"""Policies: a Llama decoder, its Hugging Face file format, decoding with a cache."""
+"""Policies: a Llama decoder, Hugging Face's file format, decoding with a KV cache."""

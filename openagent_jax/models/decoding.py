@@ -1,9 +1,8 @@
-"""Prefill and decode: run tokens through a policy and its key-value cache.
+"""Prefill and decode: run tokens through a policy and its KV cache.
 
-Every row of the cache fills its slots from 0 on without gaps, whatever the lengths of
-the other rows. The cache is divided into blocks, and a loop runs with the first block
-alone for as long as that suffices: attention to a slot costs time whether the slot is
-used or not.
+Each row of the cache fills its slots from 0 on without gaps, whatever the lengths of
+the other rows. The cache is divided into blocks, and a loop uses the first block alone
+for as long as that suffices: attention to a slot costs time even if the slot is unused.
 """
 
 import dataclasses
@@ -20,18 +19,19 @@ from openagent_jax.models.sampling import categorical, greedy, nucleus, uniform_
 from openagent_jax.types import Cache, Params, Policy, Prefix
 
 # Where the blocks of a cache end, in eighths of the context. A decoding loop is
-# compiled once for each block, so a model of many layers, which compiles slowly, has
-# fewer of them.
+# compiled once for each block, so a model with many layers, which compiles slowly, has
+# fewer blocks.
 EIGHTHS, FEW_EIGHTHS = (1, 2, 3, 8), (2, 8)
-MANY_LAYERS = 12
+MANY_LAYERS = 12  # from this number on, a model has few blocks
 
 
 class Sampling(NamedTuple):
-    """How tokens are chosen. These are static: other values compile anew.
+    """How tokens are chosen. The settings are static: changing them recompiles.
 
     Attributes:
-      temperature: divides the logits; 0 is greedy decoding.
-      top_p: tokens are sampled from the nucleus of this probability.
+      temperature: divides the logits; 0 means greedy decoding.
+      top_p: the probability of the nucleus from which tokens are sampled; 1 means the
+        whole vocabulary.
     """
 
     temperature: float = 0.0
@@ -42,12 +42,12 @@ class Context(NamedTuple):
     """B rows of up to M tokens, and what the policy has computed from them.
 
     Attributes:
-      cache: keys and values of the tokens.
-      logits: logits of the next token of each row.
-      tokens: the tokens; `cache.length` of each row are in use.
-      sampled: which tokens the policy sampled itself.
-      log_prob: log-probabilities of the sampled tokens; 0 elsewhere.
-      overflow: rows to which a text was appended that did not fit.
+      cache: the keys and values of the tokens.
+      logits: the logits of the next token of each row.
+      tokens: the tokens of each row, of which the first `cache.length` are in use.
+      sampled: mask of the tokens that the policy sampled itself.
+      log_prob: log-probs of the sampled tokens; 0 elsewhere.
+      overflow: mask of the rows to which a text was appended that did not fit.
     """
 
     cache: Cache
@@ -66,8 +66,8 @@ def empty_context(
     Args:
       policy: the model.
       num_rows: B, the number of rows.
-      num_slots: slots of the cache of each row.
-      num_tokens: M, the most tokens of a row.
+      num_slots: number of cache slots of each row.
+      num_tokens: M, the largest number of tokens of a row.
       vocab_size: V, the size of the vocabulary.
     """
     shape = (num_rows, num_tokens)
@@ -96,15 +96,15 @@ def append(
       params: its parameters.
       context: the rows to which tokens are appended.
       tokens: the tokens of each row, padded on the right.
-      length: number of tokens of each row. Where it is larger than S, the text has been
-        cut to S tokens, and the row is marked in `overflow`.
-      chunk: number of columns that are processed at once.
+      length: number of tokens of each row. If it is larger than S, the text was cut to
+        S tokens, and the row is marked in `overflow`.
+      chunk: number of columns that are prefilled at once.
     """
     size, start = tokens.shape[1], context.cache.length
     overflow = context.overflow | (length > size)
     length = jnp.minimum(length, size)
     column, rows = jnp.arange(size)[None], jnp.arange(length.shape[0])
-    # Padding gets an index that is out of range, which drops it.
+    # Padding gets an out-of-range index, so that it is dropped.
     slots = start[:, None] + column
     slots = jnp.where(column < length[:, None], slots, context.tokens.shape[1])
     written = context.tokens.at[rows[:, None], slots].set(tokens, mode="drop")
@@ -125,17 +125,19 @@ def prefill(
     length: Int[Array, "B"],
     chunk: int,
 ) -> tuple[Cache, Float[Array, "B V"]]:
-    """Compute the keys and values of tokens, some columns at a time.
+    """Compute the keys and values of new tokens, a chunk of columns at a time.
+
+    Prefilling stops at the first chunk with which a row would overflow its slots.
 
     Args:
       policy: the model.
       params: its parameters.
       cache: the cache of B rows.
-      logits: logits of the next token of each row before these tokens; they are
-        returned for rows without new tokens.
+      logits: the logits of the next token of each row before the new tokens; rows
+        without new tokens keep them.
       tokens: the new tokens of each row, padded on the right.
       length: number of new tokens of each row, at most S.
-      chunk: number of columns that are processed at once.
+      chunk: number of columns that are prefilled at once.
 
     Returns:
       The cache, and the logits of the next token of each row.
@@ -167,8 +169,8 @@ def prefill(
         cache,
         (jnp.int32(0), jnp.zeros((len(rows), hidden.shape[-1]), hidden.dtype)),
     )
-    # The head runs once, for the last token of each row: with a large vocabulary it is
-    # expensive.
+    # The head is expensive with a large vocabulary, so it runs once, for the last token
+    # of each row.
     is_new = (length > 0) & (start > 0)
     logits = jnp.where(is_new[:, None], policy.head(params, last_hidden), logits)
     return cache, logits
@@ -190,18 +192,18 @@ def decode(
       policy: the model.
       params: its parameters.
       context: the rows to which the tokens are appended.
-      keys: one key for each row. A token depends on the key of its row and on its
-        position, not on other rows.
-      active: rows for which tokens are decoded; the others get no tokens.
-      num_tokens: L, the most new tokens of a row.
+      keys: one PRNG key for each row. The randomness of a token depends on the key of
+        its row and on its position, not on other rows.
+      active: mask of the rows for which tokens are decoded.
+      num_tokens: L, the largest number of new tokens of a row.
       end_token: the token that ends a row; it is appended too.
       sampling: how tokens are chosen.
 
     Returns:
       context: the rows with their new tokens. Its `logits` are meaningful only for rows
-        that have not ended, until `append` computes them anew.
+        that have not ended, until `append` recomputes them.
       new: the new tokens of each row, followed by zeros.
-      ended: rows that ended with the end token, or were not active.
+      ended: mask of the rows that ended with the end token or were not active.
       num_steps: number of decoding steps, that is, new tokens of the longest row.
     """
     num_rows, max_tokens = context.tokens.shape
@@ -215,7 +217,7 @@ def decode(
         hidden, cache = policy.extend(
             params, context.cache, chosen[:, None], active.astype(jnp.int32)
         )
-        # Inactive rows get an index that is out of range, which drops it.
+        # Inactive rows get an out-of-range index, so that their token is dropped.
         here = rows, jnp.where(active, position, max_tokens)
         context = context._replace(
             cache=cache,
@@ -256,9 +258,10 @@ def broadcast_prefix(
 
     Args:
       policy: the model.
-      prefix: the cache of the P prefixes, in one block.
-      num_rows: B, a multiple of P; each B / P consecutive rows share a prefix.
-      context_tokens: slots of each row, besides those of the prefix.
+      prefix: the cache of the P prefixes, with a single block.
+      num_rows: B, a multiple of P; each group of B / P consecutive rows shares a
+        prefix.
+      context_tokens: number of slots of each row, besides those of the prefix.
     """
     length = jnp.repeat(prefix.length, num_rows // len(prefix.length))
     (keys,), (values,) = prefix.keys, prefix.values
@@ -271,9 +274,9 @@ def block_sizes(context_tokens: int, num_layers: int) -> list[int]:
     """Return the number of slots of each block of a cache.
 
     Args:
-      context_tokens: slots of all blocks together.
+      context_tokens: the total number of slots.
       num_layers: number of layers of the model. A loop is compiled once for each block,
-        so models of many layers get fewer blocks.
+        so models with many layers get fewer blocks.
 
     >>> block_sizes(512, num_layers=4)
     [64, 64, 64, 320]
@@ -288,13 +291,13 @@ def loop_in_blocks(
 ) -> tuple[Cache, Any]:
     """Run a loop with the first block of a cache, then with the first two, and so on.
 
-    The loop has to stop when an active row reaches the end of the slots that it was
+    The loop must stop when an active row has used all slots of the cache that it was
     given, and when nothing is left to do.
 
     Args:
       loop: `(cache, carry) -> (cache, carry)`, called once for each number of blocks.
       cache: the cache with all blocks.
-      carry: what else the loop changes.
+      carry: any other values that the loop updates.
 
     Returns:
       The cache with all blocks, and the carry.
@@ -319,12 +322,12 @@ def choose(
 
     Args:
       logits: logits of the next token.
-      keys: one key for each row.
-      positions: position of the next token of each row; folded into the key.
+      keys: one PRNG key for each row.
+      positions: the position of the next token of each row, folded into its key.
       sampling: how tokens are chosen.
 
     Returns:
-      The tokens, and their log-probabilities after temperature and top-p.
+      The tokens, and their log-probs after temperature and top-p are applied.
 
     >>> keys = jax.random.split(jax.random.key(0), 1)
     >>> logits = jnp.log(jnp.array([[0.25, 0.75]]))

@@ -1,8 +1,8 @@
 """Permute the embeddings of tokens, so that little can be memorised about any of them.
 
-A small decoder that has seen a few thousand words memorises some of them and reads
-others worse. Where every training step permutes the embeddings anew, it has to learn to
-read.
+A small decoder that is trained on a few thousand words memorises some of them and reads
+the others less reliably. If every training step permutes the embeddings anew, the
+decoder has to learn to read them all.
 """
 
 import jax
@@ -20,15 +20,15 @@ def shuffle(
 ) -> Params:
     """Permute the embeddings of some of these tokens among tokens of the same shape.
 
-    A random fraction of the tokens takes part, from none to all, so that the model also
-    learns what can be known about a word. Columns of an untied output head are permuted
-    along with the embeddings.
+    A random fraction of the tokens takes part, from none to all, so that the model can
+    also learn facts about a word. Columns of an untied output head are permuted along
+    with the embeddings.
 
     Args:
       params: parameters of a decoder, with "embed" and perhaps "head".
-      key: randomness.
+      key: PRNG key.
       tokens: the tokens that may take part.
-      shapes: the word shape of each token (how its text begins and ends), as a number.
+      shapes: a number for the word shape of each token (how its text begins and ends).
 
     Returns:
       The parameters; only "embed" and "head" differ.
@@ -47,8 +47,9 @@ def shuffle(
     pick = jax.random.uniform(pick_key, index.shape) < fraction
     group = jnp.where(pick, shapes, jnp.max(shapes) + 1)
     rank = jnp.where(pick, jax.random.permutation(order_key, index), index)
-    # Sorted by group, the tokens in their order receive the embeddings of the tokens in
-    # random order; those that do not take part keep their order and their embeddings.
+    # Both sides are sorted by group. Within a group, the tokens in their own order
+    # receive the embeddings of the same tokens in random order. Tokens that do not take
+    # part form a group without random order, so they keep their embeddings.
     receivers = tokens[jnp.lexsort((index, group))]
     donors = tokens[jnp.lexsort((rank, group))]
     new = {"embed": params["embed"].at[receivers].set(params["embed"][donors])}

@@ -1,8 +1,8 @@
 """Load and save models in Hugging Face's folder layout, without torch.
 
 A folder has `config.json`, weights in one or more safetensors files, and the files of a
-tokenizer. In the files each linear weight is `[out, in]` and each layer has tensors of
-its own; here weights are `[in, out]` and the layers are stacked.
+tokenizer. In the files, linear weights are `[out, in]` and each layer has its own
+tensors; here, weights are `[in, out]` and the layers are stacked.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from openagent_jax.models import hf_config, hf_folder, transformer, weight_loadi
 from openagent_jax.models.hf_folder import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE
 from openagent_jax.types import Params
 
-MAX_SHARD = 5 * 10**9  # bytes of a file of weights, at most
+MAX_SHARD = 5 * 10**9  # the largest size of a weight file, in bytes
 DTYPES = ("F32", "F16", "BF16")
-# Our name of each weight of a layer, and its name in the files.
+# Our name for each weight of a layer, and its name in the files.
 LAYER_TENSORS = {
     "attention_norm": "input_layernorm.weight",
     "q": "self_attn.q_proj.weight",
@@ -48,7 +48,7 @@ class Tensor(NamedTuple):
 
     Attributes:
       name: its name in the file.
-      path: the keys that lead to the array in the parameters.
+      path: the keys of the array in the nested dict of parameters.
       layer: its index on the leading axis of that array; None if the array has no axis
         of layers.
       shape: its shape in the file.
@@ -61,21 +61,21 @@ class Tensor(NamedTuple):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is the weight of a linear map, which the file has transposed."""
+        """Whether it is the weight of a linear map, which is transposed in the file."""
         return self.path[-1] in ("q", "k", "v", "o", "gate", "up", "down", "head")
 
 
 def load(
     folder: str | Path, shardings: Any = None, **changes: Any
 ) -> tuple[transformer.ModelConfig, Params]:
-    """Load a model that `save`, or the library `transformers`, has written.
+    """Load a model that was written by `save` or by the library `transformers`.
 
     The weights are read chunk by chunk onto the devices that hold them.
 
     Args:
-      folder: where the model is.
-      shardings: the tree of the parameters, with a `NamedSharding` for each; None means
-        the default device.
+      folder: the folder of the model.
+      shardings: the tree of the parameters with a `NamedSharding` for each array; None
+        means the default device.
       changes: fields of the `ModelConfig` to replace, such as `dtype`, which the folder
         does not store.
 
@@ -118,11 +118,11 @@ def check(
     """Check the weights of a folder against a config, without reading their values.
 
     Args:
-      folder: where the model is.
-      config: what the weights must fit.
+      folder: the folder of the model.
+      config: the config that the weights must match.
 
     Returns:
-      The tensors that are in each file.
+      The tensors in each file.
 
     Raises:
       ValueError: a tensor is missing or unknown, or its shape or dtype is wrong; the
@@ -145,7 +145,7 @@ def check(
                             f'{file}: tensor "{name}" is unknown to the model that '
                             f"{CONFIG_FILE} describes"
                         )
-                    continue  # some files repeat a tied embedding
+                    continue  # a RoPE buffer, or a copy of a tied embedding
                 tensor, stored = expected.pop(name), opened.get_slice(name)
                 if stored.get_dtype() not in DTYPES:
                     raise ValueError(
@@ -175,14 +175,14 @@ def save(
     The folder is written atomically; see `hf_folder.atomic_folder`.
 
     Args:
-      folder: where the model goes.
+      folder: the folder to write.
       config: the model. Weights are written in its `param_dtype`.
       params: its parameters, without adapters.
       auxiliary_from: a folder from which the tokenizer and the other `AUXILIARY_FILES`
         are copied.
 
     Raises:
-      ValueError: no family of Hugging Face computes what this model computes.
+      ValueError: no model family of Hugging Face computes the same function.
     """
     by_name = {tensor.name: tensor for tensor in tensors(config)}
     dtype = np.dtype(config.param_dtype)
@@ -207,7 +207,7 @@ def save_config(folder: Path, config: transformer.ModelConfig) -> None:
 
 
 def tensors(config: transformer.ModelConfig) -> list[Tensor]:
-    """Return the tensors that the files of a model must have, in their order."""
+    """Return the tensors that the files of a model must have, in order."""
     return list(_tensors(config, _shapes(config)))
 
 
@@ -216,10 +216,12 @@ def save_tensors(
 ) -> None:
     """Write tensors to files of at most `MAX_SHARD` bytes, with an index if several.
 
+    A larger tensor has a file of its own.
+
     Args:
-      folder: where the files go.
-      sizes: the size of each tensor in bytes, by its name.
-      read: returns a tensor by its name; called once for each, file by file.
+      folder: the folder of the files.
+      sizes: the size of each tensor in bytes, by name.
+      read: returns the tensor of a name; called once for each, file by file.
     """
     shards: list[list[str]] = [[]]
     for name, size in sizes.items():
@@ -237,7 +239,7 @@ def save_tensors(
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
     for name, names in zip(files, shards, strict=True):
         file = folder / name
-        # A file of safetensors is readable by its owner only; give it the usual mode.
+        # safetensors makes files that only their owner can read; keep the usual mode.
         file.touch()
         mode = file.stat().st_mode
         arrays = {name: read(name) for name in names}
@@ -280,7 +282,7 @@ def _shapes(config: transformer.ModelConfig) -> Params:
 
 
 def _get(tree, path):
-    """Return what is at a path of keys in nested dicts."""
+    """Return the value at a path of keys in nested dicts."""
     for key in path:
         tree = tree[key]
     return tree

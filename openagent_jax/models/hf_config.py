@@ -12,8 +12,8 @@ from openagent_jax.models import rope
 from openagent_jax.models.transformer import ModelConfig
 
 FILE = "config.json"
-# Features of some models that this decoder lacks, with the value that turns each off:
-# those of all families, and those of one.
+# Features that this decoder does not support, with the value that turns each of them
+# off: first those of all families, then those of each family.
 _UNSUPPORTED = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}
 FAMILIES = {
     "llama": {},
@@ -26,7 +26,7 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-# Names of the fields of `rope.Scaling` in the file.
+# The key in the file for each field of `rope.Scaling`.
 _SCALING_KEYS = {
     "factor": "factor",
     "original_max_positions": "original_max_position_embeddings",
@@ -36,7 +36,7 @@ _SCALING_KEYS = {
     "beta_slow": "beta_slow",
     "attention_factor": "attention_factor",
 }
-# The fields that each kind of scaling has.
+# The fields that each kind of scaling has besides `factor`.
 _FIELDS_BY_KIND = {
     "linear": ["factor"],
     "llama3": ["original_max_positions", "low_freq_factor", "high_freq_factor"],
@@ -48,7 +48,7 @@ def read(file: Path, **changes: Any) -> ModelConfig:
     """Read a `config.json`.
 
     Args:
-      file: the file.
+      file: the path of the file.
       changes: fields of the `ModelConfig` to replace, such as `dtype`, which the file
         does not store.
 
@@ -97,7 +97,7 @@ def _parse(fields: Any) -> ModelConfig:
             raise ValueError(f"{key}={value!r} is not a positive integer")
         return value
 
-    # transformers 5 writes the settings of RoPE as an object of their own.
+    # transformers 5 writes the settings of RoPE as a separate object.
     rope_parameters = fields.get("rope_parameters") or {}
     theta = rope_parameters.get("rope_theta", fields.get("rope_theta", 10_000.0))
     scaling = fields.get("rope_scaling") or rope_parameters
@@ -124,10 +124,10 @@ def _parse(fields: Any) -> ModelConfig:
 
 
 def write(file: Path, config: ModelConfig) -> None:
-    """Write the `config.json` of a model with weights in its `param_dtype`.
+    """Write the `config.json` of a model whose files have weights in `param_dtype`.
 
     Raises:
-      ValueError: no family of Hugging Face computes what this model computes.
+      ValueError: no model family of Hugging Face computes the same function.
     """
     family = _family(config)
     scaling = config.rope_scaling
@@ -159,7 +159,7 @@ def write(file: Path, config: ModelConfig) -> None:
 
 
 def _family(config: ModelConfig) -> str:
-    """Return the `model_type` of a family that computes what this model computes."""
+    """Return the `model_type` of a family that computes the same function."""
     qkv, o, qk_norm = config.qkv_bias, config.o_bias, config.qk_norm
     if qkv and not o and not qk_norm:
         return "qwen2"
@@ -172,7 +172,7 @@ def _family(config: ModelConfig) -> str:
 
 
 def _read_scaling(fields: Any, max_positions: int) -> rope.Scaling | None:
-    """Convert the JSON object of the scaling; None if it does not scale."""
+    """Convert the JSON object of the scaling; None if it scales nothing."""
     if not isinstance(fields, dict):
         raise ValueError(f"rope_scaling={fields!r} is not an object")
     kind = fields.get("rope_type", fields.get("type", "default"))

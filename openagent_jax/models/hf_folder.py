@@ -13,7 +13,7 @@ from openagent_jax.models import hf_config
 CONFIG_FILE = hf_config.FILE
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-AUXILIARY_FILES = (  # accompany the weights and are copied unchanged
+AUXILIARY_FILES = (  # files that accompany the weights; they are copied unchanged
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -25,7 +25,11 @@ AUXILIARY_FILES = (  # accompany the weights and are copied unchanged
 
 
 def weight_files(folder: Path) -> dict[Path, set[str]]:
-    """Return the files of weights, with the tensors that the index names for each.
+    """Return the weight files of a model.
+
+    Returns:
+      The path of each file, with the names of the tensors that the index lists for it.
+      A model with a single file needs no index, and its set is empty.
 
     Raises:
       ValueError: there are none, or the index is not valid.
@@ -53,10 +57,14 @@ def weight_files(folder: Path) -> dict[Path, set[str]]:
 
 
 def copy_auxiliary_files(source: Path, folder: Path) -> None:
-    """Copy what accompanies the weights from one model's folder to another's.
+    """Copy the files that accompany the weights from one model's folder to another's.
 
-    These are the `AUXILIARY_FILES` that exist, and the ids of special tokens that
-    `config.json` holds. The target must have its `config.json` already.
+    These are the `AUXILIARY_FILES` that exist. The ids of special tokens in
+    `config.json` are copied too, so the target must already have that file.
+
+    Args:
+      source: the folder to copy from.
+      folder: the folder to copy to.
     """
     for name in AUXILIARY_FILES:
         if (source / name).is_file():
@@ -75,10 +83,11 @@ def atomic_folder(folder: str | Path, replace: bool = True) -> Iterator[Path]:
     if it raises, the temporary folder is removed and `folder` stays as it was.
 
     Args:
-      folder: the final path. If the folder exists already, files of the same names and
-        old weights in it are replaced, and other files stay; while files are being
-        replaced it has no `config.json`.
-      replace: False leaves a folder that exists already as it is.
+      folder: the final path. If the folder already exists, old weights and files with
+        the same names are replaced, and other files stay. While files are being
+        replaced, the folder has no `config.json`.
+      replace: whether to replace files in a folder that already has some; if False,
+        such a folder stays as it is.
 
     >>> import tempfile
     >>> parent = tempfile.TemporaryDirectory()
@@ -108,7 +117,7 @@ def atomic_folder(folder: str | Path, replace: bool = True) -> Iterator[Path]:
 def _replace_files(new: Path, folder: Path) -> None:
     """Move the files of a new model into a folder that has an old one.
 
-    `config.json` goes first and comes last: a folder without it is no model.
+    `config.json` is removed first and added last: a folder without it is not a model.
     """
     (folder / CONFIG_FILE).unlink(missing_ok=True)
     for pattern in ("model*.safetensors", INDEX_FILE):

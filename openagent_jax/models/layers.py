@@ -1,4 +1,4 @@
-"""The arithmetic of a Llama layer, in the forms that were measured to be fast.
+"""The arithmetic of a Llama layer, in forms that were measured to be fast.
 
 These are pure functions without parameters of their own; `transformer` combines them.
 """
@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 QUERY_BLOCK = 64  # queries that are processed at once, see `causal_attention`
-MASKED = -1e30  # finite, so that a row without any key gives numbers, not NaN
+MASKED = -1e30  # finite, so that a query without any key gives numbers, not NaN
 
 
 def causal_attention(
@@ -27,7 +27,7 @@ def causal_attention(
     of a block stay in the CPU's cache.
 
     Args:
-      q: queries of H heads.
+      q: queries of H heads of size K.
       k: keys of J heads; H is a multiple of J.
       v: values of J heads.
       segments: the segment of each token. A token attends to itself and to the tokens
@@ -46,12 +46,12 @@ def causal_attention(
 
 
 def as_keys(x: Float[Array, "B S J K"]) -> Float[Array, "B J K S"]:
-    """Transpose keys to the layout that `attention` and the cache use."""
+    """Transpose keys to the layout of `attention` and of the cache."""
     return x.transpose(0, 2, 3, 1)
 
 
 def as_values(x: Float[Array, "B S J K"]) -> Float[Array, "B J S K"]:
-    """Transpose values to the layout that `attention` and the cache use."""
+    """Transpose values to the layout of `attention` and of the cache."""
     return x.transpose(0, 2, 1, 3)
 
 
@@ -65,8 +65,8 @@ def write_slots(
 
     Args:
       block: the keys or values of one block of the cache.
-      new: as `block`, but with S entries along the axis.
-      slots: where each entry goes; an entry whose slot is out of range is dropped.
+      new: the new entries, shaped as `block` but with S entries along `axis`.
+      slots: the slot of each entry; an entry whose slot is out of range is dropped.
       axis: the axis of the slots.
 
     >>> write_slots(
@@ -74,7 +74,7 @@ def write_slots(
     ... ).tolist()
     [[[0.0, 0.0, 1.0]]]
     """
-    # A negative index would count from the end, so it is moved out of range.
+    # Negative indices would count from the end, so they are moved out of range.
     slots = jnp.where(slots < 0, block.shape[axis], slots)
     leading = (slice(None),) * (axis - 1)
     return jax.vmap(lambda x, y, slots: x.at[*leading, slots].set(y, mode="drop"))(
@@ -90,19 +90,19 @@ def attention(
 ) -> Float[Array, "B S H K"]:
     """Compute grouped-query attention (arXiv 2305.13245) with keys in several blocks.
 
-    With keys as `[K M]`, both products are plain matrix products, which matters in
-    decoding.
+    With keys laid out as `[K M]`, both products are plain matrix products, which makes
+    decoding faster.
 
     Args:
-      q: queries of H heads.
-      keys: blocks of keys of J heads, M slots in total; H is a multiple of J. A block
-        of P rows is shared: each row serves B / P consecutive rows of queries.
-      values: blocks of values, alike.
-      mask: which slots each query attends to.
+      q: queries of H heads of size K.
+      keys: blocks of keys of J heads, with M slots in total; H is a multiple of J. If a
+        block has P < B rows, each of them serves B / P consecutive rows of queries.
+      values: blocks of values, with the same rows and slots as `keys`.
+      mask: the slots that each query attends to.
     """
     (b, s, h, size), j = q.shape, keys[0].shape[1]
     q = (q * size**-0.5).reshape(b, s, j, h // j, size).transpose(0, 2, 3, 1, 4)
-    # The query heads that share a key head are rows of one matrix product.
+    # The query heads that share a key head become rows of one matrix product.
     q = q.reshape(b, j, -1, size)
     product = partial(jnp.einsum, preferred_element_type=jnp.float32)
     scores = [
@@ -140,7 +140,7 @@ def rms_norm(
 
     Args:
       x: the vectors to normalise.
-      scale: a learned factor of each channel.
+      scale: a learned factor for each channel.
       eps: added to the mean square.
 
     >>> rms_norm(jnp.array([3.0, -3.0]), scale=jnp.ones(2), eps=0.0).tolist()
@@ -156,14 +156,14 @@ def matmul(
 ) -> Float[Array, "*batch E"]:
     """Compute `x @ weight` with the leading axes of `x` flattened.
 
-    With two leading axes, XLA's CPU backend makes a slow transposed copy of the operand
-    of the gradient of `weight`: a whole training step was measured to take 1.15 to 1.35
-    times as long.
+    With two leading axes, XLA's CPU backend makes a slow transposed copy of an operand
+    when it computes the gradient of `weight`: a whole training step was measured to
+    take 1.15 to 1.35 times as long.
 
     Args:
       x: the input.
       weight: the matrix.
-      dtype: of the result, and of the accumulation.
+      dtype: the dtype of the result and of the accumulation.
     """
     rows = x.reshape(-1, x.shape[-1])
     y = jnp.matmul(rows, weight, preferred_element_type=dtype)

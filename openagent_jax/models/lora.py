@@ -1,18 +1,18 @@
 """Low-rank adapters of the linear maps of a decoder (LoRA, arXiv 2106.09685).
 
-A weight `W` that is not trained becomes `W + (alpha / rank) * A @ B`. The product is
-never formed during training: `x @ A @ B` is added to `x @ W`, so that no gradient has
-the size of `W`. `A` is random and `B` zero at initialisation, so training starts at the
-model itself. Adapters are a branch of the parameters, beside the branches that they
-adapt; without that branch the same policy computes the unadapted model:
+A frozen weight `W` becomes `W + (alpha / rank) * A @ B`. The product `A @ B` is never
+formed during training: `(alpha / rank) * x @ A @ B` is added to `x @ W`, so that no
+gradient has the size of `W`. At initialisation `A` is random and `B` is zero, so that
+training starts from the unadapted model. The adapters are a separate branch of the
+parameters; without that branch, the same policy computes the unadapted model:
 
     {"lora": {"layers": {"q": {"a": [L D R], "b": [L R HK]}, ...}}, "layers": ...}
 
 Why no library is used: qwix 0.1.8 recognises a weight in `lax.dot_general` by the
-identity of its array, or else by its shape. On our `Block`, whose products go through
+identity of its array, or else by its shape. In our `Block`, whose products go through
 the jitted `jnp.matmul`, it silently adapted one map of seven, and none under `vmap`.
-With `lax.dot_general` in place of `jnp.matmul` it adapted all seven, but bfloat16
-activations made it look for adapters that it had not created.
+With `lax.dot_general` instead of `jnp.matmul` it adapted all seven, but with bfloat16
+activations it looked for adapters that it had not created.
 """
 
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Lora:
 
     @property
     def scale(self) -> float:
-        """The factor of an adapter's output."""
+        """The factor by which an adapter's output is multiplied."""
         return self.alpha / self.rank
 
 
@@ -74,11 +74,12 @@ def init(lora: Lora, key: Array, params: Params) -> Params:
 
     Args:
       lora: which weights are adapted.
-      key: randomness.
+      key: PRNG key.
       params: the parameters of the model, or their shapes.
 
     Returns:
-      The branch `LORA` alone, in float32 whatever the dtype of the parameters.
+      A dict with the branch `LORA` alone, in float32 whatever the dtype of the
+      parameters.
     """
     adapters = {}
     keys = dict(zip(TARGETS, jax.random.split(key, len(TARGETS)), strict=True))
@@ -96,7 +97,7 @@ def adapter_output(
     """Compute what the adapter of one layer adds to `x @ W`.
 
     Args:
-      lora: for the scale.
+      lora: the settings of the adapters.
       x: the input of the linear map.
       adapter: {"a": [D R], "b": [R E]}.
     """
@@ -106,14 +107,14 @@ def adapter_output(
 
 
 def merge(lora: Lora | None, params: Params) -> Params:
-    """Fold adapters into the weights.
+    """Merge adapters into the weights.
 
     Args:
       lora: the settings of the adapters; None if there are none.
       params: parameters, with or without adapters.
 
     Returns:
-      Parameters without adapters that compute the same. They are `params` itself if it
+      Parameters without adapters that compute the same function; `params` itself if it
       has no adapters.
     """
     if lora is None or LORA not in params:

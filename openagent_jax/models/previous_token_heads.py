@@ -1,18 +1,18 @@
 """Previous-token heads at initialisation, so that a small decoder learns to copy early.
 
-Copying ("after this word comes what came after it before") takes two attention heads in
-different layers: a previous-token head writes into each token which token preceded it,
-and an induction head looks that up (Olsson et al., arXiv 2209.11895). The first one is
-the same for every task, so it can be built into the initial weights: here some heads of
-every layer attend to the previous token, or the one before it, and pass on what they
-see. Only the initial weights differ; the model stays a plain Llama, and training is
-free to change these heads.
+Copying (this word is followed by whatever followed it earlier) takes two attention
+heads in different layers. A previous-token head writes into each position which token
+came before it, and an induction head looks that up (Olsson et al., arXiv 2209.11895).
+The first head is the same for every task, so it can be built into the initial weights:
+here some heads of every layer attend to the previous token, or to the one before it,
+and copy its content. Only the initial weights differ; the model stays a plain Llama,
+and training is free to change these heads.
 
-Without biases, a head needs something constant to compute queries and keys from: one
-channel of the embedding is set to the same value for all tokens. Queries and keys that
-read this channel alone have a product that depends only on the distance, through the
-rotary position embedding. It is largest at a distance of one if the query is rotated
-back by one position.
+Without biases, a head needs a constant input from which to compute queries and keys, so
+one channel of the embedding has the same value for all tokens. If queries and keys read
+this channel alone, their product depends only on the distance between the tokens,
+through the rotary position embedding. It is largest at a distance of one if the query
+is rotated back by one position.
 """
 
 import jax
@@ -37,7 +37,7 @@ def add(config: ModelConfig, params: Params, key: jax.Array, num_heads: int) -> 
     Args:
       config: the model.
       params: its initial parameters.
-      key: for the embedding and the weights of these heads that are random.
+      key: PRNG key for the embedding and for the value and output weights of the heads.
       num_heads: number of such heads in every layer; 0 changes nothing.
 
     Raises:
@@ -74,7 +74,7 @@ def add(config: ModelConfig, params: Params, key: jax.Array, num_heads: int) -> 
         return row.at[size // 2 : size // 2 + num].set(-amplitude * jnp.sin(angles))
 
     def reads_constant(rows):
-        """Return a weight that reads channel 0 only; the rows are concatenated."""
+        """Return a weight that maps channel 0 to the concatenated rows."""
         row = jnp.concatenate(rows)
         return jnp.zeros((width, row.shape[0])).at[0].set(row)
 

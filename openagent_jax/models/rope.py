@@ -13,23 +13,24 @@ KINDS = ("linear", "llama3", "yarn")
 
 @dataclass(frozen=True)
 class Scaling:
-    """How frequencies are lowered, so that a model handles a longer context.
+    """Lowers frequencies, so that a model can handle a longer context.
 
     "linear" divides every frequency by `factor`. "llama3" and "yarn" (arXiv 2309.00071)
     divide only those that complete few rotations within the context that the model was
     originally trained on.
 
     Attributes:
-      kind: one of `KINDS`; the names are those of Hugging Face's `rope_type`.
-      factor: how much longer the context becomes.
+      kind: one of `KINDS`, which are values of Hugging Face's `rope_type`.
+      factor: how many times longer the context becomes.
       original_max_positions: the original context, in tokens ("llama3" and "yarn").
-      low_freq_factor: frequencies with fewer rotations than this are divided in full
+      low_freq_factor: frequencies with fewer rotations than this are divided by the
+        whole `factor` ("llama3").
+      high_freq_factor: frequencies with more rotations than this are not changed
         ("llama3").
-      high_freq_factor: frequencies with more rotations than this stay ("llama3").
       beta_fast: the same as `high_freq_factor`, for "yarn".
       beta_slow: the same as `low_freq_factor`, for "yarn".
-      attention_factor: factor of the rotated queries and keys ("yarn"); 0 means the one
-        that the paper recommends.
+      attention_factor: multiplies the rotated queries and keys ("yarn"); 0 means the
+        factor that the paper recommends.
 
     Raises:
       ValueError: `kind` is unknown.
@@ -64,12 +65,12 @@ def rotation(
     theta: float,
     scaling: Scaling | None = None,
 ) -> Rotation:
-    """Return the rotation of tokens at these positions.
+    """Return the rotation of tokens at given positions.
 
     Args:
-      positions: position of each token in its text.
+      positions: the position of each token in its text.
       size: K, the size of a head.
-      theta: base of the frequencies.
+      theta: the base of the frequencies.
       scaling: how frequencies are lowered; None leaves them as they are.
 
     >>> rotation(jnp.array([[0, 1, 2]]), size=8, theta=1e4).cos.shape
@@ -86,7 +87,7 @@ def rotation(
 def rotate(x: Float[Array, "B S H K"], rotation: Rotation) -> Float[Array, "B S H K"]:
     """Rotate the pairs of channels (i, i + K/2), as Hugging Face does.
 
-    The arithmetic is in float32; the result has the dtype of `x`.
+    The computation is in float32; the result has the dtype of `x`.
     """
     a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     cos, sin = rotation
@@ -101,7 +102,7 @@ def frequencies(
 
     Args:
       size: K, the size of a head.
-      theta: base of the frequencies.
+      theta: the base of the frequencies.
       scaling: how frequencies are lowered; None leaves them as they are.
 
     Returns:
@@ -117,7 +118,7 @@ def frequencies(
     lowered = plain / s.factor
     if s.kind == "linear":
         return lowered, 1.0
-    # `keep` is 1 where the frequency stays, 0 where it is divided in full.
+    # `keep` is 1 for frequencies that stay and 0 for those divided by the whole factor.
     if s.kind == "llama3":
         rotations = s.original_max_positions * plain / (2 * math.pi)
         keep = rotations - s.low_freq_factor
@@ -126,7 +127,7 @@ def frequencies(
     else:
 
         def pair(rotations):
-            """Return the (fractional) index of the pair with this many rotations."""
+            """Return the fractional index of the pair with this many rotations."""
             context = s.original_max_positions / (rotations * 2 * math.pi)
             return size * math.log(context) / (2 * math.log(theta))
 

@@ -11,8 +11,8 @@ def uniform_pairs(keys: jax.Array, positions: Int[Array, "B"]) -> Float[Array, "
     """Draw two uniform numbers in [0, 1) for each row, for `categorical`.
 
     Args:
-      keys: one key for each row.
-      positions: folded into the keys, so that each position gets numbers of its own.
+      keys: one PRNG key for each row, shape [B].
+      positions: folded into the keys, so that each position gets its own numbers.
 
     >>> keys = jax.random.split(jax.random.key(0), 3)
     >>> uniform_pairs(keys, jnp.array([5, 5, 6])).shape
@@ -31,7 +31,7 @@ def nucleus(
     """Apply top-p (nucleus) filtering (arXiv 1904.09751).
 
     The most likely tokens are kept until their probabilities add up to `top_p`. The
-    most likely one is always kept, and so are tokens that tie with the last one kept.
+    most likely token is always kept, and so are tokens that tie with the last one kept.
 
     Args:
       logits: logits of the next token.
@@ -46,7 +46,7 @@ def nucleus(
     ranked = jnp.sort(logits, axis=-1)[:, ::-1]
     mass = jnp.cumsum(jax.nn.softmax(ranked), axis=-1)
     last = jnp.sum(mass < top_p, axis=-1, keepdims=True)
-    # By rounding, the total may be a little less than 1 and than `top_p`.
+    # Because of rounding, the total may be slightly less than 1 and than `top_p`.
     last = jnp.minimum(last, logits.shape[1] - 1)
     threshold = jnp.take_along_axis(ranked, last, axis=-1)
     return jnp.where(logits >= threshold, logits, -jnp.inf)
@@ -57,8 +57,8 @@ def greedy(
 ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
     """Return the most likely token of each row, and its log-probability.
 
-    The first of several equally likely tokens is chosen. Two plain reductions are used
-    because `jnp.argmax` was measured to take five times as long on a CPU.
+    The first of several equally likely tokens is chosen. `jnp.argmax` was measured to
+    take five times as long on a CPU as the two reductions that are used here.
 
     Args:
       logits: logits of the next token.
@@ -78,10 +78,10 @@ def categorical(
 ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
     """Sample a token for each row, and return it with its log-probability.
 
-    Sampling has two stages, first a block of the vocabulary and then a token within it,
-    each by inverting a cumulative distribution. This takes two random numbers per row.
-    The Gumbel-max trick takes one for every token of the vocabulary; generating them
-    was measured to take as long as the model itself.
+    Sampling has two stages: first a block of the vocabulary, then a token within it.
+    Each inverts a cumulative distribution, which takes one random number per row. The
+    Gumbel-max trick takes one for every token of the vocabulary; generating them was
+    measured to take as long as the model itself.
 
     Args:
       logits: logits of the next token; minus infinity excludes a token.
@@ -102,8 +102,8 @@ def categorical(
 
     def invert(mass, uniform):
         cumulative = jnp.cumsum(mass, axis=-1)
-        # Less than the total even after rounding, so that an entry without mass is
-        # never chosen.
+        # The target is less than the total even after rounding, so that an entry
+        # without mass is never chosen.
         target = jnp.minimum(uniform, 1 - 2.0**-22) * cumulative[:, -1]
         return jnp.sum(cumulative <= target[:, None], axis=-1)
 

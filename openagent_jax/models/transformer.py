@@ -1,13 +1,13 @@
 """A Llama decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-It computes what Hugging Face's `LlamaForCausalLM` computes, and its relatives with
-biases (Qwen2) or with norms of queries and keys (Qwen3), so that weights can be
-exchanged (`models.hf`). Parameters are a plain dict. A weight is `[in, out]`, so that
-it is used as `x @ weight`, and the weights of all layers are stacked:
+It computes what Hugging Face's `LlamaForCausalLM` and its relatives with biases (Qwen2)
+or with normalised queries and keys (Qwen3) compute, so that weights can be exchanged
+(`models.hf`). Parameters are a plain dict. Weights have the shape `[in, out]` and are
+used as `x @ weight`; those of all layers are stacked on a leading axis:
 
     {"embed": [V D], "layers": {"q": [L D HK], ...}, "norm": [D], "head": [D V]}
 
-Training scans over the layers, so that the compilation time does not depend on their
+Training scans over the layers, so that compilation time does not grow with their
 number. Decoding unrolls the layers, so that a step reads each weight in place.
 """
 
@@ -28,26 +28,26 @@ from openagent_jax.types import Cache, Params, Policy
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the decoder, and what differs between families of models.
+    """Sizes of the decoder, and the options in which model families differ.
 
     Attributes:
-      vocab_size: V, number of tokens.
-      width: D, size of the hidden states.
-      num_layers: L.
-      num_heads: H, query heads.
-      num_kv_heads: key and value heads; `num_heads` is a multiple.
-      head_size: K, size of a head; even.
-      mlp_width: size of the hidden layer of the MLP.
-      rope_theta: base of the frequencies of RoPE.
-      norm_eps: epsilon of RMSNorm.
-      tied: whether the embedding is the output head too.
+      vocab_size: V, the number of tokens.
+      width: D, the size of the hidden states.
+      num_layers: L, the number of layers.
+      num_heads: H, the number of query heads.
+      num_kv_heads: the number of key and value heads; must divide `num_heads`.
+      head_size: K, the size of a head; must be even.
+      mlp_width: the size of the hidden layer of the MLP.
+      rope_theta: the base of the frequencies of RoPE.
+      norm_eps: the epsilon of RMSNorm.
+      tied: whether the embedding also serves as the output head.
       max_positions: written to config.json; not a limit here.
-      dtype: of the activations, "float32" or "bfloat16".
+      dtype: the dtype of the activations, "float32" or "bfloat16".
       remat: whether the backward pass recomputes each layer, to save memory.
-      param_dtype: in which parameters are held, "float32" or "bfloat16".
+      param_dtype: the dtype of the parameters, "float32" or "bfloat16".
       qkv_bias: whether queries, keys and values have biases (Qwen2).
       o_bias: whether the output projection of attention has a bias.
-      qk_norm: whether each head's queries and keys pass through RMSNorm (Qwen3).
+      qk_norm: whether RMSNorm is applied to each head's queries and keys (Qwen3).
       rope_scaling: how the frequencies of RoPE are lowered, for long contexts.
       lora: settings of the adapters that the parameters may have.
 
@@ -132,7 +132,7 @@ def make_policy(config: ModelConfig) -> Policy:
         return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
     def stacked(params: Params) -> tuple[Params, Params]:
-        """Return the weights and the adapters of all layers."""
+        """Return the stacked weights and adapters of all layers."""
         if lora.LORA not in params:
             return params["layers"], {}
         if config.lora is None:
@@ -185,8 +185,8 @@ def make_policy(config: ModelConfig) -> Policy:
         tokens: Int[Array, "B S"],
         num_new: Int[Array, "B"],
     ) -> tuple[Float[Array, "B S D"], Cache]:
-        # All S tokens are written, padding included. Padding comes after the real
-        # tokens of a row, in slots that no query attends to and that the next call
+        # All S tokens are written, including padding. Padding comes after the real
+        # tokens of a row, in slots that no real query attends to and that the next call
         # overwrites.
         starts = list(itertools.accumulate(cache.block_sizes, initial=0))
         columns, prefixes = jnp.arange(tokens.shape[1])[None], []
@@ -218,7 +218,7 @@ def make_policy(config: ModelConfig) -> Policy:
             weights, adapters = jax.tree.map(
                 lambda w, i=i: w[i],
                 stacked(params),
-                is_leaf=lambda w: isinstance(w, list),  # unstacked already
+                is_leaf=lambda w: isinstance(w, list),  # already unstacked
             )
             x, (k, v) = block.apply({"params": weights}, x, rotation, attend, adapters)
             keys.append(k)
@@ -246,7 +246,7 @@ def make_policy(config: ModelConfig) -> Policy:
 class Block(nn.Module):
     """One layer of the decoder.
 
-    How queries attend to keys is an argument, so that training and decoding share the
+    The attention function is an argument, so that training and decoding share the
     layer.
     """
 
@@ -256,8 +256,8 @@ class Block(nn.Module):
         c = self.config
         heads, kv_heads = c.num_heads * c.head_size, c.num_kv_heads * c.head_size
         inner = nn.initializers.truncated_normal(0.02)
-        # Every layer adds two of these to the residual stream. Their smaller scale
-        # keeps its variance from growing with the number of layers.
+        # Every layer adds the outputs of two such maps to the residual stream. Their
+        # smaller scale keeps its variance from growing with the number of layers.
         outer = nn.initializers.truncated_normal(0.02 / (2 * c.num_layers) ** 0.5)
         ones = nn.initializers.ones
         self.attention_norm = self.param("attention_norm", ones, (c.width,))
@@ -286,10 +286,10 @@ class Block(nn.Module):
 
         Args:
           x: [B S D] hidden states.
-          rotation: of the tokens.
-          attend: `attend(q, k, v) -> (heads, extra)`, with queries of [B S H K], and
-            `heads` of the same shape.
-          adapters: the LoRA adapters of this layer.
+          rotation: the RoPE rotation of the tokens.
+          attend: `attend(q, k, v) -> (heads, extra)`, where `q` and `heads` are
+            [B S H K].
+          adapters: the LoRA adapters of this layer, by name.
 
         Returns:
           The hidden states after the layer, and `extra`.
@@ -325,7 +325,7 @@ class Block(nn.Module):
 def logical_axes(config: ModelConfig) -> Params:
     """Return the tree of the parameters with a tuple of axis names for each array.
 
-    The names are those of `sharding.Rules`; an axis without a name is never split.
+    The names are fields of `sharding.Rules`; an axis named None is never sharded.
     """
     axes = {
         "embed": ("vocab", "embed"),

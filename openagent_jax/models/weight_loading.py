@@ -1,7 +1,7 @@
-"""Read weights from a file straight to the devices that hold them, chunk by chunk.
+"""Read weights from a file directly to the devices that hold them, chunk by chunk.
 
-The host never holds more than one chunk of them, apart from what the operating system
-caches of the file. Each process reads only what its own devices hold.
+The host never holds more than one chunk, apart from the file cache of the operating
+system. Each process reads only the parts that its own devices hold.
 """
 
 import math
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-CHUNK = 2**22  # bytes that are read at once, for all devices of a process
+CHUNK = 2**22  # bytes that are read at once, for all devices of a process together
 
 
 def allocate(like: jax.ShapeDtypeStruct, sharding: NamedSharding | None) -> jax.Array:
-    """Return zeros on the devices of a sharding; None means the default device.
+    """Return zeros with a given sharding; None means the default device.
 
     >>> allocate(jax.ShapeDtypeStruct((2,), jnp.int32), None).tolist()
     [0, 0]
@@ -36,18 +36,18 @@ def write_tensor(
     """Write a tensor of a file into an array.
 
     Args:
-      target: the array, laid out as `sharding` says. It is donated: use the result.
-      tensor: a slice of a file, as `safetensors` returns it from `get_slice`.
-      sharding: of the array; None means one device.
-      layer: where the array stacks all layers on its leading axis, which layer the
-        tensor is; otherwise None.
+      target: the array. It is donated: use the result instead.
+      tensor: the tensor, as `get_slice` of `safetensors` returns it.
+      sharding: the sharding of `target`; None means one device.
+      layer: the index of the tensor on the leading axis of an array that stacks the
+        layers; None if the tensor is the whole array.
       transposed: whether the file has the transpose of the matrix.
 
     Returns:
       The array with the tensor in it.
     """
     shape, specs, file_sharding = tuple(tensor.get_shape()), None, None
-    # What each device of this process holds, as indices into the tensor of the file.
+    # For each device of this process, its part of the tensor, as indices into the file.
     indices: dict[Any, tuple[slice, ...]] = {None: (slice(None),) * len(shape)}
     if sharding is not None:
         axes = list(sharding.spec) + [None] * (target.ndim - len(sharding.spec))
@@ -63,7 +63,7 @@ def write_tensor(
         for device, index in indices.items()
     }
     num_rows, *rest = (x.stop - x.start for x in next(iter(indices.values())))
-    row_bytes = 4 * math.prod(rest) * len(indices)  # at most, for all devices
+    row_bytes = 4 * math.prod(rest) * len(indices)  # upper bound, for all devices
     step = max(CHUNK // row_bytes, 1)
     for start in range(0, num_rows, step):
         size, read, shards = min(step, num_rows - start), {}, []
@@ -86,7 +86,7 @@ def write_tensor(
 
 @partial(jax.jit, static_argnames=("specs", "transposed"), donate_argnums=0)
 def _write_chunk(target, chunk, layer, start, specs, transposed):
-    """Write a chunk into an array; on each device, from row `start` of its part on."""
+    """Write a chunk into an array, from row `start` of each device's part on."""
 
     def write(target, chunk, layer, start):
         position = [start, 0][: chunk.ndim]

@@ -1,6 +1,6 @@
 """Robustness reports: from episodes to rows, from rows to tables, pages and pictures.
 
-A report is a dict, with the keys of `report.json`.
+A report is a dict with the keys of `report.json`.
 """
 
 from openagent_jax.report.files import load, load_columns, write

@@ -1,7 +1,7 @@
-"""Reports on disk: `report.json` with its pages, and the check of what is read.
+"""Read and write reports: `report.json` and its pages.
 
-Whatever is read was perhaps written by another program or edited by hand, so it is
-checked against the models below. Keys that they do not name are allowed and kept.
+A report may have been written by another program or edited by hand, so reports are
+checked against the models below. Keys that the models do not name are allowed and kept.
 """
 
 import json
@@ -19,18 +19,18 @@ from openagent_jax.report.picture import page
 from openagent_jax.report.rows import Json, median
 from openagent_jax.report.tables import NOTE, table
 
-_MAX_PROBLEMS = 20  # that an error message lists; the others are counted
+_MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
 Rate = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Model(pydantic.BaseModel):
-    """Settings of all models: no conversion of types, and only finite numbers."""
+    """Settings of all models: types are not converted, and numbers must be finite."""
 
     model_config = pydantic.ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
 
 class _Interval(_Model):
-    """The values of an interval: three numbers, or null for each of them."""
+    """An interval, whose three values are all numbers or all null."""
 
     @pydantic.model_validator(mode="after")
     def _whole(self):
@@ -118,8 +118,8 @@ def load(path: str | os.PathLike) -> Json:
         newest report is read.
 
     Raises:
-      ValueError: there is no report, or it is damaged. The message is one line, which
-        lists all problems with their places.
+      ValueError: there is no report, or it is damaged. The message is one line that
+        lists the problems with their places.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -140,14 +140,14 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
 
     Args:
       texts: one for each column. Each is a path, or `NAME=PATH`, or `NAME=PATH+PATH`
-        for the median of several runs. A text that is an existing path is always read
-        as that path, even if it contains "=" or "+".
+        for the median of several runs. An existing path is always taken as a path, even
+        if it contains "=" or "+".
 
     Returns:
       The reports by name, or by path where no name was given.
 
     Raises:
-      ValueError: for the reasons that `load` and `median` give, in one line.
+      ValueError: as for `load` and `median`; the message is one line.
     """
     reports = {}
     for text in texts:

@@ -1,11 +1,11 @@
 """Confidence intervals of success rates, and pass^k.
 
-Success has the Wilson score interval. The difference of two success rates on the same
-tasks has Newcombe's interval for paired proportions (1998, Stat. Med. 17:2635,
-method 10), which combines the two Wilson intervals using the correlation of the
-outcomes. Miller (arXiv:2411.00640) also recommends pairing, but his normal
-approximation gives an interval of zero width when no task changes its outcome, as
-happens with an agent that solves every task.
+A success rate gets the Wilson score interval. The difference of two success rates on
+the same tasks gets Newcombe's interval for paired proportions (1998, Stat. Med.
+17:2635, method 10), which combines the two Wilson intervals using the correlation of
+the outcomes. Miller (arXiv:2411.00640) also recommends pairing, but his normal
+approximation gives an interval of zero width if no task changes its outcome, as happens
+with an agent that solves every task.
 """
 
 import math

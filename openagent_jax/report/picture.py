@@ -10,11 +10,14 @@ from openagent_jax.report.tables import NOTE, cells, heading, origin, percent
 def picture(reports: Mapping[str, Json]) -> str:
     """Draw the success rates of several reports as an SVG.
 
-    The picture shows what `side_by_side` lists: for each scenario, a dot and an
+    The picture shows the scenarios that `side_by_side` lists, with a dot and an
     interval for each report.
 
     Args:
-      reports: reports by their name in the legend.
+      reports: the reports, by their name in the legend.
+
+    Returns:
+      The source of the SVG.
     """
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     tiers = by_tier({k: r for x in labelled for k, r in x.items()}.values())

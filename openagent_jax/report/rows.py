@@ -1,4 +1,4 @@
-"""Episodes become rows of a report, and rows become means and medians.
+"""Compute the rows of a report from episodes, and means and medians from rows.
 
 A row describes one scenario at one strength, over the tasks that the scenario changed.
 """
@@ -17,8 +17,8 @@ Json = dict[str, Any]
 TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 # The rates that summaries average and tables show.
 RATES = ("refusal_rate", "false_refusal_rate", "tool_error_rate", "recovery_rate")
-# How a report was made, and what is assumed of a report that does not say. Reports
-# that differ in any of these cannot be compared.
+# The keys that say how a report was made, with the values that are assumed for a report
+# that lacks them. Reports that differ in any of them cannot be compared.
 SETUP = {
     "suite": "unknown",
     "split": "unknown",
@@ -30,7 +30,7 @@ SETUP = {
 
 
 class Scenario(Protocol):
-    """What a row says of its perturbation; entries of a catalogue have these fields."""
+    """What a row takes from its perturbation; catalogue entries have these fields."""
 
     @property
     def name(self) -> str: ...
@@ -61,8 +61,8 @@ class Episodes:
     num_calls: Int[np.ndarray, "n"]
     num_errors: Int[np.ndarray, "n"]  # calls that were answered by an error
     fewest_calls: Int[np.ndarray, "n"]  # the number of calls that the oracle needs
-    changed: Bool[np.ndarray, "n"]  # the perturbation changed this task
-    # False where a remote agent never replied. This does not count as a failure.
+    changed: Bool[np.ndarray, "n"]  # whether the perturbation changed this task
+    # False if a reply of a remote agent never came. This does not count as a failure.
     answered: Bool[np.ndarray, "n"]
 
     def __post_init__(self):
@@ -86,14 +86,14 @@ def row(
       strength: the strength of the perturbation, in [0, 1].
       episodes: the episodes of this scenario.
       clean: the episodes of the same n tasks without a perturbation.
-      split: the split that the tasks come from, which decides the family of the clean
-        row.
+      split: the split that the tasks come from, which determines the family of the
+        clean row.
 
     Returns:
       The row. Rates are fractions, or None where nothing was counted.
 
     Raises:
-      ValueError: the clean episodes are of another number of tasks.
+      ValueError: `episodes` and `clean` have different numbers of tasks.
     """
     if len(episodes.success) != len(clean.success):
         raise ValueError("the clean episodes are not of the same tasks")
@@ -105,7 +105,7 @@ def row(
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
-    # Clean tasks have either worlds that were trained on, or others.
+    # Clean tasks have no perturbation, so their family follows from the split.
     family = "train" if split == "train" else "held_out"
     return {
         "tier": entry.tier if entry else "clean",
@@ -180,10 +180,10 @@ def label(r: Json) -> str:
 def median(reports: Sequence[Json]) -> Json:
     """Combine several runs on the same tasks into one report of medians.
 
-    The median is taken of each number separately: the median success and the median
-    refusal rate may come from different runs. An interval is that of the run which has
-    the median mean. For an even number of runs the lower of the two middle values is
-    taken, so that every number is one that was measured.
+    Each number has its own median: the median success and the median refusal rate may
+    come from different runs. An interval is that of the run with the median mean. For
+    an even number of runs the lower of the two middle values is taken, so that every
+    number is one that was measured.
 
     Raises:
       ValueError: the runs do not have the same tasks and scenarios.
@@ -205,7 +205,7 @@ def median(reports: Sequence[Json]) -> Json:
 
 
 def _middle(values: Sequence[Any]) -> Any:
-    """Return the median of the numbers or intervals, or the first value of names."""
+    """Return the median of numbers or intervals; of other values, the first."""
     measured = [(x["mean"] if isinstance(x, dict) else x, x) for x in values]
     measured = [pair for pair in measured if isinstance(pair[0], int | float)]
     if not measured:

@@ -27,7 +27,7 @@ _REFUSALS = (  # the last lines of a comparison: label, group of rows, rate
 
 
 def table(*reports: Json, markdown: bool = False) -> str:
-    """Format each report as a table: clean first, then tier by tier, then families.
+    """Format each report as a table: clean first, then each tier, then the families.
 
     >>> row = {"tier": "clean", "scenario": "clean", "strength": 0.0, "n": 10}
     >>> row |= {"family": "held_out", **dict.fromkeys(RATES)}
@@ -68,7 +68,7 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     or their grading differ, the first line is a warning that says why.
 
     Args:
-      reports: reports by the heading of their column.
+      reports: the reports, by the heading of their column.
       markdown: whether to write Markdown instead of plain text.
     """
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
@@ -115,7 +115,7 @@ def heading(name: str, averages: Json, tiers: Json) -> str:
 
 
 def cells(x: Json) -> list[str]:
-    """Format success, delta and rates in percent, of a row or of means."""
+    """Format success, delta and rates of a row or of means, in percent."""
     success = percent(x["success"])
     if x.get("n") == 0:
         success = "none answered" if x.get("unanswered") else "no task changed"
@@ -137,7 +137,7 @@ def percent(x: Any, sign: str = "") -> str:
 
 
 def _grid(lines: Sequence[Sequence[str]], num_left: int, markdown: bool) -> str:
-    """Align the cells of lines, the first `num_left` columns to the left."""
+    """Align the cells of lines; the first `num_left` columns are left-aligned."""
     if markdown:
         lines = [[cell.strip().replace("|", "\\|") for cell in x] for x in lines]
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]

@@ -1,4 +1,4 @@
-"""The HTTP application: requests become prompts, tokens become replies.
+"""The HTTP application, which converts requests to prompts and tokens to replies.
 
 It needs the extra `serve` (Starlette).
 """
@@ -27,13 +27,13 @@ from openagent_jax.serving.reply import CallStyle, Detokenizer, Reply
 from openagent_jax.text.messages import Call
 
 MAX_BODY = 2_000_000  # bytes
-LARGE_BODY = 1 << 16  # bytes; tokenized on another thread, not to delay the others
-MIN_TEMPERATURE = 0.01  # below it, greedy: scaled logits would overflow
+LARGE_BODY = 1 << 16  # bytes; larger requests are tokenized on another thread
+MIN_TEMPERATURE = 0.01  # lower ones mean greedy: scaled logits could overflow
 
 
 @dataclass(frozen=True)
 class Served:
-    """A model, and the settings of all requests to it."""
+    """A model, and the settings for all requests to it."""
 
     name: str
     engine: Engine
@@ -41,9 +41,9 @@ class Served:
     detokenizer: Detokenizer
     call_style: CallStyle
     max_context: int  # tokens of a prompt and its reply together
-    max_tokens: int  # of a reply, unless the request says otherwise
-    temperature: float  # unless the request says otherwise
-    max_waiting: int  # requests that have no row yet
+    max_tokens: int  # of a reply; the default for requests
+    temperature: float  # the default for requests
+    max_waiting: int  # the most requests that may wait for a row
 
 
 def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Starlette:
@@ -51,7 +51,7 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
 
     Args:
       served: the model; its engine runs as long as the application does.
-      on_failure: called when the engine has failed.
+      on_failure: called if the engine fails, on the application's event loop.
     """
     created = int(time.time())
 
@@ -133,7 +133,7 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
 
 
 class _Completion:
-    """One reply while it is decoded."""
+    """A reply that is being decoded."""
 
     def __init__(self, served: Served, chat: ChatRequest, prompt: list[int]):
         self._served, self._chat, self._prompt = served, chat, prompt
@@ -167,7 +167,7 @@ class _Completion:
         served.engine.submit(self._request)
 
     async def _content(self) -> AsyncIterator[str]:
-        """Yield the content as it comes; cancel the request if nobody reads on."""
+        """Yield the content as it comes; cancel the request if the reader stops."""
         reply, end = self._reply, None
         try:
             while end is None and not reply.stopped:
@@ -185,7 +185,7 @@ class _Completion:
         self.finish = "tool_calls" if reply.calls else "length" if cut else "stop"
 
     def _keep(self, content: str) -> dict[str, Any]:
-        """Return the reply as a message, and keep the tokens that it consists of."""
+        """Return the reply as a message, and keep its tokens for later requests."""
         message = protocol.reply_message(content, self._calls)
         chat, reply = self._chat, self._reply
         if not reply.stopped:  # otherwise there are more tokens than the message shows
@@ -199,7 +199,7 @@ class _Completion:
         return protocol.usage(len(self._prompt), len(self._reply.tokens), num_cached)
 
     async def body(self) -> dict[str, Any]:
-        """Return the reply in one piece."""
+        """Return the whole reply as the JSON of a response."""
         content = "".join([part async for part in self._content()])
         choice = {
             "index": 0,
@@ -257,7 +257,7 @@ async def _begin(served: Served, chat: ChatRequest, large: bool) -> _Completion:
         raise ApiError(str(error), param="messages") from None
     num_new = chat.max_tokens or served.max_tokens
     if len(prompt) + num_new > served.max_context:
-        raise ApiError(  # begins as OpenAI's message does: some clients look for it
+        raise ApiError(  # begins like OpenAI's message, which some clients look for
             f"This model's maximum context length is {served.max_context} tokens; "
             f"messages and tools take {len(prompt)}, and max_tokens is {num_new}: "
             "reduce one of them",
@@ -281,7 +281,7 @@ async def _body(request: Request) -> bytes:
     """Return the body of a request.
 
     Raises:
-      ApiError: it is too large.
+      ApiError: the body is too large.
     """
     data = bytearray()
     async for part in request.stream():
@@ -294,7 +294,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _disconnected(request: Request) -> None:
-    """Wait until the client has disconnected."""
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -316,7 +316,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_deep_nesting(request: Request, error: Exception) -> Response:
-    """Refuse deeply nested JSON, which is parsed in several places."""
+    """Reject deeply nested JSON, which raises this error in several places."""
     return JSONResponse(ApiError("the request is nested too deeply").body(), 400)
 
 
@@ -325,10 +325,10 @@ async def _on_engine_stopped(request: Request, error: Exception) -> Response:
 
 
 async def _on_unexpected_error(request: Request, error: Exception) -> Response:
-    """Answer with the kind of the error; the log has its traceback."""
+    """Respond with the type of the error; the log has its traceback."""
     message = f"the server has failed: {type(error).__name__}"
     return JSONResponse(ApiError(message, 500).body(), 500)
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # nobody reads it
+    return Response(status_code=499)  # no client will read it

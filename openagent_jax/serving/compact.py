@@ -1,8 +1,8 @@
 """Write messages and tools in the compact style, in plain Python.
 
-For the small backbone, which has no chat template, this is what a template is for other
-models. It is the inverse of `text/chat.py`: from OpenAI's messages to the texts of a
-`Style`.
+This module replaces the chat template for the small backbone, which has none. It
+converts OpenAI's messages to texts according to a `Style`, whereas `text/chat.py`
+derives a `Style` from a template.
 """
 
 import functools
@@ -15,8 +15,8 @@ from openagent_jax.text import style as styles
 from openagent_jax.text.messages import Message, Messages, Tools
 from openagent_jax.text.style import Layout, Style
 
-MAX_ARGUMENTS = 64  # of a tool: there is a layout for each number of them
-# The end of a description may name the tools that must be called before.
+MAX_ARGUMENTS = 64  # of a tool, because each number of arguments needs a layout
+# The end of a description may name tools that must be called first.
 NEEDS = re.compile(
     r"(?P<text>.*?)"
     rf"(?:{chat.CODE_FROM[0]}(?P<code_from>\S+?){chat.CODE_FROM[1]})?"
@@ -26,14 +26,14 @@ NEEDS = re.compile(
 
 
 def render(messages: Messages, tools: Tools, speaks: bool) -> list[str]:
-    """Return a conversation as texts, which are to be tokenized one by one.
+    """Return a conversation as texts, which must be tokenized separately.
 
-    A system message has no place in this style, and is left out.
+    System messages are left out, because this style cannot express them.
 
     Args:
-      messages: of the conversation; the arguments of calls are objects (see
-        `messages.for_template`), and other arguments are left out.
-      tools: in OpenAI's function format.
+      messages: the messages of the conversation. The arguments of a call must be an
+        object (see `messages.for_template`); others are left out.
+      tools: the tools, in OpenAI's function format.
       speaks: whether the reply of the agent comes next.
 
     Raises:
@@ -122,14 +122,14 @@ def _fill(layout: Layout[str], slots: dict[int, list[str]]) -> list[str]:
 
 
 def _needs(function: dict[str, Any]) -> dict[str, str]:
-    """Return the description, and the tools that it names at its end."""
+    """Split a description into its text and the tools that its end names."""
     match = NEEDS.fullmatch(function.get("description") or "")
     assert match  # every text matches
     return {key: text or "" for key, text in match.groupdict().items()}
 
 
 def _parameters(function: dict[str, Any]) -> list[str]:
-    """Return the names of the parameters, without a code that `_needs` implies."""
+    """Return the names of the parameters, without the code if the tool needs one."""
     schema = function.get("parameters") or {}
     names = [*(schema.get("properties") or {})]
     if _needs(function)["code_from"]:
@@ -147,6 +147,6 @@ def _arguments(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quoted(value: Any) -> str:
-    """Return a value as it stands between quotes: all values are strings here."""
+    """Return a value as the content of a JSON string: here, all values are strings."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -1,9 +1,9 @@
-"""Turn messages and tools into the tokens of a prompt.
+"""Convert messages and tools to the tokens of a prompt.
 
-The text of a conversation does not determine its tokens: the policy may have sampled
-another segmentation, and it may have written more than OpenAI's messages show (a call
-has no purpose there). So the tokens of conversations are kept, and a request that
-continues one of them starts with exactly the tokens that it had.
+The messages of a conversation do not determine its tokens: the policy may have sampled
+another segmentation, and it may have written more than OpenAI's messages show, such as
+the purpose of a call. The tokens of conversations are therefore kept, and the prompt of
+a request that continues a conversation starts with exactly the same tokens.
 """
 
 import collections
@@ -30,10 +30,10 @@ class Conversations:
     ):
         """
         Args:
-          render: writes messages and tools as texts, which are tokenized one by one.
-          end: the text that ends what the agent writes.
-          end_token: the same as a token.
-          tokenize: from texts to tokens.
+          render: writes messages and tools as texts.
+          end: the text that ends a reply of the agent.
+          end_token: the token of `end`.
+          tokenize: converts the texts to tokens.
         """
         self._render, self._tokenize = render, tokenize
         self._end, self._end_token = end, end_token
@@ -42,11 +42,11 @@ class Conversations:
         )
 
     def tokens(self, messages: Messages, tools: Tools) -> list[int]:
-        """Return the prompt: the tokens of a conversation, up to the next reply.
+        """Return the prompt: the tokens of a conversation up to the next reply.
 
         Args:
-          messages: as `protocol.parse_request` returns them.
-          tools: that the agent may call.
+          messages: the messages, as in a `protocol.ChatRequest`.
+          tools: the tools that the agent may call.
 
         Raises:
           ValueError: the style cannot express the conversation.
@@ -66,10 +66,10 @@ class Conversations:
         """Keep the tokens of a conversation for requests that continue it.
 
         Args:
-          messages: of the conversation, with the reply as the last one.
-          tools: of the conversation.
-          prompt: tokens up to the reply.
-          reply: tokens of the reply; the end token is added if it has been cut.
+          messages: the messages of the conversation; the last one is the reply.
+          tools: the tools of the conversation.
+          prompt: the tokens up to the reply.
+          reply: the tokens of the reply; if it was cut, the end token is added.
         """
         key = _keys(messages, tools)[-1]
         end = [] if reply[-1:] == [self._end_token] else [self._end_token]
@@ -79,10 +79,10 @@ class Conversations:
             self._kept.popitem(last=False)
 
     def _rest(self, messages: Messages, num: int, tools: Tools) -> list[str] | None:
-        """Return the texts behind the first `num` messages.
+        """Return the texts after the first `num` messages.
 
-        It is None if a template writes the first messages differently when others
-        follow, so that the rest cannot be told.
+        The result is None if the template writes the first messages differently when
+        others follow, so that the rest cannot be determined.
         """
         written = for_template(messages)
         before = "".join(self._render(written[:num], tools, False))
@@ -99,7 +99,7 @@ class Conversations:
 
 
 def _keys(messages: Messages, tools: Tools) -> list[bytes]:
-    """Return a hash of each prefix of a conversation; the first has the tools alone."""
+    """Return a hash of each prefix of a conversation, from that of the tools alone."""
     keys = [_digest(b"", tools)]
     for message in messages:
         parts = [message["role"], message.get("content") or "", _calls(message)]
@@ -108,7 +108,7 @@ def _keys(messages: Messages, tools: Tools) -> list[bytes]:
 
 
 def _calls(message: Message) -> list[list[str]]:
-    """Return the calls with their ids: they tell apart what has the same text."""
+    """Return the calls with their ids, which distinguish replies with equal text."""
     calls = message.get("tool_calls") or []
     return [[x["id"], x["function"]["name"], x["function"]["arguments"]] for x in calls]
 

@@ -1,8 +1,9 @@
-"""Prefill and decode as two programs of fixed shapes, each compiled once.
+"""Prefill and decode as two programs with fixed shapes, each compiled once.
 
-The device holds nothing but the cache: a row of slots for each request that is decoded.
-Everything else about a row is small, and comes from the host with every call. A row is
-therefore given to another request, or stopped, without telling the device.
+The only state on the device is the KV cache, with a row of slots for each request that
+is decoded. The rest of a row's state is small, and the host passes it with every call.
+The host can therefore stop a row, or give it to another request, without a call to the
+device.
 """
 
 from collections.abc import Callable
@@ -22,24 +23,24 @@ from openagent_jax.models import decoding, sampling
 from openagent_jax.types import Params, Policy
 
 PROMPT_CHUNK = 32  # columns that are prefilled at once
-MAX_PREFILL = 4 * PROMPT_CHUNK  # tokens that are prefilled by one call, at most
-MAX_STEPS = 32  # tokens of each row that are decoded by one call, at most
+MAX_PREFILL = 4 * PROMPT_CHUNK  # the most tokens that one call prefills
+MAX_STEPS = 32  # the most tokens of a row that one call decodes
 NO_TOKEN = -1
 
 
 class Rows(NamedTuple):
-    """What R rows are to do: host arrays, passed to every call."""
+    """The state of R rows: host arrays, which are passed to every call."""
 
-    length: Int[Any, "R"]  # tokens in the cache
-    token: Int[Any, "R"]  # the next token, which is not in the cache yet
-    remaining: Int[Any, "R"]  # tokens that the row may still decode; 0: it is idle
-    temperature: Float[Any, "R"]  # 0 is greedy
+    length: Int[Any, "R"]  # number of tokens in the cache
+    token: Int[Any, "R"]  # the newest token, which is not in the cache yet
+    remaining: Int[Any, "R"]  # tokens that the row may still decode; 0 if it is idle
+    temperature: Float[Any, "R"]  # 0 means greedy decoding
     top_p: Float[Any, "R"]
     seed: UInt[Any, "R"]
 
 
 def idle_rows(num_rows: int) -> Rows:
-    """Return rows that have nothing to do.
+    """Return the state of idle rows.
 
     >>> idle_rows(2).remaining.tolist()
     [0, 0]
@@ -59,11 +60,11 @@ class Decoder:
     """A policy, compiled for a fixed number of rows."""
 
     num_rows: int
-    num_slots: int  # of each row
+    num_slots: int  # number of cache slots of each row
     end_token: int
     empty: Callable[
         [], types.Cache
-    ]  # a new cache; every call donates the cache it gets
+    ]  # returns a new cache; every call donates its cache
     _prefill: jax.stages.Compiled
     _decode: jax.stages.Compiled
     _params: Params
@@ -71,17 +72,17 @@ class Decoder:
     def prefill(
         self, cache: types.Cache, row: int, tokens: np.ndarray, num: int, rows: Rows
     ) -> tuple[types.Cache, Array]:
-        """Append tokens to a row of the cache, and choose the token that comes next.
+        """Prefill a row of the cache with tokens, and choose the next token.
 
         Args:
-          cache: is donated.
-          row: index of the row.
-          tokens: `MAX_PREFILL` tokens.
-          num: how many of the tokens count.
+          cache: the cache, which is donated.
+          row: the index of the row.
+          tokens: tokens to append, padded on the right to `MAX_PREFILL`.
+          num: the number of tokens without padding.
           rows: the state of all rows.
 
         Returns:
-          The cache, and the next token.
+          The cache, and the next token, a scalar.
         """
         inputs = np.concatenate([[row, num], tokens]).astype(np.int32)
         return self._prefill(self._params, cache, inputs, _packed(rows))
@@ -89,17 +90,17 @@ class Decoder:
     def decode(
         self, cache: types.Cache, rows: Rows, num_steps: int
     ) -> tuple[types.Cache, Int[Array, "R L"]]:
-        """Decode in all rows that have tokens remaining.
+        """Decode tokens for all rows that have tokens remaining.
 
         Args:
-          cache: is donated.
+          cache: the cache, which is donated.
           rows: the state of all rows.
-          num_steps: tokens of each row at most, up to `MAX_STEPS`. The call returns
-            earlier when one of the rows ends, so that it can be used again.
+          num_steps: the most tokens to decode for each row, up to `MAX_STEPS`. The call
+            returns earlier if a row ends, so that the row can be reused.
 
         Returns:
-          The cache, and the tokens of each row, with `NO_TOKEN` behind the last one; L
-          is `MAX_STEPS`.
+          The cache, and the new tokens of each row, padded on the right with
+          `NO_TOKEN`; L is `MAX_STEPS`.
         """
         return self._decode(self._params, cache, _packed(rows, num_steps))
 
@@ -107,14 +108,15 @@ class Decoder:
 def compile(
     policy: Policy, params: Params, end_token: int, num_rows: int, num_slots: int
 ) -> Decoder:
-    """Return a decoder of a policy.
+    """Compile a decoder of a policy.
 
     Args:
-      policy: to be served.
-      params: of the policy; the placement of the first one decides where the cache is.
-      end_token: ends a reply.
-      num_rows: requests that are decoded together.
-      num_slots: room of each row, in tokens.
+      policy: the policy to serve.
+      params: its parameters. The cache has the device of the first one; if that is
+        sharded over a mesh, each device has the whole cache.
+      end_token: the token that ends a reply.
+      num_rows: R, the number of requests that are decoded together.
+      num_slots: the number of cache slots of each row.
     """
 
     def prefill(params, cache, inputs, packed):
@@ -182,7 +184,7 @@ def compile(
         return types.Cache(end.keys, end.values, cache.length), tokens
 
     params = policy.unstack_layers(params)
-    # If parameters are split over devices, each device has the whole cache.
+    # If parameters are sharded over devices, each device has the whole cache.
     sharding = jax.tree.leaves(params)[0].sharding
     if isinstance(sharding, NamedSharding):
         sharding = NamedSharding(sharding.mesh, PartitionSpec())
@@ -212,10 +214,10 @@ def compile(
 
 
 def _packed(rows: Rows, num_steps: int = 0) -> Int[np.ndarray, "7 R"]:
-    """Copy all rows into one new array.
+    """Copy the state of all rows into one new array.
 
-    Each array takes time to transfer, and the device may read it after the host has
-    changed the rows.
+    One array transfers faster than several. It is a copy because the device may read it
+    after the host has changed the rows.
     """
     arrays = [np.full_like(rows.length, num_steps), *rows]
     return np.stack([x.view(np.int32) for x in arrays])
@@ -233,7 +235,7 @@ def _choose(
     position: Int[Array, "R"],
     active: Array,
 ) -> Int[Array, "R"]:
-    """Return the next token of each row, by its own temperature, top-p and seed."""
+    """Choose the next token of each row, with its own temperature, top-p and seed."""
     likeliest, _ = sampling.greedy(logits)
     sampled = (rows.temperature > 0) & active
     truncated = sampled & (rows.top_p < 1)

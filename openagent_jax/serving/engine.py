@@ -1,10 +1,11 @@
 """Schedule requests on the rows of a decoder (continuous batching).
 
 One thread owns the device. In each round it gives free rows to waiting requests,
-prefills chunks of the oldest prompts that are not in the cache yet, and decodes some
-tokens in all rows that can: a step takes as long for one row as for all, so rows should
-decode together. The cache of a finished row is kept: a later request whose prompt
-begins in the same way, such as the next turn of a conversation, prefills only the rest.
+prefills chunks of the oldest prompts that are not in the cache yet, and decodes a few
+tokens of all rows whose prompt is in the cache. A step takes as long for one row as for
+all, so rows should decode together. The cache of a finished row is kept: a later
+request whose prompt has the same prefix, such as the next turn of a conversation,
+prefills only the rest.
 """
 
 import collections
@@ -20,14 +21,14 @@ import numpy as np
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 
-# Target times in seconds: of decoding in one round, when all rows are taken and when a
-# row is free; and of prefilling before the rows that can decode get a step.
+# Target times in seconds: of decoding in one round, if all rows are taken and if a row
+# is free; and of prefilling before the rows that can decode get a step.
 ROUND_S, OPEN_ROUND_S, PREFILL_S = 0.02, 0.004, 0.02
-STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request has ended
+STOP, LENGTH, CANCELLED = "stop", "length", "cancelled"  # why a request ended
 
 
 class EngineStopped(RuntimeError):
-    """The engine has failed, or was closed before the request was done."""
+    """The engine failed, or was closed before the request was done."""
 
 
 @dataclass(eq=False)
@@ -35,9 +36,8 @@ class Request:
     """A prompt to continue.
 
     The engine calls `deliver(tokens, end)` on its own thread, with a few new tokens
-    each time, or once with all of them. `end` is None until the last call; then it is
-    one of `STOP`, `LENGTH` and `CANCELLED`, or the exception that has stopped the
-    engine.
+    each time, or once with all of them. `end` is None until the last call, in which it
+    is `STOP`, `LENGTH`, `CANCELLED` or an `EngineStopped`.
     """
 
     prompt: Sequence[int]
@@ -46,20 +46,20 @@ class Request:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
-    incremental: bool = True  # deliver tokens as they come, not all at the end
-    cancelled: bool = False  # set by whoever no longer wants the reply
-    num_cached: int = 0  # tokens of the prompt that were in the cache already
+    incremental: bool = True  # whether to deliver tokens as they come or at the end
+    cancelled: bool = False  # the caller sets it to cancel the request
+    num_cached: int = 0  # tokens of the prompt that were already in the cache
 
 
 @dataclass(eq=False)
 class _Row:
-    """What the host knows about a row."""
+    """The host's state of a row."""
 
     index: int
     cached: list[int] = field(default_factory=list)  # tokens in the cache
     request: Request | None = None
-    pending: list[int] = field(default_factory=list)  # decoded, not delivered yet
-    last_used: int = 0  # by the count of requests
+    pending: list[int] = field(default_factory=list)  # decoded, but not delivered yet
+    last_used: int = 0  # number of the last request, counted from 1
 
     @property
     def num_to_prefill(self) -> int:
@@ -76,22 +76,22 @@ class Engine:
         self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._waiting: collections.deque[Request] = collections.deque()
         self._count = itertools.count(1)
-        self._step_s = ROUND_S  # running estimate of the time of a step
+        self._step_s = ROUND_S  # running estimate of a step's time in seconds
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._closed, self._lock = False, threading.Lock()
-        self.error: Exception | None = None  # why the engine has failed
+        self.error: Exception | None = None  # why the engine failed
 
     def start(self, on_failure: Callable[[], object] = lambda: None) -> None:
-        """Start the thread.
+        """Start the engine's thread.
 
         Args:
-          on_failure: called on the thread of the engine if it fails.
+          on_failure: called on that thread if the engine fails.
         """
         self._on_failure = on_failure
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread; requests that are not done get an `EngineStopped`."""
+        """Stop the thread; unfinished requests end with an `EngineStopped`."""
         with self._lock:
             self._closed = True
         self._inbox.put(None)
@@ -103,7 +103,7 @@ class Engine:
         return self._inbox.qsize() + len(self._waiting)
 
     def submit(self, request: Request) -> None:
-        """Add a request to those that wait.
+        """Add a request to the waiting ones.
 
         Raises:
           EngineStopped: the engine is closed or has failed.
@@ -117,7 +117,7 @@ class Engine:
         try:
             while not self._closed:
                 self._round()
-        except Exception as error:  # whatever it is, waiting requests must be told
+        except Exception as error:  # requests must be told of any error
             self.error = error
         with self._lock:
             self._closed = True
@@ -140,14 +140,14 @@ class Engine:
         self._assign_rows()
         more_to_prefill = self._prefill_some()
         if self._state.remaining.any():
-            # Short rounds while prompts are to be prefilled, or a request may come.
+            # Rounds are short while there is more to prefill or a row is free.
             all_taken = all(row.request for row in self._rows)
             round_s = ROUND_S if all_taken else OPEN_ROUND_S
             steps = 1 if more_to_prefill else int(round_s / self._step_s)
             self._decode(max(1, min(steps, decoders.MAX_STEPS)))
 
     def _receive(self, block: bool) -> None:
-        """Move new requests from the inbox to those that wait."""
+        """Move new requests from the inbox to the waiting ones."""
         while True:
             try:
                 request = self._inbox.get(block=block)
@@ -158,7 +158,7 @@ class Engine:
             block = False
 
     def _assign_rows(self) -> None:
-        """Give free rows to the oldest requests, each the row that has cached most."""
+        """Give each request, oldest first, the free row with most of its prompt."""
         for request in [x for x in self._waiting if x.cancelled]:
             self._waiting.remove(request)
             request.deliver([], CANCELLED)
@@ -167,7 +167,7 @@ class Engine:
             if not free:
                 return
             request = self._waiting.popleft()
-            # The last token is always computed: its logits choose the next one.
+            # The last token is never reused: its logits are needed to choose the next.
             prompt = request.prompt[:-1]
             num_cached = [_common_prefix(row.cached, prompt) for row in free]
             best = max(
@@ -182,7 +182,7 @@ class Engine:
             state.seed[i] = request.seed
 
     def _prefill_some(self) -> bool:
-        """Prefill chunks of the oldest prompts; return whether more is to be done."""
+        """Prefill chunks of the oldest prompts; return whether any are left."""
         start = time.perf_counter()
         while rows := [row for row in self._rows if row.num_to_prefill > 0]:
             self._prefill(min(rows, key=lambda row: row.last_used))
@@ -220,13 +220,13 @@ class Engine:
             num = num_new[row.index]
             if num:
                 new = tokens[row.index, :num].tolist()
-                # Each step has cached the token before the one that it has chosen.
+                # Each step caches the token before the one that it chooses.
                 row.cached += [int(state.token[row.index]), *new[:-1]]
                 state.length[row.index] = len(row.cached)
                 self._deliver(row, new)
 
     def _deliver(self, row: _Row, tokens: list[int]) -> None:
-        """Hand on new tokens of a row."""
+        """Deliver the new tokens of a row, and end its request if it is done."""
         assert row.request
         state, i = self._state, row.index
         state.token[i] = tokens[-1]

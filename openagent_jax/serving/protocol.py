@@ -1,8 +1,8 @@
 """OpenAI's chat completions: check a request, write a reply.
 
 pydantic checks the body of a request against the models below and collects all errors
-with their places. `parse_request` turns the first of them into OpenAI's error format
-and gives the fields the meaning that they have here.
+with their places. `parse_request` reports the first few in OpenAI's error format, and
+converts a valid body to a `ChatRequest`.
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -29,7 +29,7 @@ from openagent_jax.text import messages as chat_messages
 from openagent_jax.text.messages import Call, Message, Messages, Tools
 
 MAX_STOPS = 4
-MAX_ERRORS = 3  # that are named in one message
+MAX_ERRORS = 3  # errors that one message lists
 
 
 class ApiError(ValueError):
@@ -45,18 +45,18 @@ class ApiError(ValueError):
     ):
         """
         Args:
-          message: one line for a person.
-          status: of HTTP.
+          message: one line for people.
+          status: the HTTP status.
           code: a word for programs, such as "model_not_found".
-          param: place of the error in the request, such as "messages[0].role".
-          retry_after: seconds after which to try again; 0 sends no such header.
+          param: the place of the error in the request, such as "messages[0].role".
+          retry_after: seconds after which to try again, for the header; 0 sends none.
         """
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
         self.headers = {"Retry-After": str(retry_after)} if retry_after else None
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON that is sent.
+        """Return the JSON body of the response.
 
         >>> ApiError("n must be 1", param="n").body()["error"]["type"]
         'invalid_request_error'
@@ -70,23 +70,23 @@ class ApiError(ValueError):
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A request for one reply; None stands for the default of the server."""
+    """A request for one reply; None means the default of the server."""
 
     model: str
     messages: Messages
-    tools: Tools  # that may be called
+    tools: Tools  # empty if none may be called
     max_tokens: int | None
     temperature: float | None
     top_p: float
     seed: int | None
     stop: tuple[str, ...]
-    parallel_tool_calls: bool  # a reply may have more than one call
+    parallel_tool_calls: bool  # whether a reply may have more than one call
     stream: bool
     include_usage: bool
 
 
 def parse_request(data: bytes) -> ChatRequest:
-    """Return the request that the body of a POST holds.
+    """Parse the body of a POST request.
 
     Raises:
       ApiError: the body is not a request, or asks for something that is not supported.
@@ -105,7 +105,7 @@ def parse_request(data: bytes) -> ChatRequest:
         raise ApiError("the body is not a JSON object")
     if any(_has_surrogate(key) for key in body):
         raise ApiError("a key is not Unicode text", param="a key")
-    try:  # null means the same as a missing field
+    try:  # a field that is null counts as missing
         fields = _Body.model_validate({k: v for k, v in body.items() if v is not None})
     except ValidationError as error:
         raise _api_error(error) from None
@@ -129,12 +129,12 @@ def parse_request(data: bytes) -> ChatRequest:
 
 
 def reply_message(content: str, calls: Sequence[Call]) -> Message:
-    """Return the message of a reply."""
+    """Return a reply as an assistant message."""
     return chat_messages.assistant(content, calls) | {"refusal": None}
 
 
 def call_deltas(calls: Sequence[Call]) -> list[dict[str, Any]]:
-    """Return the calls as a stream sends them: first the name, then the arguments."""
+    """Return the deltas of a stream for calls: for each, its name, then arguments."""
     deltas = []
     for i, call in enumerate(calls):
         head = {"name": call.name, "arguments": ""}
@@ -145,12 +145,12 @@ def call_deltas(calls: Sequence[Call]) -> list[dict[str, Any]]:
 
 
 def usage(num_prompt: int, num_completion: int, num_cached: int) -> dict[str, Any]:
-    """Return the numbers of tokens of a request.
+    """Return the `usage` object of a response.
 
     Args:
-      num_prompt: tokens of the prompt.
-      num_completion: tokens of the reply.
-      num_cached: tokens of the prompt that were already in the cache.
+      num_prompt: number of tokens of the prompt.
+      num_completion: number of tokens of the reply.
+      num_cached: number of tokens of the prompt that were already in the cache.
     """
     return {
         "prompt_tokens": num_prompt,
@@ -164,7 +164,7 @@ def usage(num_prompt: int, num_completion: int, num_cached: int) -> dict[str, An
 
 
 def _only(value: Any) -> AfterValidator:
-    """Accept a field only if it asks for nothing but its default."""
+    """Return a validator that accepts only the default value of a field."""
 
     def check(given: Any) -> Any:
         if given != value:
@@ -175,7 +175,7 @@ def _only(value: Any) -> AfterValidator:
 
 
 def _whole(problem: str) -> WrapValidator:
-    """Report an error inside a part as an error of the whole part."""
+    """Return a validator that reports an error inside a part as one of the part."""
 
     def check(given: Any, handler: Callable[[Any], Any]) -> Any:
         try:
@@ -198,7 +198,7 @@ def _check_tool(given: Any) -> Any:
 
 
 def _has_surrogate(text: str) -> bool:
-    """Half a surrogate pair is not text, though JSON can write it."""
+    """Return whether a text has a lone surrogate, which JSON allows but UTF-8 lacks."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -238,7 +238,7 @@ def _content_tag(content: Any) -> str:
     return "<parts>" if isinstance(content, list) else "<text>"
 
 
-# Tags in angle brackets tell the kinds of a union apart; `_place` leaves them out.
+# Tags in angle brackets select the member of a union; `_place` leaves them out.
 _AnyPart = Annotated[_Part, _whole("must be a text: nothing else is supported")]
 _Content = Annotated[
     Annotated[_Text, Tag("<text>")] | Annotated[list[_AnyPart], Tag("<parts>")],
@@ -257,7 +257,7 @@ class _Call(_Model):
 
 
 class _Message(_Model):
-    """A message of the system or of the user."""
+    """A message with the role developer, system or user."""
 
     role: Literal["developer", "system", "user", "assistant", "tool"]
     content: _Content
@@ -352,7 +352,7 @@ class _Body(_Model):
     stream: bool = False
     stream_options: _StreamOptions = _StreamOptions()
 
-    # Supported if they ask for nothing but the default.
+    # Only the default value of these is supported.
     n: Annotated[Any, _only(1)] = 1
     logprobs: Annotated[Any, _only(False)] = False
     top_logprobs: Annotated[Any, _only(0)] = 0
@@ -362,7 +362,7 @@ class _Body(_Model):
     response_format: Annotated[Any, _only({"type": "text"})] = {"type": "text"}
     modalities: Annotated[Any, _only(["text"])] = ["text"]
 
-    # These change nothing here, whatever they say.
+    # These are accepted, but have no effect.
     metadata: Any = None
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
@@ -372,7 +372,7 @@ class _Body(_Model):
     user: Any = None
 
 
-# What is wrong, by pydantic's type of the error; otherwise it is in pydantic's words.
+# Our message for each of pydantic's error types; for others, pydantic's is used.
 _PROBLEMS = {
     "bool_type": "must be true or false",
     "dict_type": "must be an object",
@@ -387,7 +387,7 @@ _PROBLEMS = {
 
 
 def _api_error(error: ValidationError) -> ApiError:
-    """Return one error that names the first few places."""
+    """Convert pydantic's errors to one error that lists the first few."""
     details = error.errors(include_url=False, include_context=False)
     lines = []
     for detail in details[:MAX_ERRORS]:
@@ -405,7 +405,7 @@ def _api_error(error: ValidationError) -> ApiError:
 
 
 def _place(location: Sequence[str | int]) -> str:
-    """Return a place as OpenAI writes it.
+    """Format a place as OpenAI does.
 
     >>> _place(("messages", 0, "<tool>", "content"))
     'messages[0].content'

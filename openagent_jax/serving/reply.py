@@ -1,7 +1,7 @@
-"""From sampled tokens to a reply: its content, and its calls of tools, as they come.
+"""Convert sampled tokens to a reply, its content and its tool calls, as they come.
 
-A call counts if it is written as the style has it and nothing follows it. The text
-before the first call is content. Everything else is content too, as it is.
+Calls count if they are written in the model's style and nothing follows them; the text
+before the first call is then the content. Otherwise, the whole text is the content.
 """
 
 import codecs
@@ -21,22 +21,22 @@ SPACES = " \t\n\r"  # white space of JSON
 
 @dataclass(frozen=True)
 class CallStyle:
-    """How a model writes the calls of tools."""
+    """How a model writes tool calls."""
 
-    open: str  # mark before the JSON of a call; may be empty
-    close: str  # mark behind it
-    name: str  # keys of the JSON object
+    open: str  # the mark before the JSON of a call; may be empty
+    close: str  # the mark after it; may be empty
+    name: str  # the keys of the JSON object
     arguments: str
     purpose: str
-    flat: bool = False  # values of arguments are texts or whole numbers
+    flat: bool = False  # whether arguments must be texts or non-negative integers
 
 
 def call_style(style: Style[str], flat: bool) -> CallStyle:
     """Return how calls are written in a style.
 
     Args:
-      style: of a whole episode.
-      flat: whether the values of arguments are texts or whole numbers only.
+      style: the style of episodes.
+      flat: whether arguments must be texts or non-negative integers.
     """
     return CallStyle(
         style.marks.call_open.decode(),
@@ -84,7 +84,7 @@ def read(
 
 
 def _call(style: CallStyle, text: str) -> Call | None:
-    """Return the call that a JSON object, up to the closing mark, is; else None."""
+    """Parse a JSON object and the closing mark as a call; None if they are not one."""
     text = text.rstrip(SPACES)
     if not text.endswith(style.close):
         return None
@@ -124,15 +124,15 @@ def _is_flat(arguments: str) -> bool:
 
 
 def _source(text: str, key: str) -> str:
-    """Return the source text of a field of a valid JSON object."""
+    """Return the source text of a field's value in a valid JSON object."""
     decode, at = json.JSONDecoder().raw_decode, text.index("{") + 1
     while True:
         name, at = decode(text, _skip_spaces(text, at))
-        start = _skip_spaces(text, _skip_spaces(text, at) + 1)  # behind the colon
+        start = _skip_spaces(text, _skip_spaces(text, at) + 1)  # after the colon
         _, at = decode(text, start)
         if name == key:
             return text[start:at]
-        at = _skip_spaces(text, at) + 1  # behind the comma
+        at = _skip_spaces(text, at) + 1  # after the comma
 
 
 def _skip_spaces(text: str, at: int) -> int:
@@ -142,14 +142,14 @@ def _skip_spaces(text: str, at: int) -> int:
 
 
 class Detokenizer:
-    """The bytes of tokens: as they are shown, and as calls are looked for in them."""
+    """Converts tokens to the bytes to show, and to the text that may have calls."""
 
     def __init__(self, tokenizer: Tokenizer, style: Style[str], end_token: int):
         """
         Args:
-          tokenizer: of the model.
-          style: its marks of calls may be special tokens.
-          end_token: ends a reply, and is not shown.
+          tokenizer: the tokenizer of the model.
+          style: the style of the model, whose marks of calls may be special tokens.
+          end_token: the token that ends a reply; it is not shown.
         """
         self._end = end_token
         marks = b"".join(style.marks)
@@ -157,16 +157,16 @@ class Detokenizer:
         self._bytes = [bytes(x) for x in vocab_bytes(tokenizer, marks)]
         added = tokenizer.get_added_tokens_decoder()
         names = {token: x.content.encode() for token, x in added.items()}
-        # A special token has no meaning, but it is not hidden from the user.
+        # Special tokens have no meaning in a reply, but users may see them.
         self._shown = [names.get(i, x) for i, x in enumerate(self._bytes)]
         self._shown[self._end] = b""
 
     def shown(self, tokens: Sequence[int]) -> bytes:
-        """Return the bytes of tokens, with special tokens by their names."""
+        """Return the bytes of tokens, with the names of special tokens."""
         return b"".join(map(self._shown.__getitem__, tokens))
 
     def text(self, tokens: Sequence[int]) -> str | None:
-        """Return the text in which calls are looked for; None if it is not UTF-8."""
+        """Return the text to parse calls from; None if it is not valid UTF-8."""
         reply = [token for token in tokens if token != self._end]
         data = b"".join(map(self._bytes.__getitem__, reply))
         try:
@@ -176,7 +176,7 @@ class Detokenizer:
 
 
 class Reply:
-    """A reply that grows token by token, and how much of it can be shown already."""
+    """A reply that grows token by token, and the part of it that can be shown."""
 
     def __init__(
         self,
@@ -187,9 +187,9 @@ class Reply:
     ):
         """
         Args:
-          detokenizer: of the model.
-          style: how the model writes calls; None if there is no tool to call.
-          stop: texts before which the reply ends.
+          detokenizer: the detokenizer of the model.
+          style: how the model writes calls; None if there are no tools.
+          stop: stop texts; the reply ends before the first of them.
           parallel_calls: whether a reply may have more than one call.
         """
         self._detokenizer, self._style = detokenizer, style
@@ -199,10 +199,10 @@ class Reply:
         self._text, self._num_shown = "", 0
         self.tokens: list[int] = []
         self.calls: list[Call] = []
-        self.stopped = False  # by a text of `stop`
+        self.stopped = False  # whether a stop text ended the reply
 
     def add(self, tokens: Sequence[int]) -> str:
-        """Add tokens; return the part of the content that is new and certain."""
+        """Add tokens; return new content, up to where the rest is certain."""
         self.tokens += tokens
         self._text += self._decoder.decode(self._detokenizer.shown(tokens))
         self._apply_stop()
@@ -212,7 +212,7 @@ class Reply:
         """Finish the reply, set `calls`, and return the rest of the content.
 
         Args:
-          cut: whether the reply has been cut by a limit; then it has no calls.
+          cut: whether a limit cut the reply off; then it has no calls.
         """
         if not self.stopped:
             self._text += self._decoder.decode(b"", final=True)
@@ -229,13 +229,13 @@ class Reply:
         return new
 
     def _apply_stop(self) -> None:
-        """Cut the text before the first text of `stop`."""
+        """Cut the text before the first stop text."""
         places = [self._text.find(text) for text in self._stop]
         if places := [place for place in places if place >= 0]:
             self._text, self.stopped = self._text[: min(places)], True
 
     def _certain(self) -> str:
-        """Return the text without an end that may turn into a stop text or a call."""
+        """Return the text without an end that may become a stop text or a call."""
         size = len(self._text)
         for mark in self._stop:
             size = min(size, _find_start(self._text, mark))
@@ -249,7 +249,9 @@ class Reply:
 
 
 def _find_start(text: str, mark: str) -> int:
-    """Return where a mark begins, or its beginning at the end of the text.
+    """Return where a mark begins, which may be cut off at the end of the text.
+
+    If there is none, this is the length of the text.
 
     >>> _find_start("So <call>{", "<call>"), _find_start("So <ca", "<call>")
     (3, 3)

@@ -1,4 +1,4 @@
-"""Tokenize the texts of a conversation as the episodes of training are tokenized."""
+"""Tokenize the texts of a conversation as in the episodes of training."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -9,38 +9,42 @@ from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.text.token_bytes import without_prefix_space
 
-MAX_SPLIT = 1 << 14  # characters of a text that is split into surface forms
-MAX_CACHED = 256  # characters of a text whose tokens are cached
+MAX_SPLIT = 1 << 14  # characters; longer texts are not split into surface forms
+MAX_CACHED = 256  # characters; the tokens of longer texts are not cached
 CACHE_SIZE = 1 << 14  # texts
 
 
 class SurfaceTokenizer:
-    """Tokenize texts so that surface forms keep the tokens that they have in training.
+    """Tokenizes texts so that surface forms have the same tokens as in training.
 
-    An environment tokenizes each of its surface forms separately. If a tokenizer puts a
-    space in front of a word, tokenizing the whole text gives the same tokens. If it
-    puts the space behind the word, as ours does, "Oak Bay" and " please" have other
-    tokens than "Oak Bay please". A text that consists of surface forms is therefore
-    split into them first.
+    An environment tokenizes each of its surface forms separately. If a tokenizer joins
+    a space to the word after it, tokenizing the whole text gives the same tokens. If it
+    joins a space to the word before it, as ours does, "Oak Bay" and " please" have
+    other tokens than "Oak Bay please". A text that consists of surface forms is
+    therefore split into them first.
     """
 
     def __init__(self, tokenizer: Tokenizer, lexicon: Lexicon):
         """
         Args:
-          tokenizer: of the model.
-          lexicon: that was built with it, with the surface forms.
+          tokenizer: the tokenizer of the model.
+          lexicon: a lexicon that was built with this tokenizer.
         """
         self._tokenizer = without_prefix_space(tokenizer)
         self._surface_forms = (
             set() if lexicon.any_trailing_space else {*lexicons.texts(lexicon)} - {""}
         )
-        self._sizes: dict[str, set[int]] = {}  # of surface forms, by first letter
+        self._sizes: dict[str, set[int]] = {}  # by first character
         for text in self._surface_forms:
             self._sizes.setdefault(text[0], set()).add(len(text))
         self._cached = lru_cache(CACHE_SIZE)(self._tokens)
 
     def __call__(self, texts: Iterable[str]) -> list[int]:
-        """Return the tokens of all texts, each of them tokenized separately."""
+        """Return the concatenated tokens of the texts.
+
+        Texts are tokenized separately, or together if the tokenizer joins a space to
+        the word after it.
+        """
         if not self._surface_forms:
             return self._encode("".join(texts))
         spans = (
@@ -62,7 +66,7 @@ class SurfaceTokenizer:
 
         A text that does not consist of surface forms is returned as one part.
         """
-        # Sizes of the surface forms at each position that can be reached.
+        # The sizes of the surface forms at each position that can be reached.
         sizes: dict[int, list[int]] = {}
         positions = [0]
         for start in positions:
@@ -74,7 +78,7 @@ class SurfaceTokenizer:
                     if text[start : start + size] in self._surface_forms
                 ]
                 positions += [start + size for size in sizes[start]]
-        # From each position to the end: number of surface forms, -size of the first.
+        # For each position: (fewest surface forms up to the end, -size of the first).
         best = {len(text): (0, 0)}
         for start in sorted(sizes, reverse=True):
             options = [

@@ -1,10 +1,10 @@
 """Tasks of the Berkeley Function Calling Leaderboard, clean and perturbed.
 
-A task has one turn: a request, documents of functions, and a call that is right or
-wrong, or no call where none of the functions fits (Patil et al., ICML 2025). The data
-files are those of the package `bfcl-eval`; nothing else of it is used. Documents are
-arrays with the names of a task of tool worlds, so that the perturbations of that
-catalogue apply; the call is mapped back and compared with what BFCL accepts.
+A task has one turn. It gives a request and documents of functions; the right reply is a
+call that BFCL accepts, or no call if none of the functions fits (Patil et al., ICML
+2025). The data files are those of the package `bfcl-eval`; nothing else of the package
+is used. Documents are arrays with the field names of tool worlds, so that their
+perturbations apply. A call is mapped back to the original names before it is checked.
 """
 
 # Tasks are built in NumPy.
@@ -41,7 +41,7 @@ from openagent_jax.types import Environment, Outcome, Sizes, Tables
 PREFIX = "bfcl:"
 PACKAGE, MODULE = "bfcl-eval", "bfcl_eval"
 CATEGORIES = ("simple_python", "multiple", "irrelevance")
-# Entries of the catalogue that make sense with one turn and no world.
+# The perturbations that make sense for a single turn without a world.
 SCENARIOS = (
     "identity_erasure",
     "semantic_renaming",
@@ -52,21 +52,24 @@ SCENARIOS = (
     "tool_order",
     "tool_withheld",
 )
-# What a config may name: the catalogue of tool worlds, of which `SCENARIOS` are played.
+# What a config may name: the catalogue of tool worlds. Only `SCENARIOS` are played.
 SPEC = EnvironmentSpec(DOMAINS.make, DOMAINS.perturbations, suite=DOMAINS.suite)
-# An OpenAI type for each of BFCL's.
+# The OpenAI type for each BFCL type whose name differs.
 _OPENAI = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 _SPARE = 3  # functions of other tasks, hidden until a perturbation reveals them
-_VARIANTS = 4
+_VARIANTS = 4  # synonyms of each name and description
 
 
-# What perturbations of documents touch of a task of tool worlds, and no more.
+# The fields of a task of tool worlds that perturbations of documents use.
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Documents:
-    """How the functions of a task look; see `environments.tools.types.Tools`."""
+    """The documents of N functions; see `environments.tools.types.Tools`.
+
+    Texts are symbols, and A is the largest number of arguments.
+    """
 
     name: Int[Array, "N"]
     description: Int[Array, "N 1"]
@@ -84,7 +87,7 @@ class Wanted:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Failing:
-    failures: Int[Array, "N"]  # calls that fail: of a function that is withheld, all
+    failures: Int[Array, "N"]  # how many calls of each function fail
 
 
 @jax.tree_util.register_dataclass
@@ -97,7 +100,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Item:
-    """A task as the data files have it."""
+    """A task of the data files."""
 
     id: str
     messages: list[messages.Message]
@@ -107,9 +110,14 @@ class Item:
 
 
 def load(category: str) -> list[Item]:
-    """
+    """Return the tasks of a category.
+
+    Args:
+      category: one of `CATEGORIES`.
+
     Raises:
-      ValueError: the package is not installed, or its files have another format.
+      ValueError: the category is unknown, the package is not installed, or a file has
+        another format.
     """
     if category not in CATEGORIES:
         raise ValueError(f'no category "{category}"; known: {", ".join(CATEGORIES)}')
@@ -148,7 +156,11 @@ class Suite:
         return len(self.items)
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
-        """All episodes that are not done, in order."""
+        """Yield the episodes that are not done, in order.
+
+        Args:
+          done: `(scenario, index)` of the episodes to leave out.
+        """
         keys = draw.task_keys(jax.random.key(self.seed), 0, len(self.items))
         for name in self.names:
             left = [i for i in range(len(self.items)) if (name, i) not in done]
@@ -171,14 +183,14 @@ class Suite:
                 yield Episode(name, i, begin, facts)
 
     def digest(self) -> str:
-        """A digest of all items and of their documents."""
+        """Return a digest of all items and of their documents."""
         found = hashlib.sha256(json.dumps([vars(x) for x in self.items]).encode())
         for leaf in jax.tree.leaves(self._arrays[0]):
             found.update(leaf.tobytes())
         return found.hexdigest()[:16]
 
     def rows(self, i: int) -> list[dict[str, Any]]:
-        """The functions of a task: its own, then those that are hidden."""
+        """Return the functions of a task: its own, then the hidden ones."""
         return [*self.items[i].functions, *self._spare[i]]
 
     @cached_property
@@ -192,7 +204,7 @@ class Suite:
 
     @cached_property
     def _spare(self) -> list[list[dict[str, Any]]]:
-        """Functions of other tasks whose names do not occur in this one."""
+        """For each task, functions of other tasks whose names it does not have."""
         every, found = [f for item in self.items for f in item.functions], []
         for i, item in enumerate(self.items):
             rng = np.random.default_rng([self.seed, i])
@@ -209,7 +221,7 @@ class Suite:
 
     @cached_property
     def _arrays(self) -> tuple[Task, dict[str, np.ndarray]]:
-        """Tasks and what perturbations draw from, with a leading axis of items."""
+        """Tasks, and the synonyms for perturbations; the leading axis is the item."""
         functions = [self.rows(i) for i in range(len(self.items))]
         num = max(map(len, functions))
         num_args = max(len(_properties(f)) for row in functions for f in row)
@@ -255,13 +267,15 @@ class Suite:
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue that the scenarios are of."""
+        """The catalogue of the perturbations, by name."""
         return perturb.catalogue(self._environment)
 
     @cached_property
     def _environment(self) -> Environment:
-        """The tool worlds, of which only the perturbations are used. The tables of a
-        task hold its own synonyms."""
+        """The environment of tool worlds, of which only the perturbations are used.
+
+        Each task has tables of its own, which contain its synonyms.
+        """
         opaque, zero = self._table.opaque[self.split], np.zeros((1, 1), np.int32)
 
         def pools(tables, task, split):
@@ -281,7 +295,7 @@ class Suite:
         return functions(Sizes(1, 1, 1, 1, 1), 0)._replace(name="bfcl", pools=pools)
 
     def _edited(self, name: str) -> Task:
-        """All tasks under a scenario."""
+        """Return all tasks, perturbed as in a scenario."""
         tasks, pools = self._arrays
         if name == draw.CLEAN:
             return tasks
@@ -291,14 +305,14 @@ class Suite:
             strength, scenario = jnp.float32(self.strength), jnp.int32(1)
             return edit(Tables(None, pools), key, task, strength, scenario).task
 
-        # The same keys as in other suites.
+        # These are the same keys as in other suites.
         keys = draw.task_keys(jax.random.key(self.seed), 0, len(self.items))
         keys = draw.edit_keys(keys)
         return jax.device_get(jax.jit(jax.vmap(one))(keys, tasks, pools))
 
 
 class Question:
-    """One task. The first reply ends it."""
+    """One task as an episode (see `play.Turns`), which ends with the first reply."""
 
     def __init__(self, suite: Suite, index: int, task: Task):
         self._suite, self._item, self._task = suite, suite.items[index], task
@@ -318,11 +332,16 @@ class Question:
         return wanted >= 0 and bool(self._task.tools.visible[wanted])
 
     def hear(self, reply: messages.Message, cut: bool = False) -> None:
-        """Grade a reply. A reply that a limit has cut off is graded as it stands."""
+        """Grade a reply. A reply that was cut off is graded like any other.
+
+        Args:
+          reply: a message in OpenAI's format.
+          cut: ignored.
+        """
         del cut
         calls = messages.calls(reply)
         if any(not call.arguments for call in calls):
-            calls = []  # as in BFCL, an unreadable call is no call
+            calls = []  # as in BFCL, an unreadable call does not count as a call
         self.finished = self.terminated = True
         success = not calls
         if self.solvable:
@@ -335,11 +354,14 @@ class Question:
         ] or [{"text": messages.content(reply)}]
 
     def close(self) -> None:
-        """End it: the agent has no room for the request."""
+        """End the episode because the agent's context has no room for the request."""
         self.finished = True
 
     def plan(self) -> list[dict[str, Any]]:
-        """A call that is accepted, with the first of the values of each argument."""
+        """Return an accepted call, with the first accepted value of each argument.
+
+        The list is empty if no call is right.
+        """
         if not self.solvable:
             return []
         n, texts, tools = self._item.wanted, self._suite.texts, self._task.tools
@@ -427,12 +449,12 @@ def _properties(function: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spelled(name: str) -> str:
-    """The name as endpoints accept it, without dots."""
+    """Return a name that endpoints accept, without dots."""
     return name.replace(".", "_")
 
 
 def _typed(schema: Any) -> Any:
-    """The schema with OpenAI's names of types."""
+    """Return the schema with OpenAI's names of types."""
     if isinstance(schema, list):
         return [_typed(x) for x in schema]
     if not isinstance(schema, dict):
@@ -444,7 +466,10 @@ def _typed(schema: Any) -> Any:
 
 
 def _fill(one: Any, texts: Sequence[str], taken: set[str]) -> list[int]:
-    """Symbols of the first few texts that are not taken, repeated to fill a row."""
+    """Return symbols of the first `_VARIANTS` texts that are not taken.
+
+    If there are fewer, they are repeated. The texts are added to `taken`.
+    """
     fresh = [text for text in dict.fromkeys(texts) if text and text not in taken]
     fresh = fresh[:_VARIANTS]
     taken.update(fresh)

@@ -1,10 +1,10 @@
-"""Decide whether a call is one of those that a task of BFCL accepts.
+"""Decide whether a call is one of those that a BFCL task accepts.
 
 The rules are those of the Berkeley Function Calling Leaderboard for Python functions
 (Patil et al., ICML 2025), including their oddities, so that the same outputs get the
 same scores. Strings are compared without case, blanks and some punctuation. An integer
 is accepted as a float. If the accepted values have another type than the document
-requires, a value of their type is taken for the name of a variable and has to be equal.
+requires, a value of that type counts as the name of a variable and must be equal.
 """
 
 import re
@@ -21,7 +21,7 @@ TYPES = {
     "dict": dict,
     "any": str,
 }
-OMITTED = ""  # an accepted value that means that the argument can be left out
+OMITTED = ""  # as an accepted value: the argument may be left out
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
@@ -55,8 +55,10 @@ def accepts(
 
 
 def example(accepted: Any) -> Any:
-    """One of the accepted values, made whole: a dict among them has lists of accepted
-    values itself.
+    """Return a plain value for an accepted value.
+
+    An accepted dict has a list of accepted values for each key. The first of them is
+    taken; if it is `OMITTED`, the key is left out.
 
     >>> example([{"min": [3, 4], "max": ["", 9]}])
     [{'min': 3}]
@@ -79,10 +81,10 @@ def _value(document: dict[str, Any], accepted: list, value: Any) -> bool:
     if type(value) is kind:
         if item_kind and not _items(accepted, value, item_kind):
             return False
-    elif type(value) is not _type(accepted):  # it is None for no values
+    elif type(value) is not _type(accepted):  # `_type` is None without any values
         return False
     if type(value) is not kind or _type(accepted) not in (kind, None):
-        return value in accepted  # taken for the name of a variable
+        return value in accepted  # counts as the name of a variable
     if kind is dict:
         return _dict(accepted, value)
     if item_kind is dict:
@@ -108,7 +110,10 @@ def _items(accepted: list, values: list, kind: type) -> bool:
 
 
 def _dict(accepted: Sequence[Any], given: dict[str, Any]) -> bool:
-    """Tell whether a dict matches one of those that list accepted values by key."""
+    """Tell whether a dict matches one of the accepted dicts.
+
+    An accepted dict has a list of accepted values for each key.
+    """
     return any(
         wanted != OMITTED
         and all(
@@ -126,7 +131,7 @@ def _type(accepted: list) -> type | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a string in the form in which it is compared; other values unchanged."""
+    """Normalise a string for comparison; return other values unchanged."""
     if not isinstance(value, str):
         return value
     return _IGNORED.sub("", value).lower().replace("'", '"')

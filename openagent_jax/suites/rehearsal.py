@@ -1,4 +1,4 @@
-"""Try a domain out: the oracle plays its tasks, clean and perturbed.
+"""Rehearse a domain: the expert plays its tasks, clean and perturbed.
 
 The result tells the author of a domain which goals cannot be solved, which
 perturbations find nothing to change, and which texts do not fit.
@@ -20,8 +20,8 @@ from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
 from openagent_jax.environments.world import World
 from openagent_jax.types import Environment, Sizes, Tables
 
-NUM_TASKS = 256  # of each scenario
-NUM_DRAWN = 2048  # tasks that are drawn, to choose from them evenly by goal
+NUM_TASKS = 256  # tasks of each scenario
+NUM_DRAWN = 2048  # tasks that are drawn, from which goals are chosen evenly
 SCENARIOS = (draw.CLEAN, *(entry.name for entry in perturb.CATALOGUE))
 TRAINED = (
     draw.CLEAN,
@@ -32,14 +32,14 @@ TRAINED = (
 class Rehearsed(NamedTuple):
     """Measurements of each of B tasks. Lengths are in tokens."""
 
-    goal: Int[Array, "B"]
-    changed: Bool[Array, "B"]
+    goal: Int[Array, "B"]  # index into the goals of the domain
+    changed: Bool[Array, "B"]  # whether the scenario changed the task
     solvable: Bool[Array, "B"]
-    success: Bool[Array, "B"]  # of the oracle, within the turns of an episode
-    prompt: Int[Array, "B"]
-    action: Int[Array, "B"]  # the longest of the episode
-    result: Int[Array, "B"]  # the longest
-    episode: Int[Array, "B"]
+    success: Bool[Array, "B"]  # of the expert, within the turns of an episode
+    prompt: Int[Array, "B"]  # length of the prompt
+    action: Int[Array, "B"]  # length of the longest action of the episode
+    result: Int[Array, "B"]  # length of the longest result of the episode
+    episode: Int[Array, "B"]  # length of the whole episode
 
 
 def rehearse(
@@ -51,10 +51,13 @@ def rehearse(
     """Play the same tasks under each scenario, at full strength.
 
     Args:
-      world: of the domain.
-      seed: of the tasks, of which there are equally many of each goal if possible.
-      scenarios: the clean one first.
-      split: of the tasks.
+      world: the world of the domain.
+      seed: the seed of the tasks, of which each goal has the same number if possible.
+      scenarios: names of scenarios, the clean one first.
+      split: the split of the tasks.
+
+    Returns:
+      The measurements for each scenario, in NumPy.
     """
     environment = world.environment
     one = draw.make_draw(environment, scenarios[1:], split)
@@ -81,7 +84,7 @@ def rehearse(
 
 
 def _evenly(goals: np.ndarray) -> np.ndarray:
-    """Indices of the first task of each goal, then of the second, and so on."""
+    """Return `NUM_TASKS` indices: the first task of each goal, then the second, etc."""
     order = np.argsort(goals, kind="stable")
     rank = np.empty_like(order)
     _, first, size = np.unique(goals[order], return_index=True, return_counts=True)
@@ -121,7 +124,15 @@ def troubles(
     limits: Limits,
     num_visible: int,
 ) -> Iterator[str]:
-    """Warnings of what may not work as the author of the domain expects."""
+    """Yield warnings of what may not work as the author of the domain expects.
+
+    Args:
+      spec: the domain.
+      seen: the measurements that `rehearse` returned for all of `SCENARIOS`.
+      sizes: the sizes of an episode.
+      limits: the sizes of the arrays of a task.
+      num_visible: the number of tools that a task shows (`sandbox.num_visible`).
+    """
     clean = seen[draw.CLEAN]
     for number, goal in enumerate(spec.goals):
         tasks, at = clean.goal == number, f"goals[{number}] ({goal.name})"
@@ -131,7 +142,7 @@ def troubles(
             turns = f"sandbox.max_turns={sizes.max_turns} turns"
             yield f"{at}: the oracle does not solve it in {turns}; raise them"
     for name in SCENARIOS[1:]:
-        # Other values are drawn even where none are unfamiliar.
+        # This perturbation draws other values even if no type has unfamiliar ones.
         familiar = name == "entity_shift" and not _entities(spec)
         if familiar or not np.any(seen[name].changed):
             why = _why(name, spec, limits, num_visible)
@@ -144,13 +155,15 @@ def rooms(
     sizes: Sizes,
     num_tokens: int,
 ) -> Iterator[tuple[str, int, int, str]]:
-    """`(key, its value, tokens, scenario)` of each room that is too small.
+    """Yield `(key, value, tokens, scenario)` for each setting that is too small.
+
+    `tokens` is the length that is needed, and `scenario` is where it occurs.
 
     Args:
-      seen: what was rehearsed for the test.
-      trained: the same for training.
-      sizes: of an episode.
-      num_tokens: of a row that a demonstration is trained in.
+      seen: the measurements of tasks of the test split.
+      trained: the measurements of tasks of the train split.
+      sizes: the sizes of an episode.
+      num_tokens: tokens of a row in supervised training (`algorithm.num_tokens`).
     """
     both = [*seen.items(), *trained.items()]
     for among, field, key, room in (

@@ -18,32 +18,36 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 
-BLOCK = 64  # tasks drawn at once
+BLOCK = 64  # number of tasks that are drawn at once
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Tasks, clean and perturbed: those that a checkpoint of these settings meets."""
+    """Tasks, clean and perturbed, as `evaluate` draws them with the same settings."""
 
-    world: World  # in the compact style
-    scenarios: tuple[str, ...]
+    world: World  # its lexicon has the compact style
+    scenarios: tuple[str, ...]  # names of perturbations, without the clean scenario
     seed: int
-    num_tasks: int  # of each scenario
+    num_tasks: int  # number of tasks of each scenario
     strength: float
     split: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The scenarios, the clean one first."""
+        """The names of the scenarios, the clean one first."""
         return (draw.CLEAN, *self.scenarios)
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue that the scenarios are of."""
+        """The catalogue of the perturbations, by name."""
         return perturb.catalogue(self.world.environment)
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
-        """All episodes that are not done, in order; drawn as they are wanted."""
+        """Yield the episodes that are not done, in order, drawing tasks as needed.
+
+        Args:
+          done: `(scenario, index)` of the episodes to leave out.
+        """
         transcriber = self.world.transcriber
         reasons = self.world.environment.reasons
         player = Player(self.world)
@@ -68,7 +72,11 @@ class Suite:
 
     @functools.cached_property
     def _draw(self) -> Callable[..., tuple[Any, dict[str, jax.Array], Any]]:
-        """A block of tasks of a scenario, and what is known of them; compiled once."""
+        """A compiled function that draws a block of tasks.
+
+        It is `(scenario, start) -> (tasks, facts, (actions, valid))`, where the actions
+        are those of the expert.
+        """
         environment = self.world.environment
         one = draw.make_draw(environment, self.scenarios, self.split)
 
@@ -92,7 +100,7 @@ class Suite:
         return partial(block, self.world.tables)
 
     def digest(self) -> str:
-        """A digest of all texts, and of the first tasks."""
+        """Return a digest of all texts and of the first block of clean tasks."""
         found = hashlib.sha256()
         tasks, facts, _ = jax.device_get(self._draw(0, 0))
         for leaf in jax.tree.leaves((tasks, facts)):

@@ -1,9 +1,9 @@
 """Derive the style of any chat template from what it writes.
 
 A chat template is a program. This module renders conversations whose names and values
-are marker strings; what the template writes around the markers is the style. Only two
-things are assumed of a template: what it has written does not change when messages are
-added, and a call is a JSON object.
+are marker strings; the text that the template writes around the markers is the style.
+A template must meet two assumptions: adding messages does not change the text of
+earlier ones, and a call is a JSON object.
 """
 
 import itertools
@@ -29,7 +29,7 @@ from openagent_jax.text.style import Layout, Piece, Style, literal
 CODE_FROM = ", needs the code from ", ""
 CALL_AFTER = ", to be called after ", ""
 
-# Markers: strings that no template writes, and numbers where numbers are needed.
+# Markers: strings that no template writes itself, and numbers for numeric values.
 NAME, TEXT, REQUEST, RESULT, REPLY = (f"xqz{name}zqx" for name in "NTURW")
 ARGUMENTS, TYPES, STRINGS = ([f"xqz{name}{i}zqx" for i in range(9)] for name in "APV")
 NUMBERS = [770001 + i for i in range(9)]
@@ -39,7 +39,7 @@ MUST_BE_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>")
 
 @dataclass(frozen=True)
 class Template:
-    """A chat template, and what its tokenizer says about special tokens."""
+    """A chat template, and a test for the special tokens of its tokenizer."""
 
     # (messages, tools, whether the reply of the agent comes next) -> text
     render: Callable[[Messages, Tools, bool], str]
@@ -50,12 +50,12 @@ def read(template: Template, max_args: int) -> Style[str]:
     """Return the style of a chat template.
 
     Args:
-      template: to be analysed.
-      max_args: arguments of a tool at most, not counting the code.
+      template: the template to analyse.
+      max_args: the largest number of arguments of a tool, not counting the code.
 
     Raises:
-      ValueError: the template does not support tools, writes calls in a way that is not
-        understood, or needs a special token that the tokenizer does not have.
+      ValueError: the template does not support tools, writes calls in an unsupported
+        way, or needs a special token that the tokenizer does not have.
     """
     system, documents, between, user, assistant = _prompt(template, max_args + 1)
     texts = styles.ANSWER + RESULT, styles.REFUSE, styles.ASK
@@ -117,8 +117,9 @@ def _prompt(template: Template, max_params: int):
         size = last - first + 1
         if two[first : last + 1] != two[last + 2 : last + 2 + size]:
             raise _unknown("two documents differ from one", str(two[0]))
-        # Behind the last slot of a document follow the rest of it and the text before
-        # the next document, or before the request: the common part is the document's.
+        # After its last slot come the rest of the document and then the text before the
+        # next document or before the request. What both texts start with belongs to
+        # the document.
         behind, final = str(two[last + 1]), "".join(map(str, one[last + 1 : request]))
         tail = _common(behind, final)
         ends.append((one[0], behind[len(tail) :], final[len(tail) :], one[-1]))
@@ -163,8 +164,11 @@ def _call(
 
 
 def _content(template: Template, text: str) -> tuple[Layout[str], str, tuple[str, str]]:
-    """Return the layout of a text of the agent, the token that ends it, and what stands
-    around the reply of the user that follows."""
+    """Return `(layout, end, (before, after))` for a text of the agent.
+
+    `end` is the token that ends the text; `before` and `after` surround the reply of
+    the user that follows.
+    """
     messages = opening(REQUEST)
     tools = [tool(NAME, TEXT, {})]
     before = template.render(messages, tools, True)
@@ -188,7 +192,7 @@ def _content(template: Template, text: str) -> tuple[Layout[str], str, tuple[str
 
 
 def _json(layout: Layout[str]) -> dict[str, Any]:
-    """Return the marks and keys of calls, from the layout of one with one argument."""
+    """Return the marks and keys of calls, given the layout for one argument."""
     fill = {styles.NAME: NAME, styles.ARGUMENT: ARGUMENTS[0], styles.VALUE: STRINGS[0]}
     text = "".join(fill.get(piece.kind, str(piece.text)) for piece in layout)
     begin, stop = text.find("{"), text.rfind("}") + 1
@@ -207,7 +211,7 @@ def _json(layout: Layout[str]) -> dict[str, Any]:
 
 
 def _escape(template: Template) -> Callable[[str], str]:
-    """Return how the template escapes the text of a result: not at all, or as JSON."""
+    """Return the function by which the template escapes a result: identity or JSON."""
     text = f'{RESULT}"\\{REPLY}'
     messages = [*opening(REQUEST), call(NAME, {}), result(NAME, text)]
     written = template.render(messages, [tool(NAME, TEXT, {})], True)
@@ -219,7 +223,7 @@ def _escape(template: Template) -> Callable[[str], str]:
 
 
 def _check(template: Template, style: Style[str]) -> None:
-    """Check that style and template write a longer conversation alike."""
+    """Check that the style and the template write a longer conversation identically."""
     names = [f"xqzname{i}zqx" for i in range(3)]
     texts = [f"xqztext{i}zqx" for i in range(3)]
     most = len(style.documents) - 1
@@ -272,7 +276,7 @@ def _check_tokens(template: Template, style: Style[str]) -> None:
             )
 
 
-_RESULT = -1  # the index of a value that is the result
+_RESULT = -1  # the index of the value that marks the result or the request
 _PROMPT_SLOTS = {
     NAME: styles.slot(styles.NAME),
     TEXT: styles.slot(styles.TEXT),
@@ -290,7 +294,7 @@ _CALL_SLOTS = {
 
 
 def _cut(text: str, slots: dict[str, Piece]) -> list[str | Piece]:
-    """Return texts and slots in turn; a text, which may be empty, is at both ends."""
+    """Split a text at its slots; the list alternates texts, maybe empty, and slots."""
     parts = re.split("(" + "|".join(map(re.escape, slots)) + ")", text)
     return [slots.get(part, part) for part in parts]
 
@@ -298,11 +302,11 @@ def _cut(text: str, slots: dict[str, Piece]) -> list[str | Piece]:
 def _layout(
     texts: Sequence[str | Piece], numbers: Sequence[str | Piece] = ()
 ) -> Layout[str]:
-    """Return a layout, from what is written with strings and with numbers."""
+    """Return a layout, given what is written with string and with number values."""
     pieces: list[Piece] = []
     for i, (x, y) in enumerate(zip(texts, numbers or texts, strict=True)):
         if isinstance(x, str):
-            # A text may depend on the value beside it only.
+            # A text may depend only on the type of the value next to it.
             beside = [p for p in texts[max(i - 1, 0) : i + 2] if isinstance(p, Piece)]
             values = [p.index for p in beside if p.kind == styles.VALUE]
             if x or y:
@@ -329,7 +333,7 @@ def _filled(layout: Layout[str], fill: dict[int, list]) -> str:
 
 
 def _behind(before: str, text: str) -> str:
-    """Return what was added to a text; what was there must not have changed."""
+    """Return what was added after `before`, which must be unchanged."""
     if not text.startswith(before):
         at = len(_common(before, text))
         raise _unknown("it changes earlier text when a message is added", before[at:])

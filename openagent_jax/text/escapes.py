@@ -1,7 +1,7 @@
 """Check that bytes are UTF-8, and replace the escapes of JSON strings, on the device.
 
-Both work on all bytes of a text at once: what a byte means is decided by the few bytes
-around it.
+Both process all bytes of a text in parallel: the few bytes around a byte determine what
+it means.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,10 @@ from jaxtyping import Array, Bool, Int, UInt
 
 
 def is_utf8(text: UInt[Array, "Z"]) -> Bool[Array, ""]:
-    """Return whether bytes are UTF-8.
+    """Return whether bytes are valid UTF-8.
 
-    This is RFC 3629: no overlong sequences, no surrogates, nothing above U+10FFFF.
+    As in RFC 3629, there must be no overlong sequences, no surrogates and nothing above
+    U+10FFFF.
 
     >>> is_utf8(jnp.array(list("é".encode()), jnp.uint8)).item()
     True
@@ -46,7 +47,7 @@ def is_utf8(text: UInt[Array, "Z"]) -> Bool[Array, ""]:
         [1, 2, 3, 4],
         0,
     )
-    # The continuation bytes must be exactly the bytes that a leading byte asks for.
+    # The continuation bytes must be exactly those that the leading bytes require.
     led = jnp.zeros(len(text), bool)
     for i in (1, 2, 3):
         led |= jnp.pad(length > i, (i, 0))[: len(text)]
@@ -54,7 +55,7 @@ def is_utf8(text: UInt[Array, "Z"]) -> Bool[Array, ""]:
 
 
 def escaped(text: UInt[Array, "Z"]) -> Bool[Array, "Z"]:
-    r"""Return which bytes stand after an odd number of backslashes.
+    r"""Return a mask of the bytes that follow an odd number of backslashes.
 
     >>> escaped(jnp.array(list(rb'a\"\\"'), jnp.uint8)).astype(int).tolist()
     [0, 0, 1, 0, 1, 0]
@@ -70,22 +71,22 @@ class Unescaped(NamedTuple):
     """A text whose escapes have been replaced."""
 
     text: UInt[Array, "Z"]
-    place: Int[Array, "Z"]  # where each byte of the original text is now
-    valid: Bool[Array, ""]  # all escapes were those of JSON
+    place: Int[Array, "Z"]  # new index of each byte of the original text
+    valid: Bool[Array, ""]  # whether JSON allows all of the escapes
 
 
 def unescape(
     text: UInt[Array, "Z"], inside: Bool[Array, "Z"], escaped: Bool[Array, "Z"]
 ) -> Unescaped:
-    r"""Replace each escape by the bytes that it stands for.
+    r"""Replace each escape by the bytes that it stands for; pad with spaces.
 
-    Half a surrogate pair becomes three bytes that are not UTF-8, and so it equals no
+    A lone surrogate becomes three bytes that are not UTF-8, so that it equals no
     surface form.
 
     Args:
-      text: bytes.
-      inside: which bytes are inside a JSON string; others keep their backslashes.
-      escaped: which bytes are escaped, from `escaped`.
+      text: the bytes.
+      inside: mask of the bytes inside a JSON string; others keep their backslashes.
+      escaped: mask of the bytes that are escaped, from the function `escaped`.
 
     >>> text = jnp.array(list(rb"\u00e9!"), jnp.uint8)
     >>> result = unescape(text, jnp.ones(7, bool), escaped(text))
@@ -114,7 +115,7 @@ def unescape(
     short = starts & jnp.asarray(is_short)[letter]
     valid = jnp.all(~starts | short | (unicode & is_hex))
 
-    # The two halves of a surrogate pair: the first one stands for both.
+    # The high surrogate of a pair is replaced by the character, the low one by nothing.
     halves = jnp.pad(jnp.where(unicode & is_hex, value, 0), (6, 6))
     here, next_, before = halves[6:-6], halves[12:], halves[:-12]
     high = (here >= 0xD800) & (here < 0xDC00)
@@ -123,7 +124,7 @@ def unescape(
     swallowed = low & (before >= 0xD800) & (before < 0xDC00)
     value = jnp.where(pairs, 0x10000 + ((here - 0xD800) << 10) + next_ - 0xDC00, here)
 
-    # Write UTF-8. A byte that begins no escape stands for itself.
+    # Write UTF-8. A byte that does not begin an escape stands for itself.
     count = jnp.select(
         [~unicode, swallowed, value < 0x80, value < 0x800, value < 0x10000],
         [1, 0, 1, 2, 3],

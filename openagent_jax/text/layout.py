@@ -1,8 +1,8 @@
 """Fill the layouts of a style with symbols, in JAX.
 
-A layout is a row of pieces, literal texts and slots (see `style`). What an environment
-writes is a row of symbols, in which 0 is the empty text, so that texts of different
-length have arrays of one shape; `lexicon.write` turns the row into tokens.
+A layout is a sequence of pieces: literal texts and slots (see `style`). An environment
+writes an array of symbols, padded with 0, the empty text, so that texts of different
+lengths have the same shape. `lexicon.write` converts the symbols to tokens.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,21 @@ def fill(
     slots: dict[int, Int[Array, "_"]],
     numeric: Bool[Array, "A"] | None = None,
 ) -> Int[Array, "P"]:
-    """Return one of the layouts with its slots filled, as a row of symbols.
+    """Return one of the layouts with its slots filled, as an array of symbols.
 
     Args:
-      layouts: to choose from; their literals are symbols.
-      which: index of the layout, traced; the shape of the result does not depend on it.
+      layouts: the layouts to choose from; their literals are symbols.
+      which: the traced index of the layout; the shape of the result does not depend on
+        it.
       slots: for each kind of slot that occurs, the symbols that fill it. The slots
-        `NAME`, `TEXT` and `NEEDS` take the whole row, `ARGUMENT` and `VALUE` take the
+        `NAME`, `TEXT` and `NEEDS` take all of them, `ARGUMENT` and `VALUE` take the
         symbol at the index of the slot.
-      numeric: for each argument, whether its value is a number. Literals beside a
+      numeric: for each argument, whether its value is a number. Literals next to a
         number may differ (no quotes in JSON). If None, no value is a number.
 
     Returns:
-      P symbols, where P is the size of the largest layout; 0 stands where a layout is
-      shorter.
+      P symbols, where P is the length of the longest layout; shorter layouts are padded
+      with 0.
 
     Here 5 stands for the text `Answer: `, and 7 is the value of the answer:
 
@@ -51,9 +52,10 @@ def fill(
     whole_row = (styles.NAME, styles.TEXT, styles.NEEDS)
 
     def codes(piece: Piece):
-        """`(code, code beside a number, index of that number)` for each symbol.
+        """Return `(code, code next to a number, index of that number)` per symbol.
 
-        A literal's code is its symbol; -1 - i is the code of symbol i of all slots.
+        The code of a literal is its symbol; symbol i of the concatenated slots has the
+        code -1 - i.
         """
         if piece.kind == styles.LITERAL:
             return [(piece.text, piece.number, piece.index)]
@@ -71,15 +73,15 @@ def fill(
 
 
 def single(symbol: int) -> Int[Array, "1"]:
-    """Return a row of one symbol."""
+    """Return one symbol as an array."""
     return jnp.array([symbol], jnp.int32)
 
 
 def stack(symbols: Sequence[Array | int]) -> Int[Array, "_"]:
-    """Return a row of scalar symbols, some of them traced."""
+    """Stack scalar symbols, some of which may be traced, into an array."""
     return jnp.stack(list(map(jnp.int32, symbols)))
 
 
 def pad(symbols: Int[Array, "_"], size: int) -> Int[Array, "size"]:
-    """Return the row with empty texts behind it, up to `size` symbols."""
+    """Pad symbols on the right with empty texts, to `size` symbols."""
     return jnp.pad(symbols, (0, size - symbols.shape[0]))

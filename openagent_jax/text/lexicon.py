@@ -1,15 +1,15 @@
 """Surface forms: from symbols to tokens, and from bytes back to symbols.
 
 A `Lexicon` is built once on the host from a list of surface forms and a tokenizer. On
-the device it does two things, both by table look-up:
+the device it is used in two ways, both by table look-up:
 
-* `write` concatenates the tokens of a row of symbols (a ragged concatenation);
-* `find` looks up a slice of a text among all surface forms. Texts are hashed by
-  sum((byte + 1) * r**k) mod 2**32 (Karp and Rabin, 1987), whose values over all slices
-  of a text come from one cumulative sum; a hit is then verified byte by byte.
+* `write` concatenates the tokens of an array of symbols (a ragged concatenation);
+* `find` looks up slices of a text among all surface forms. The hash of a text is
+  sum((byte + 1) * r**k) mod 2**32 (Karp and Rabin, 1987). One cumulative sum gives the
+  hashes of all slices; a hit is then verified byte by byte.
 
-Tokens become bytes before anything is parsed, so that every segmentation of a text is
-understood in the same way.
+Tokens are converted to bytes before anything is parsed, so that all segmentations of a
+text are parsed in the same way.
 
 >>> from openagent_jax.text import style, tokenizer
 >>> symbols = Symbols()
@@ -44,13 +44,13 @@ from openagent_jax.text.token_bytes import (
 )
 
 MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
-NUM_BASES = 32  # bases of the hash that are tried
+NUM_BASES = 32  # how many bases of the hash are tried
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of different lengths, stored end to end."""
+    """R rows of different lengths, concatenated."""
 
     flat: Array
     start: Int[Array, "R"]
@@ -60,41 +60,41 @@ class Ragged:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lexicon:
-    """Tables over Y symbols and all tokens."""
+    """Tables of Y symbols, with U distinct texts, and of all tokens."""
 
     spans: Ragged  # symbol -> tokens; see `write`
     trailing_space: Bool[Array, "Y"]  # its last space is tokenized with the next text
     texts: Ragged  # symbol -> bytes
     token_bytes: Ragged  # token -> bytes
-    canonical: Int[Array, "Y"]  # first symbol of equal text
-    next_equal: Int[Array, "Y"]  # next symbol of equal text, or -1
+    canonical: Int[Array, "Y"]  # first symbol with the same text
+    next_equal: Int[Array, "Y"]  # next symbol with the same text, or -1
     hashes: UInt[Array, "U"]  # sorted
     hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
-    base: UInt[Array, ""]  # r of the hash
+    base: UInt[Array, ""]  # r in the hash
     style: styles.Style[int] = field(metadata=dict(static=True))
-    style_digest: str = field(metadata=dict(static=True))  # hash of its texts
+    style_digest: str = field(metadata=dict(static=True))  # hash of the style's texts
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
-    max_equal: int = field(metadata=dict(static=True))  # symbols of one text, at most
-    num_probes: int = field(metadata=dict(static=True))  # texts of one hash, at most
+    max_equal: int = field(metadata=dict(static=True))  # most symbols of one text
+    num_probes: int = field(metadata=dict(static=True))  # most texts of one hash
     any_trailing_space: bool = field(metadata=dict(static=True))
 
 
 def concatenate(
     table: Ragged, rows: Int[Array, "P"], size: int, num_rows: Array | int | None = None
 ) -> tuple[Array, Int[Array, "size"], Int[Array, ""]]:
-    """Return rows of a table, end to end.
+    """Concatenate rows of a table.
 
     Args:
-      table: that holds the rows.
-      rows: indices into the table.
-      size: room of the result; what does not fit is cut.
-      num_rows: how many of `rows` count, from the first on; all if None.
+      table: the table.
+      rows: indices of the rows.
+      size: length of the result; values that do not fit are dropped.
+      num_rows: use only the first `num_rows` of `rows`; None means all.
 
     Returns:
-      `(values, index, length)`: the values, for each value the index into `rows` that
-        it comes from, and the length of the rows together, which is larger than `size`
-        if they have been cut.
+      `(values, index, length)`: the values, padded with 0; for each value, the index
+        into `rows` that it comes from; and the total length of the rows, which is
+        larger than `size` if values were dropped.
 
     >>> table = Ragged(jnp.array([7, 8, 9]), jnp.array([0, 2]), jnp.array([2, 1]))
     >>> values, index, length = concatenate(table, jnp.array([1, 0]), size=4)
@@ -116,22 +116,22 @@ def concatenate(
 def write(
     lexicon: Lexicon, symbols: Int[Array, "P"], num_tokens: int
 ) -> tuple[Int[Array, "S"], Int[Array, "S"], Int[Array, ""]]:
-    """Return the tokens of a row of symbols.
+    """Return the tokens of an array of symbols.
 
-    Most tokenizers put a space into one token with the word behind it. The last space
-    of a text therefore moves to the next text: `spans` has four rows for each symbol, Y
-    rows apart: the text as it is, without its last space, with a space in front, and
-    with both changes.
+    Most tokenizers have tokens for a space and the word after it. The last space of a
+    text is therefore moved to the next text. For this, `spans` has four rows for each
+    symbol, Y rows apart: the text as it is, without its last space, with a space before
+    it, and with both changes.
 
     Args:
-      lexicon: with the tokens of every symbol.
-      symbols: of the texts; 0 is the empty text.
-      num_tokens: S, room of the result; what does not fit is cut.
+      lexicon: the lexicon, which has the tokens of every symbol.
+      symbols: the symbols of the texts; 0 is the empty text.
+      num_tokens: S, the length of the result; tokens that do not fit are dropped.
 
     Returns:
-      `(tokens, index, length)`: the tokens, for each token the index into `symbols`
-        that it comes from, and the number of tokens, which is larger than S if they
-        have been cut.
+      `(tokens, index, length)`: the tokens, padded with 0; for each token, the index
+        into `symbols` that it comes from; and the number of tokens, which is larger
+        than S if tokens were dropped.
     """
     if lexicon.any_trailing_space:
         num, place = len(lexicon.trailing_space), jnp.arange(symbols.shape[0])
@@ -146,9 +146,9 @@ def write(
 
 
 def powers(base: Array, num: int) -> tuple[Array, Array]:
-    """Return `base**k` and `base**-k` mod 2**32 for all k < num; the base is odd."""
+    """Return `base**k` and `base**-k` mod 2**32 for all k < num, for an odd base."""
     inverse = base
-    for _ in range(5):  # Newton: each step doubles the number of correct bits
+    for _ in range(5):  # Newton's method doubles the number of correct bits
         inverse = inverse * (jnp.uint32(2) - base * inverse)
     ones = jnp.ones((1,), jnp.uint32)
     up = jnp.cumprod(jnp.full((num - 1,), base, jnp.uint32), dtype=jnp.uint32)
@@ -166,13 +166,13 @@ def find(
 
     Args:
       lexicon: the surface forms to look up.
-      text: bytes.
-      begin: of R slices.
-      end: of the slices, exclusive.
+      text: the bytes of the text.
+      begin: where each of R slices begins.
+      end: where each slice ends, exclusive.
 
     Returns:
-      For each slice the first symbol whose text is equal, or -1 if there is none, or if
-      the slice is longer than `MAX_TEXT`.
+      For each slice, the first symbol with the same text, or -1 if there is none or if
+      the slice is longer than `MAX_TEXT` bytes.
     """
     size = text.shape[0]
     up, down = powers(lexicon.base, size)
@@ -200,16 +200,16 @@ def find(
 def resolve(
     lexicon: Lexicon, symbol: Int[Array, "..."], low: Array, high: Array
 ) -> Int[Array, "..."]:
-    """Return the symbol of equal text within `[low, high)`, or -1.
+    """Return the symbol within `[low, high)` that has the same text, or -1.
 
-    Values of different types may read the same and still have a symbol each: this finds
-    the one that belongs to a type.
+    Values of different types may have the same text, but each has a symbol of its own.
+    This function finds the symbol that belongs to a given type.
 
     Args:
-      lexicon: that has the symbols.
+      lexicon: the lexicon of the symbols.
       symbol: canonical symbols, or -1.
-      low: first symbol of the range.
-      high: end of the range, exclusive.
+      low: the first symbol of the range.
+      high: the end of the range, exclusive.
     """
     result = jnp.full_like(symbol, -1)
     for _ in range(lexicon.max_equal):
@@ -220,16 +220,16 @@ def resolve(
 
 
 def same_text(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
-    """Return whether two symbols have equal texts; -1 equals nothing."""
+    """Return whether two symbols have the same text; False if either is -1."""
     canonical = lexicon.canonical
     return (a >= 0) & (b >= 0) & (canonical[a] == canonical[b])
 
 
-# Host side.
+# The rest runs on the host.
 
 
 def texts(lexicon: Lexicon) -> list[str]:
-    """The text of every symbol."""
+    """Return the text of every symbol."""
     table = lexicon.texts
     flat = np.asarray(table.flat).tobytes()
     starts, lengths = np.asarray(table.start), np.asarray(table.length)
@@ -246,15 +246,15 @@ def build(
     """Return the lexicon of a list of surface forms, with all its tables.
 
     Args:
-      symbols: the surface forms; the texts of the style are added to them.
-      tokenizer: byte-level BPE or SentencePiece.
-      style: in which episodes are written.
-      vocab_size: of the model; tokens that only the model has read as a NUL byte. 0
-        stands for the number of tokens of the tokenizer.
+      symbols: the surface forms; the texts of the style are added to them, in place.
+      tokenizer: a byte-level BPE or SentencePiece tokenizer.
+      style: the style in which episodes are written.
+      vocab_size: the vocabulary size of the model. Tokens that the tokenizer does not
+        have are read as a NUL byte. 0 means the number of tokens of the tokenizer.
 
     Raises:
-      ValueError: a surface form is too long; the tokenizer lacks the token that ends a
-        reply, changes a text, or has more tokens than the model.
+      ValueError: a surface form is too long, or the tokenizer is not supported, lacks
+        the token that ends a reply, changes a text, or has more tokens than the model.
     """
     for text in symbols.texts:
         if (num_bytes := len(text.encode())) > 4 * MAX_TEXT:
@@ -277,7 +277,7 @@ def build(
     variants, trailing_space = texts, np.zeros(len(texts), bool)
     if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
         trailing_space = np.array([text.endswith(" ") for text in texts])
-        # Not where a reply begins: its tokens are those that the agent samples.
+        # The space stays if a reply follows, whose tokens the agent samples itself.
         starts = symbol_style.assistant, symbol_style.tool_close
         trailing_space[[*starts, symbol_style.reply_close]] = False
         shorter = [
@@ -333,10 +333,10 @@ def _ragged(rows: Sequence[Sequence[int]], dtype, pad: int = 1) -> Ragged:
 
 
 def _hashed(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
-    """Return an odd base, and the hashes of all texts under it.
+    """Return an odd base, and the hashes of all texts with it.
 
-    The hashes are all different if one of the bases that are tried allows it, which was
-    the case for up to about 150,000 texts.
+    The hashes are all different if any of the bases that are tried achieves that. One
+    did so for up to about 150,000 texts.
     """
     flat = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32) + 1
     length = np.array([len(text) for text in texts])

@@ -1,14 +1,13 @@
 """Read and write the messages and tools of OpenAI's chat protocol.
 
-This is the one place that knows how a message, a call of a tool and the document of a
-tool are laid out as JSON. Messages and tools are plain dictionaries, as JSON has them.
-What a chat template makes of them is in `chat`, what a task says in them is up to the
-environment, and what an HTTP request may hold is checked in `serving/protocol.py`.
+Only this module knows the JSON structure of a message, of a tool call and of the
+document of a tool. Messages and tools are plain dictionaries, as in JSON. `chat` knows
+how a chat template writes them, environments decide what a task says in them, and
+`serving/protocol.py` checks what an HTTP request may contain.
 
-Two forms of a call occur. On the wire, its arguments are a text that holds a JSON
-object; chat templates want the object itself. `call` writes the second form,
-`assistant` the first, `calls` reads both, and `for_template` turns the first into the
-second.
+A call has two forms. On the wire, its arguments are the text of a JSON object; chat
+templates expect the object itself. `call` writes the second form, `assistant` the
+first, `calls` reads both, and `for_template` converts the first to the second.
 """
 
 import json
@@ -28,22 +27,22 @@ SYSTEM = (
     "reply with Ask. If the tools cannot do it, reply with Refuse."
 )
 STRING, INTEGER = "string", "integer"  # types of a parameter
-CALL_ID = "call00000"  # the id of a call, where a template wants one
+CALL_ID = "call00000"  # the default id of a call: some templates require one
 
-MAX_CHARS = 20_000  # of a reply, or of arguments, that an agent is shown again
-MAX_NAME = 256  # letters of the name of a called tool; the protocol allows 64
+MAX_CHARS = 20_000  # of content, or of arguments, when a reply is sent back
+MAX_NAME = 256  # characters of the name of a called tool; the protocol allows 64
 
 
 class Call(NamedTuple):
-    """A call of a tool, as a reply makes it."""
+    """A tool call in a reply."""
 
     id: str
     name: str
-    arguments: str  # the JSON text of an object; "" if what was written is no object
+    arguments: str  # the JSON text of an object; "" if the reply had no JSON object
 
     @property
     def text(self) -> str:
-        """The call as one JSON object, which `reply_scan` understands; "" if broken.
+        """The call as one JSON object, for `reply_scan`; "" if the call is invalid.
 
         >>> Call("1", "look", '{"place":"Oak Bay"}').text
         '{"name":"look","arguments":{"place":"Oak Bay"}}'
@@ -57,12 +56,12 @@ class Call(NamedTuple):
 
 
 def tool(name: str, description: str, parameters: Mapping[str, str]) -> Tool:
-    """Return the document of a tool.
+    """Return the document of a tool, in OpenAI's function format.
 
     Args:
-      name: of the tool.
-      description: of the tool.
-      parameters: the JSON type of each parameter; all of them are required.
+      name: the name of the tool.
+      description: the description of the tool.
+      parameters: the JSON type of each parameter, by name; all of them are required.
 
     >>> made = tool("look", "opening hour", {"place": STRING})
     >>> made["function"]["parameters"]["properties"]
@@ -75,7 +74,7 @@ def tool(name: str, description: str, parameters: Mapping[str, str]) -> Tool:
 
 
 def opening(request: str) -> Messages:
-    """Return the messages in front of the first reply: instructions and request.
+    """Return the messages before the first reply: instructions and request.
 
     >>> [message["role"] for message in opening("When does Oak Bay open?")]
     ['system', 'user']
@@ -87,7 +86,7 @@ def opening(request: str) -> Messages:
 
 
 def call(name: str, arguments: Mapping[str, Any]) -> Message:
-    """Return a message of the agent with one call, whose arguments are an object.
+    """Return an assistant message with one call, whose arguments are an object.
 
     >>> call("look", {"place": "Oak Bay"})["tool_calls"][0]["function"]
     {'name': 'look', 'arguments': {'place': 'Oak Bay'}}
@@ -98,11 +97,12 @@ def call(name: str, arguments: Mapping[str, Any]) -> Message:
 
 
 def assistant(content: str, calls: Sequence[Call] = ()) -> Message:
-    """Return a message of the agent as it is sent: arguments are texts.
+    """Return an assistant message as it is sent: the arguments of calls are texts.
 
     Args:
-      content: what stands beside the calls; null if it is empty and there are calls.
-      calls: of tools.
+      content: the text of the message. If it is empty and there are calls, the message
+        has null instead.
+      calls: the tool calls of the message.
 
     >>> assistant("Let me see.", [Call("1", "look", "{}")])["tool_calls"]
     [{'id': '1', 'type': 'function', 'function': {'name': 'look', 'arguments': '{}'}}]
@@ -115,7 +115,7 @@ def assistant(content: str, calls: Sequence[Call] = ()) -> Message:
 
 
 def result(name: str, content: str) -> Message:
-    """Return the message with the result of the call that `call` writes.
+    """Return the tool message that answers the call of `call`.
 
     >>> result("look", "9")["role"]
     'tool'
@@ -124,14 +124,14 @@ def result(name: str, content: str) -> Message:
 
 
 def for_template(messages: Sequence[Mapping[str, Any]]) -> Messages:
-    """Return messages as chat templates want them.
+    """Return messages in the form that chat templates expect.
 
-    The arguments of a call become an object, unless their text holds none, and the
-    message of a result gets the name of the tool. Nothing else than role, content,
-    calls and ids is kept.
+    The text of a call's arguments becomes an object, unless it is not a JSON object,
+    and a tool message gets the name of its tool. Only role, content, calls and ids are
+    kept.
 
     Args:
-      messages: as `serving/protocol.py` has checked them.
+      messages: messages that `serving/protocol.py` has checked.
 
     >>> messages = [assistant("", [Call("1", "look", '{"place":"Oak Bay"}')])]
     >>> for_template(messages)[0]["tool_calls"][0]["function"]["arguments"]
@@ -165,10 +165,10 @@ def for_template(messages: Sequence[Mapping[str, Any]]) -> Messages:
 
 
 def calls(message: Mapping[str, Any]) -> list[Call]:
-    """Return the calls of a reply, in their order; nothing in it raises an error.
+    """Return the calls of a reply, in order; malformed replies raise no error.
 
-    Arguments may be a text or an object. Those that hold no JSON object become "", and
-    so does a name that is no text.
+    Arguments may be a text or an object. Arguments that are not a JSON object become
+    "", and so does a name that is not a string.
 
     >>> calls(call("look", {"place": "Oak Bay"}))
     [Call(id='call00000', name='look', arguments='{"place": "Oak Bay"}')]
@@ -199,7 +199,7 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
 
 
 def content(message: Mapping[str, Any]) -> str:
-    """Return the text of a message; if its content has parts, the texts among them.
+    """Return the text of a message, joining the text parts if its content is a list.
 
     >>> content({"content": [{"type": "text", "text": "Answer: "}, {"text": "9"}]})
     'Answer: 9'
@@ -214,11 +214,11 @@ def content(message: Mapping[str, Any]) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the line that decides what a reply without a call says.
+    """Return the last line of a reply without a call, which decides what it says.
 
-    It is "" where the last line is the JSON of a call, which is only text if it does
-    not come as a call, and where a replacement character shows that the server could
-    not decode what the model wrote.
+    It is "" if the line starts with `{`, since a call that is written as text does not
+    count, and if a replacement character shows that the server could not decode what
+    the model wrote.
 
     >>> last_line("It opens at nine.\\n\\nAnswer: 9 ")
     'Answer: 9'
@@ -233,9 +233,9 @@ def last_line(text: str) -> str:
 def as_history(reply: Mapping[str, Any]) -> Message:
     """Return a reply as it is sent back to the agent in the next request.
 
-    Servers do not take back all that they have sent: arguments that are no JSON object
-    are replaced by an empty one, and so are arguments of more than `MAX_CHARS`
-    characters. A longer content is cut.
+    Servers do not accept everything that they send themselves: arguments that are not a
+    JSON object, or are longer than `MAX_CHARS`, are replaced by an empty object.
+    Content is cut to `MAX_CHARS`.
 
     >>> as_history({"content": "Answer: 9", "refusal": None, "audio": None})
     {'role': 'assistant', 'content': 'Answer: 9'}
@@ -248,7 +248,7 @@ def as_history(reply: Mapping[str, Any]) -> Message:
 
 
 def valid_text(text: str) -> str:
-    """Return a text that can be encoded: "?" replaces each half of a surrogate pair.
+    """Return a text that can be encoded as UTF-8: "?" replaces each surrogate.
 
     >>> valid_text("caf\\u00e9 \\ud83d")
     'café ?'
@@ -269,7 +269,7 @@ def _with_calls(content: str | None, calls: Sequence[Call]) -> Message:
 
 
 def _object(arguments: str) -> Any:
-    """Return the object that a text holds; the text itself if it holds none."""
+    """Return the JSON object that a text contains; the text itself if it has none."""
     try:
         value = json.loads(arguments)
     except ValueError:

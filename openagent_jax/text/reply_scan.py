@@ -1,20 +1,20 @@
 """Scan a reply of the agent: from sampled tokens, through bytes, to symbols.
 
-The scan is what every environment needs to understand its agent. It knows how a call,
-an answer, a refusal and a question are written, and it knows the surface forms of the
-lexicon, but not what any of them means: binding the name of a call to a tool and its
-arguments to parameters is left to the environment (see `environments/tools/parse.py`).
+All environments share this scan. It knows how a call, an answer, a refusal and a
+question are written, and it knows the surface forms of the lexicon, but not their
+meaning: each environment binds the name of a call to a tool and its arguments to
+parameters (see `environments/tools/parse.py`).
 
-A call is a JSON object, between the marks of the style (such as `<tool_call>`) where
-the style has any. The object holds a name, an object of arguments and, optionally, the
+A call is a JSON object, between the marks of the style (such as `<tool_call>`) if the
+style has any. The object has a name, an object of arguments and, optionally, the
 purpose of the call. White space, the order of the keys and escapes are free, and text
-in front of the marks is ignored. The values of arguments are strings or non-negative
-whole numbers. In a reply without a call, the last line decides: `Answer: ` and a value,
+before the marks is ignored. The values of arguments are strings or non-negative
+integers. In a reply without a call, the last line counts: `Answer: ` and a value,
 `Refuse` or `Ask`. Everything else, including bytes that are not UTF-8, is MALFORMED; no
 input raises an error.
 
-Because tokens are turned into bytes first, every segmentation of a text gives the same
-result. Escapes are replaced first, in parallel. The bytes are then cut into JSON tokens
+Because tokens are converted to bytes first, every segmentation of a text gives the same
+result. All escapes are replaced in parallel. The bytes are then split into JSON tokens
 by parallel operations (quotes by a running parity, everything else by looking at the
 neighbouring bytes), and a short `lax.scan` over those JSON tokens checks the grammar.
 """
@@ -34,13 +34,13 @@ from openagent_jax.text.lexicon import Lexicon
 # Kinds of reply, which are also the kinds of action.
 CALL, ANSWER, REFUSE, ASK, MALFORMED = range(5)
 
-BYTES_PER_TOKEN = 8  # a reply of S tokens may be 8 S bytes long
+BYTES_PER_TOKEN = 8  # a reply of S tokens may have up to 8 S bytes
 
 # Classes of JSON tokens.
 STRING, NUMBER, OPEN, CLOSE, COLON, COMMA, NOTHING, BAD = range(8)
 PUNCTUATION = {"{": OPEN, "}": CLOSE, ":": COLON, ",": COMMA}
 
-# States of the grammar: what may come next.
+# States of the grammar, named after what may come next.
 _START, _KEY, _KEY_COLON, _KEY_VALUE, _MORE = range(5)
 _ARG_OR_END, _ARG, _ARG_COLON, _VALUE, _ARG_MORE = range(5, 10)
 _END, _FAIL = 10, 11
@@ -49,13 +49,13 @@ _END, _FAIL = 10, 11
 class Scan(NamedTuple):
     """What a reply says, as symbols of the lexicon.
 
-    A symbol is -1 where nothing was written, or where the text that was written is none
-    of the surface forms of the lexicon; `given` tells the two apart for arguments.
-    Symbols are canonical: of all symbols with equal text, the first. Compare them with
-    `lexicon.same_text`, and use `lexicon.resolve` to find the symbol of equal text
-    within a range.
+    A symbol is -1 if nothing was written, or if the text is not a surface form of the
+    lexicon; for arguments, `given` distinguishes the two cases. Symbols are canonical:
+    of all symbols with the same text, the first. Compare them with `lexicon.same_text`,
+    and use `lexicon.resolve` to find the symbol with the same text within a range.
 
-    All fields but `kind` and `value` are empty (-1, False) unless `kind` is CALL.
+    K is one more than the `max_args` of `scan`. All fields but `kind` and `value` are
+    empty (-1 or False) unless `kind` is CALL.
     """
 
     kind: Int[Array, ""]  # CALL, ANSWER, REFUSE, ASK or MALFORMED
@@ -67,7 +67,7 @@ class Scan(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    text: UInt[Array, "Z"]  # with escapes replaced; `begin` and `end` point into it
+    text: UInt[Array, "Z"]  # with escapes replaced; `begin` and `end` index into it
     kind: Int[Array, "J"]
     begin: Int[Array, "J"]
     end: Int[Array, "J"]
@@ -77,16 +77,16 @@ class _Tokens(NamedTuple):
 def detokenize(
     lexicon: Lexicon, tokens: Int[Array, "S"], length: Int[Array, ""]
 ) -> tuple[UInt[Array, "Z"], Int[Array, ""]]:
-    """Return the bytes of the first `length` tokens, and how many bytes there are.
+    """Return the bytes of the first `length` tokens, and their number.
 
     Args:
-      lexicon: with the bytes of every token.
-      tokens: of the reply.
-      length: number of tokens that count; leave out the token that ends the reply.
+      lexicon: the lexicon, which has the bytes of every token.
+      tokens: the tokens of the reply, padded on the right.
+      length: number of tokens that count, without the token that ends the reply.
 
     Returns:
-      `(text, num_bytes)`, with room for `BYTES_PER_TOKEN * S` bytes in `text`. A text
-      that does not fit has a larger `num_bytes`, which `scan` reports as MALFORMED.
+      `(text, num_bytes)`, where `text` has Z = `BYTES_PER_TOKEN * S` bytes. If the text
+      does not fit, `num_bytes` is larger than Z, and `scan` reports MALFORMED.
     """
     size = BYTES_PER_TOKEN * tokens.shape[0]
     text, _, num_bytes = lexicons.concatenate(lexicon.token_bytes, tokens, size, length)
@@ -101,8 +101,9 @@ def scan(
 ) -> Scan:
     """Return what the reply `text[:num_bytes]` says.
 
-    The function is pure and has static shapes: use it under `jax.jit` and `jax.vmap`.
-    An environment binds the symbols that it returns, for example to a tool `get(item)`:
+    The function is pure and its shapes are static, so it works under `jax.jit` and
+    `jax.vmap`. An environment interprets the symbols that it returns, for example for
+    a tool `get(item)`:
 
         text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
         reply = reply_scan.scan(lexicon, text, num_bytes, max_args=1)
@@ -110,17 +111,17 @@ def scan(
         item = lexicons.resolve(lexicon, reply.arg_values[0], items.low, items.high)
 
     Args:
-      lexicon: the surface forms to look up; its style says how a call is marked and
-        what the keys of its JSON object are.
-      text: bytes of the reply, as `detokenize` returns them.
-      num_bytes: number of bytes of `text` that count; if it is larger than Z, the reply
-        has been cut and is MALFORMED.
-      max_args: number of arguments of a tool. One more is read and returned (K is
-        `max_args + 1`), for worlds that take a code beside the arguments of a tool.
+      lexicon: the surface forms to look up; its style defines how a call is marked and
+        the keys of its JSON object.
+      text: the bytes of the reply, as `detokenize` returns them.
+      num_bytes: number of bytes of `text` that count. If it is larger than Z, the reply
+        was truncated and is MALFORMED.
+      max_args: the largest number of arguments of a tool. One more is read and returned
+        (K is `max_args + 1`), for worlds in which a call may also have a code.
         A call with more than K arguments is MALFORMED.
 
     Returns:
-      The `Scan`. Whether an argument was written twice is for the caller to check.
+      The `Scan`. The caller has to check whether an argument was written twice.
     """
     max_pairs = max_args + 1
     place = jnp.arange(text.shape[0])
@@ -160,7 +161,7 @@ def scan(
     kind = jnp.where(asks, ASK, kind)
     kind = jnp.where(refuses, REFUSE, kind)
     kind = jnp.where(answers, ANSWER, kind)
-    if marks.call_open:  # an answer must not hold the mark of a call
+    if marks.call_open:  # an answer must not contain the opening mark of a call
         kind = jnp.where(marked, MALFORMED, kind)
     kind = jnp.where(called, CALL, kind)
     kind = jnp.where(valid, kind, MALFORMED)
@@ -176,7 +177,7 @@ def scan(
 
 
 def _end(text: UInt[Array, "Z"]) -> Array:
-    """Return where the white space at the end begins."""
+    """Return the length of the text without trailing white space."""
     visible = ~_blank(text)
     end = text.shape[0] - jnp.argmax(visible[::-1])
     return jnp.where(jnp.any(visible), end, 0)
@@ -187,7 +188,7 @@ def _blank(text: Array) -> Array:
 
 
 def _starts_with(text: UInt[Array, "Z"], begin, mark: bytes) -> tuple[Array, Array]:
-    """Return whether a mark stands at `begin`, and where it ends."""
+    """Return whether the text has a mark at `begin`, and where the mark ends."""
     wanted = np.frombuffer(mark, np.uint8)
     actual = text[jnp.minimum(begin + jnp.arange(len(mark)), text.shape[0] - 1)]
     return jnp.all(actual == wanted), begin + len(mark)
@@ -196,16 +197,16 @@ def _starts_with(text: UInt[Array, "Z"], begin, mark: bytes) -> tuple[Array, Arr
 def _between(
     text: UInt[Array, "Z"], end: Array, marks: styles.Marks
 ) -> tuple[Bool[Array, ""], Bool[Array, "Z"]]:
-    """Return whether a call is opened, and which bytes stand between its marks.
+    """Return whether the text opens a call, and a mask of the bytes between its marks.
 
-    These are the bytes after the first opening mark; there are none if the text does
-    not end with the closing mark.
+    The mask starts after the first opening mark. It is empty if the text does not end
+    with the closing mark.
     """
     place = jnp.arange(text.shape[0])
     opened = jnp.bool_(True)
     begin, stop = jnp.int32(0), end
     if marks.call_open:
-        # Padding: a mark must not wrap around.
+        # Padding, so that every position has enough bytes to compare with the mark.
         after = jnp.pad(text, (0, len(marks.call_open)), constant_values=ord(" "))
         here = jnp.stack(
             [after[i : i + len(text)] == x for i, x in enumerate(marks.call_open)]
@@ -220,7 +221,7 @@ def _between(
 
 
 def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
-    """Return where the JSON tokens begin and end (strings without their quotes)."""
+    """Return the JSON tokens of a text: kinds and spans (strings without quotes)."""
     size = text.shape[0]
     place = jnp.arange(size)
     escaped = escapes.escaped(text)
@@ -257,7 +258,7 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     end = jnp.where(is_string, next_close[where], next_stop[where])
     valid = (count[-1] <= max_tokens) & ~jnp.any(control)
     valid &= (jnp.sum(quote) % 2 == 0) & unescaped.valid
-    # The end of a text that fills all its room is behind its last byte.
+    # The end of a text that fills the whole array is one past its last byte.
     last = jnp.concatenate([unescaped.place, unescaped.place[-1:] + 1])
     begin = unescaped.place[jnp.minimum(where + is_string, size - 1)]
     return _Tokens(unescaped.text, kinds, begin, last[jnp.minimum(end, size)], valid)
@@ -267,9 +268,9 @@ def _check_grammar(json: _Tokens):
     """Check the grammar over the JSON tokens.
 
     Returns `(well_formed, keys, texts, arg_names, arg_values)`. All but the first are
-    indices of JSON tokens, or -1. `keys` are the keys of the one or two strings and of
-    the object, `texts` are the strings. The caller checks that the keys read "name",
-    "purpose" and "arguments".
+    indices of JSON tokens, or -1. `keys` has three entries: the keys of the first and
+    the second string field and that of the object of arguments. `texts` has the two
+    strings. The caller checks that the keys are "name", "purpose" and "arguments".
     """
     max_pairs = (json.kind.shape[0] - 15) // 4
     pair = jnp.arange(max_pairs)

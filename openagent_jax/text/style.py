@@ -1,12 +1,12 @@
 """How an episode is written, as data: texts, and slots between them.
 
-The document of a tool and a call of it are layouts: rows of pieces, each a literal text
-or a slot that the environment fills (see `layout.fill`). There is one layout for each
-number of arguments, so that a comma or an empty list needs no code. `compact` is the
+The document of a tool and a call of it are layouts: sequences of pieces, each a literal
+text or a slot that the environment fills (see `layout.fill`). There is one layout for
+each number of arguments, so that commas and empty lists need no code. `compact` is the
 style of the small backbone; `chat.read` derives the style of any chat template.
 
-A `Style[str]` holds texts; in a `Style[int]`, which `lexicon.build` makes, each text
-has become a symbol.
+A `Style[str]` contains texts. In a `Style[int]`, which `lexicon.build` makes, each text
+is replaced by its symbol.
 """
 
 import dataclasses
@@ -19,23 +19,23 @@ U = TypeVar("U")
 
 # Kinds of pieces: a literal text, and slots. `NAME` is the name of a tool, `TEXT` its
 # description, `NEEDS` the tools that must be called before it. `ARGUMENT` is the name
-# of an argument, `VALUE` its value (in a document, its type). `TEXT` and `NEEDS` are
-# filled by several symbols.
+# of an argument, `VALUE` its value (in a document, its type). `TEXT` and `NEEDS` take
+# several symbols.
 LITERAL, NAME, TEXT, NEEDS, ARGUMENT, VALUE = range(6)
 
 # What the agent writes instead of a call.
 ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
 
-# Status of what the agent is shown after an action: the index into `Style.errors`.
+# The status of an action, an index into `Style.errors`.
 (
     OK,
     BAD_FORMAT,  # the action could not be parsed
     UNKNOWN_TOOL,
-    BAD_ARGUMENT,  # missing, unknown, or of another type
+    BAD_ARGUMENT,  # missing, unknown, or of the wrong type
     WRONG_CODE,  # the code that the tool needs is missing or wrong
     OUT_OF_ORDER,  # another tool must be called first
-    TRANSIENT,  # runtime error, goes away when called again
-    PERMANENT,  # runtime error that stays
+    TRANSIENT,  # a runtime error that goes away when the tool is called again
+    PERMANENT,  # a runtime error that stays
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
@@ -52,13 +52,13 @@ ERRORS = {
     MOVED: "replaced",
 }
 MOVED_GUIDED = "replaced by "
-ERROR = '{"error":"', '"}'  # around an error
+ERROR = '{"error":"', '"}'  # the texts before and after an error
 COMMA_BLANK = ", "
-CODE = "code"  # the name of a field; no argument may have it
+CODE = "code"  # the name of the field for a code; no argument may have this name
 
-# Ways to write a result: before it, between name and value, between fields, behind it.
-# The first is the normal one. All behind the first `NUM_TRAIN_STYLES` are held out:
-# they are for evaluation only.
+# Styles of results: the texts before a result, between name and value, between fields,
+# and after it. The first style is the default. Styles from index `NUM_TRAIN_STYLES` on
+# are held out: they are for evaluation only.
 RESULT_STYLES = (
     ('{"', '":"', '","', '"}'),
     ("[", "=", "; ", "]"),
@@ -73,10 +73,9 @@ class Piece(NamedTuple, Generic[T]):
     """One piece of a layout."""
 
     kind: int
-    index: int  # the argument whose name, value or type this is; see also `number`
-    text: T  # of a literal
-    # The literal if it stands beside the value of argument `index`, and that is a
-    # number.
+    index: int  # the index of an argument in the call or document; see also `number`
+    text: T  # the text of a literal
+    # The text of a literal if the value of argument `index`, next to it, is a number.
     number: T
 
 
@@ -88,7 +87,7 @@ def slot(kind: int, index: int = 0) -> Piece[str]:
 
     Args:
       kind: one of `NAME`, `TEXT`, `NEEDS`, `ARGUMENT` and `VALUE`.
-      index: of the argument.
+      index: the index of the argument, for `ARGUMENT` and `VALUE`.
     """
     return Piece(kind, index, "", "")
 
@@ -97,9 +96,9 @@ def literal(text: str, number: str | None = None, index: int = 0) -> Piece[str]:
     """Return a literal.
 
     Args:
-      text: as it is written.
-      number: as it is written beside a number; the same if None.
-      index: of the argument whose value decides whether it is beside a number.
+      text: the text.
+      number: the text to write next to a number instead; None means the same text.
+      index: the index of the argument next to the literal.
 
     >>> literal('":"', number='":', index=1)
     Piece(kind=0, index=1, text='":"', number='":')
@@ -108,10 +107,10 @@ def literal(text: str, number: str | None = None, index: int = 0) -> Piece[str]:
 
 
 class Marks(NamedTuple):
-    """What the parser looks for, as bytes."""
+    """The texts that the parser looks for, as bytes."""
 
     call_open: bytes  # before the JSON of a call; may be empty
-    call_close: bytes
+    call_close: bytes  # after it; may be empty
     answer: bytes = ANSWER.encode()
     refuse: bytes = REFUSE.encode()
     ask: bytes = ASK.encode()
@@ -121,8 +120,8 @@ class Marks(NamedTuple):
 class Style(Generic[T]):
     """All texts of an episode that do not come from its task.
 
-    A style is static: it becomes part of the compiled program. The order of the fields
-    is the order in which `Symbols` adds their texts, and must not change.
+    A style is static: it is part of the compiled program. `Symbols` adds the texts in
+    the order of the fields, so the order must not change.
     """
 
     # The prompt is: system, documents, user, request, assistant.
@@ -131,11 +130,11 @@ class Style(Generic[T]):
     between: T  # between two documents
     user: T
     assistant: T
-    # How `NEEDS` names the tool whose code is needed, or that must be called before.
+    # How `NEEDS` names the tool whose code is needed, or that must be called first.
     code_from: tuple[T, T]  # before and after the name of the other tool
     call_after: tuple[T, T]
-    code_is_parameter: bool  # the documents list the code among the parameters
-    string: T  # names of types
+    code_is_parameter: bool  # whether documents list the code among the parameters
+    string: T  # the names of types
     integer: T
     # What the agent writes, and the token that ends it.
     calls: tuple[Layout[T], ...]  # by number of arguments
@@ -143,7 +142,7 @@ class Style(Generic[T]):
     refuse: Layout[T]
     ask: Layout[T]
     end: T
-    # What the agent is shown then: the result of a tool, or a reply of the user.
+    # What the agent is shown next: the result of a tool, or a reply of the user.
     tool_open: T
     tool_close: T
     reply_open: T
@@ -163,17 +162,17 @@ class Style(Generic[T]):
     unknown: T
     nothing: T
     comma_blank: T
-    numbers: tuple[int, int] = (0, 0)  # range of the symbols that are numbers
+    numbers: tuple[int, int] = (0, 0)  # range of the symbols of numbers, end exclusive
 
 
 def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> Style[U]:
-    """Return a style with another value for each of its texts.
+    """Return a style with a function applied to each of its texts.
 
     Args:
-      style: with texts.
-      function: from a text to another one, or to its symbol; it is called in the order
+      style: the style.
+      function: maps a text to another text or to its symbol; it is called in the order
         of the fields.
-      changes: fields that get a given value.
+      changes: fields to replace, with their values.
 
     >>> mapped(compact(2), len).end
     7
@@ -193,10 +192,10 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
 
 
 def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
-    """Return the fields that are the same in all styles.
+    """Return the fields that all styles share.
 
     Args:
-      escape: what a chat template does to the text of a result.
+      escape: how a chat template escapes the text of a result.
     """
     return dict(
         error_open=escape(ERROR[0]),
@@ -213,9 +212,9 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
     )
 
 
-# A document has its description before its name, and a call repeats the description as
-# its purpose: a causal model then finds the name by looking where it has seen the same
-# words before.
+# In a document the description comes before the name, and a call repeats the
+# description as its purpose. A causal model can then find the name by attending to the
+# earlier occurrence of the same words.
 DOC_OPEN, DOC_NAME = '{"description":"', '","name":"'
 DOC_PARAMS = ('","parameters":["', '","', '"]', '","parameters":[]')
 DOC_NEEDS, DOC_CLOSE = (',"code_from":"', ',"call_after":"', '"'), "}"
@@ -229,7 +228,7 @@ def compact(max_args: int) -> Style[str]:
     """Return the style of the small backbone, which takes few tokens.
 
     Args:
-      max_args: arguments of a tool at most, not counting the code.
+      max_args: the largest number of arguments of a tool, not counting the code.
 
     >>> compact(2).end
     '<|end|>'
@@ -264,7 +263,7 @@ def compact(max_args: int) -> Style[str]:
 
 
 def syntax_tokens() -> list[str]:
-    """Return the texts of `compact` that are one token in the small tokenizer."""
+    """Return the texts of `compact` that the small tokenizer has as single tokens."""
     first, _, last, none = DOC_PARAMS
     documents = (DOC_OPEN, DOC_NAME, first, last, none, *DOC_NEEDS, DOC_CLOSE)
     calls = (CALL_OPEN, CALL_NAME, *CALL_ARGS)
@@ -291,5 +290,5 @@ def _call(num: int) -> Layout[str]:
 
 
 def _joined(parts: list[list[Piece]], between: Piece) -> list[Piece]:
-    """Return all parts, with a piece between each two."""
+    """Concatenate parts, with a piece between each two."""
     return [x for part in parts for x in (between, *part)][1:]

@@ -1,9 +1,9 @@
 """The list of surface forms: every text that an environment can write or read.
 
-A `Symbols` is built on the host. Whoever adds texts gets back their symbols, which are
-indices into the list; `lexicon.build` makes the tables for the device from it. An
-environment with forms of its own adds them in a subclass or before it builds its
-lexicon (see `environments/tools/worlds/symbols.py`).
+A `Symbols` is built on the host. Adding texts returns their symbols, which are indices
+into the list. `lexicon.build` makes the tables for the device from it. An environment
+with surface forms of its own adds them in a subclass, or before it builds its lexicon
+(see `environments/tools/worlds/symbols.py`).
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ class Range:
 class Symbols:
     """A growing list of surface forms; symbol 0 is the empty text.
 
-    A new list holds the texts of the compact style and the numbers. Other styles add
-    theirs last, in `lexicon.build`, so that a symbol, and with it every world that is
-    drawn from symbols, does not depend on the style in which it is written.
+    A new list has the texts of the compact style and the numbers. Other styles add
+    their texts last, in `lexicon.build`. Symbols, and the worlds that are drawn from
+    them, therefore do not depend on the style.
 
     >>> symbols = Symbols()
     >>> symbols.texts[symbols.numbers.low + 17]
@@ -47,7 +47,7 @@ class Symbols:
         self.numbers = self.add([str(i) for i in range(NUM_NUMBERS)])
 
     def one(self, text: str) -> int:
-        """Return the first symbol of a text; a new text is added."""
+        """Return the first symbol of a text, adding the text if it is new."""
         if text not in self._index:
             self._index[text] = len(self.texts)
             self.texts.append(text)
@@ -56,8 +56,8 @@ class Symbols:
     def add(self, texts: Sequence[str]) -> Range:
         """Add texts as a new contiguous range of symbols, and return the range.
 
-        Texts that the list already has get a second symbol, so that the range has one
-        symbol for each text, in order.
+        A text that the list already has gets another symbol, so that the range has one
+        symbol for each of `texts`, in order.
         """
         low = len(self.texts)
         self.texts.extend(texts)

@@ -2,8 +2,8 @@
 
 Two kinds of tokenizer are supported: byte-level BPE (GPT-2 and its descendants) and
 SentencePiece. Both write bytes as printable characters in their vocabulary; this module
-knows both alphabets. Everything else works on bytes, so that every segmentation of a
-text is understood.
+knows both alphabets. All other modules work on bytes, so that they understand every
+segmentation of a text.
 """
 
 import json
@@ -19,7 +19,7 @@ METASPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how SentencePiece writes a space
 def without_prefix_space(tokenizer: Tokenizer) -> Tokenizer:
     """Return the tokenizer without the space that SentencePiece puts before a text.
 
-    Parts of a text can then be tokenized one by one, and their tokens put together.
+    The parts of a text can then be tokenized separately and their tokens concatenated.
 
     >>> from tokenizers import models, pre_tokenizers
     >>> vocab = [("<unk>", 0.0), ("\u2581a", -1.0), ("a", -2.0)]
@@ -51,7 +51,7 @@ def _is_prepend(part: Any) -> bool:
 
 
 def num_tokens(tokenizer: Tokenizer) -> int:
-    """Return one more than the largest token; smaller numbers may be unused.
+    """Return one more than the largest token id; smaller ids may be unused.
 
     >>> from tokenizers import models
     >>> num_tokens(Tokenizer(models.WordLevel({"a": 0, "b": 7}, unk_token="a")))
@@ -61,14 +61,13 @@ def num_tokens(tokenizer: Tokenizer) -> int:
 
 
 def vocab_bytes(tokenizer: Tokenizer, marks: bytes) -> list[list[int]]:
-    """Return the bytes of every token.
+    """Return the bytes of every token, by token id.
 
-    Special tokens, and numbers that are no token, become a NUL byte, which no text may
-    hold.
+    Special tokens and unused ids become a NUL byte, which no text may contain.
 
     Args:
-      tokenizer: of byte-level BPE or of SentencePiece.
-      marks: of a call; a special token that is part of them keeps its text.
+      tokenizer: a byte-level BPE or SentencePiece tokenizer.
+      marks: the marks of a call; a special token that is part of them keeps its text.
 
     Raises:
       ValueError: the tokenizer is of another kind.
@@ -112,13 +111,13 @@ def check_round_trip(
     tokenizer: Tokenizer,
     token_bytes: Sequence[Sequence[int]],
 ) -> None:
-    """Check that the tokens of every text stand for exactly this text.
+    """Check that the tokens of every text stand for exactly that text.
 
     Args:
-      texts: that have been tokenized; they may hold the names of special tokens.
+      texts: the texts; they may contain the names of special tokens.
       spans: the tokens of each text.
-      tokenizer: that has made them.
-      token_bytes: bytes of each token, from `vocab_bytes`.
+      tokenizer: the tokenizer that produced them.
+      token_bytes: the bytes of each token, from `vocab_bytes`.
 
     Raises:
       ValueError: the tokenizer changes a text.
@@ -135,9 +134,9 @@ def check_round_trip(
 
 
 def lossy_texts(texts: Sequence[str], tokenizer: Tokenizer) -> set[str]:
-    """Return the texts that the tokenizer changes, or that hold a special token."""
+    """Return the texts that the tokenizer changes, or that contain a special token."""
     tokenizer = without_prefix_space(tokenizer)
-    rows = vocab_bytes(tokenizer, b"")  # a special token reads as a NUL
+    rows = vocab_bytes(tokenizer, b"")  # special tokens become NUL bytes
     spans = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     return {
         text
@@ -147,9 +146,9 @@ def lossy_texts(texts: Sequence[str], tokenizer: Tokenizer) -> set[str]:
 
 
 def _byte_level_alphabet() -> dict[str, int]:
-    """Return the printable characters by which byte-level BPE writes the 256 bytes.
+    """Return the byte for each printable character that byte-level BPE uses.
 
-    This is `bytes_to_unicode` of GPT-2, inverted.
+    This is the inverse of GPT-2's `bytes_to_unicode`.
     """
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(byte): byte for byte in printable}

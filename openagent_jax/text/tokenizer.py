@@ -1,8 +1,9 @@
 """A small byte-level BPE tokenizer, trained once on `words.txt` and shipped.
 
-A word keeps the space or underscore behind it, never one before it. A value therefore
-has the same tokens in a request and between the quotes of a call, and a small model can
-copy it. Pieces of JSON that every message holds are tokens of their own.
+A space or underscore belongs to the token of the word before it, never to that of the
+word after it. A value therefore has the same tokens in a request and between the quotes
+of a call, so that a small model can copy it. Pieces of JSON that occur in every message
+are single tokens.
 """
 
 from collections.abc import Iterable
@@ -13,16 +14,17 @@ from tokenizers import pre_tokenizers as pre
 
 END = "<|end|>"
 SPECIAL = ("<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", END)
-GLUE_WEIGHT = 9
+GLUE_WEIGHT = 9  # how often the corpus repeats each function word
 WORDS = Path(__file__).with_name("words.txt")
 
 
 def train(syntax: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Return a tokenizer whose merges are learnt from the word list.
+    """Return a BPE tokenizer whose merges are learnt from the word list.
 
     Args:
-      syntax: texts that become one token each, such as `{"name":"`.
-      vocab_size: number of tokens, including special tokens and syntax.
+      syntax: texts that become one token each, such as `{"name":"`. Single characters
+        and duplicates are left out.
+      vocab_size: number of tokens, including the special tokens and `syntax`.
 
     >>> train(['{"name":"'], vocab_size=400).encode('{"name":"look').tokens[0]
     '{"name":"'
@@ -43,13 +45,13 @@ def train(syntax: Iterable[str], vocab_size: int) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(_corpus(), trainer)
-    # Not special: they are text like any other, written by one token.
+    # These are not special tokens: they are ordinary text that takes one token.
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in syntax])
     return tokenizer
 
 
 def words() -> set[str]:
-    """Return the words of the list, except the function words of English."""
+    """Return the words of the word list, except the function words of English."""
     *content, _ = _paragraphs()
     return {word for paragraph in content for word in paragraph}
 
@@ -59,7 +61,7 @@ def _paragraphs() -> list[list[str]]:
 
 
 def _corpus() -> Iterable[str]:
-    """Return the words as they occur in texts; the more often, the earlier learnt."""
+    """Yield the words in the forms that texts use; frequent ones are merged first."""
     content, services, names, glue = _paragraphs()
     for word in names:
         yield from (word, word + " ")
