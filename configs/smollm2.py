@@ -4,9 +4,9 @@
     python -m launch.train --config=configs/smollm2.py:smoke
     python -m launch.train --config=configs/smollm2.py
 
-The second command trains for three steps, to check that training works on a CPU. The
-third needs a GPU; there, use activations in bfloat16 and larger batches. The last line
-below trains adapters instead of the whole model:
+The second command trains for three steps, to check that training works on a CPU. Run
+the third on a GPU, with activations in bfloat16 and larger batches. The last line below
+trains adapters instead of the whole model:
 
     python -m launch.train --config=configs/smollm2.py \
         --config.model.dtype=bfloat16 --config.train.batch_size=32 \
