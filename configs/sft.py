@@ -2,10 +2,10 @@
 
     python -m launch.train --config=configs/sft.py
 
-Differs from `base.py` by its name only.
+Differs from `base.py` in its name only.
 Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.9 M tokens.
-Result: 98 % success on clean tasks of `poi`, 26 % in the mean of 14 perturbations, no
-refusals (medians of three seeds, docs/results.md).
+Result: 98 % success on clean tasks of `poi`, 26 % on average over 14 perturbations, and
+no refusals (medians of three seeds, docs/results.md).
 """
 
 from configs import base

@@ -1,25 +1,25 @@
-"""Measure speed, each figure beside a rival in the same run.
+"""Measure speed and memory, most figures against a baseline in the same run.
 
     python -m launch.bench [--config=configs/base.py]
 
-sandbox   environment steps/s of a random policy without a model: one jitted scan
-rollout   tokens/s of whole episodes, and of the same model over the same tokens without
+sandbox   environment steps/s of a random policy without a model, in one jitted scan
+rollout   tokens/s of whole episodes, and of the same model over as many tokens without
           the environment (prefill, decode, prefill of results, turn by turn)
-episodes  episodes/s, sampled in groups of a task as GRPO does, and those of the same
-          policy in a Python loop over the same tasks (benchmarks/python_loop.py)
-train     the whole step with its data, and the share of a run outside of it: logs,
-          checkpoints and Python
+episodes  episodes/s, sampled in groups of the same task as in GRPO, and episodes/s of
+          the same policy in a Python loop on the same tasks (benchmarks/python_loop.py)
+train     time of a training step with its data, and the share of a run that is spent
+          outside of the steps, on logs, checkpoints and Python
 load      seconds until the weights are on the devices; for a GGUF file also the seconds
           to convert it
 decode    greedy tokens/s after a short prompt, and those of `generate` of transformers
-          and torch, which must be installed, with the same weights
-agents    what playing an agent over HTTP adds to the agent's own time, in percent, with
-          eight episodes at once; and what many episodes add to the peak of memory
+          with the same weights; transformers and torch must be installed
+agents    the time that playing an agent over HTTP adds to the agent's own, in percent,
+          with eight episodes at once; and the memory that many episodes add to the peak
 serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop, by the
           length of replies
 
---parts=sandbox,rollout measures only these. The peak of memory is that of the process
-so far, so measure a part alone to get its own.
+--parts=sandbox,rollout measures only these two. The peak of memory is that of the whole
+process so far; to get the peak of one part, measure this part alone.
 """
 
 import json

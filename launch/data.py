@@ -4,9 +4,9 @@
     python -m launch.data build --config=configs/paft.py --out=data/poi_paft
     python -m launch.data show data/poi [--split=train --num=3]
 
---config.data.num_train and --config.data.num_test say how many tasks each split has. A
-config with paft.alpha perturbs that share of them. It needs pip install -e ".[data]".
-Fine-tuning reads such a dataset:
+--config.data.num_train and --config.data.num_test set the number of tasks of each
+split. paft.alpha is the share of them that is perturbed. This command needs
+pip install -e ".[data]". To fine-tune on such a dataset:
 
     python -m launch.train --config=configs/sft.py --config.data.path=data/poi
 """
@@ -76,7 +76,7 @@ def describe(stored) -> None:
 
 
 def show(stored) -> None:
-    """Print metadata, sizes and some episodes; « » enclose the tokens of the policy."""
+    """Print metadata, sizes and some episodes, with « » around the loss tokens."""
     from tokenizers import Tokenizer
 
     if SPLIT.value not in stored.splits:
@@ -100,7 +100,7 @@ def show(stored) -> None:
 
 
 def marked(tokenizer, tokens, mask) -> str:
-    """Return the text of tokens, with « » around those of the loss mask."""
+    """Return the text of tokens, with « » around those in the loss mask."""
     import numpy as np
 
     text = ""

@@ -1,6 +1,6 @@
 """Compare training methods at equal cost, on clean and on perturbed tasks.
 
-    python -m launch.diagnose                       run what is missing, write the page
+    python -m launch.diagnose                       do missing runs, write the page
     python -m launch.diagnose --only=sft,grpo --seeds=0
     python -m launch.diagnose --show                only write the page
 
@@ -30,7 +30,7 @@ PAGE = flags.DEFINE_string(
     "page", "docs/results.md", "Page that is made from the reports."
 )
 
-TOKENS = 1_900_000  # that each method samples and trains on: as configs/sft.py
+TOKENS = 1_900_000  # sampled and trained on by each method, as by configs/sft.py
 SFT_STEPS = 550  # half of the steps of configs/sft.py
 
 
@@ -106,10 +106,10 @@ def make(name: str, seed: int) -> None:
 
 
 def train(name: str, seed: int) -> dict[str, Any]:
-    """Run a method and those it starts from.
+    """Run a method, after the method that it starts from.
 
     Returns:
-      Its manifest, with that of the method it starts from under "after".
+      The manifest of the run, with that of the run it starts from under "after".
     """
     method, workdir = METHODS[name], Path(RUNS.value) / f"{name}_{seed}"
     changes, before = {"seed": seed, **method.changes}, None

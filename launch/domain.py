@@ -4,10 +4,11 @@
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
 
-`draft` reads OpenAI's array of tools, or the reply of MCP's tools/list. `check` lists
-all faults, and warns of what will not work under the sizes of --config (default:
-configs/base.py). `show` plays the oracle's solutions, clean and perturbed side by side;
-it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the tutorial.
+`draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
+`check` lists all faults, and warns of what will not work under the limits in --config
+(default: configs/base.py). `show` prints the oracle's episodes, clean and perturbed
+side by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the
+tutorial.
 """
 
 import os
@@ -38,7 +39,7 @@ SEED = flags.DEFINE_integer("seed", 0, "Show: seed of the tasks.", 0)
 WORKDIR = flags.DEFINE_string(
     "workdir", None, "Show: a run whose kept episodes are printed, in place of FILE."
 )
-WIDTH = 120  # of the output where it is not a terminal
+WIDTH = 120  # columns of the output if it is not a terminal
 
 
 def main(command: str, file: str = "") -> None:
@@ -83,7 +84,7 @@ def draft(file: str) -> None:
 
 
 def check(file: str) -> None:
-    """Print all faults of a domain file, or else warnings from trying it out."""
+    """Print all faults of a domain file; if there are none, rehearse it and warn."""
     from launch.common import config
     from openagent_jax.environments.tools import make
     from openagent_jax.environments.tools.logs import logs
@@ -182,7 +183,7 @@ def show(file: str) -> None:
 
 
 def kept(workdir: Path) -> None:
-    """Print episodes that the newest evaluation of a run has kept."""
+    """Print episodes that were saved by the newest evaluation of a run."""
     import itertools
 
     from rich.console import Console
@@ -204,7 +205,7 @@ def kept(workdir: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file all at once, so that nobody reads a part of it."""
+    """Write a file atomically, so that no reader sees a partial file."""
     part = file.with_suffix(".json.part")
     try:
         part.write_text(text, encoding="utf-8")

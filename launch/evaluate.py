@@ -1,23 +1,24 @@
-"""Evaluate a policy, or an agent elsewhere, on clean and on perturbed tasks.
+"""Evaluate a policy, or an external agent, on clean and on perturbed tasks.
 
-    python -m launch.evaluate --workdir=runs/paft           a run, as it was set up
-    python -m launch.evaluate --config=configs/base.py      a backbone as it is
+    python -m launch.evaluate --workdir=runs/paft           a run, under its own config
+    python -m launch.evaluate --config=configs/base.py      a backbone without training
     python -m launch.evaluate --compare=runs/sft,runs/paft  reports, side by side
     python -m launch.evaluate --agent=openai --base_url=http://127.0.0.1:8000/v1 \\
         --model=NAME --suite=poi                            an agent behind an endpoint
     python -m launch.evaluate --agent=python:module:function --suite=my_tools.json
 
 With --compare, --markdown prints the table in Markdown, and --figure=FILE.svg draws it.
-Runs joined by + are replaced by their median, and a column may be given a name:
+Runs that are joined by + are shown as their median, and a column can be given a name:
 --compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft
 
 To evaluate a run under other settings, start from it:
 --config=configs/base.py --config.init_from=runs/paft
 
-An agent meets the tasks, seeds and perturbations of --config (default:
+An agent gets the tasks, seeds and perturbations of --config (default:
 configs/base.py). Each of its episodes is written as a line of eval/0/episodes.jsonl in
 the workdir, and an evaluation that was stopped continues from there. The key of an
-endpoint is read from the environment, from OPENAI_API_KEY, and written to no file.
+endpoint is read from the environment variable OPENAI_API_KEY and is never written to a
+file.
 """
 
 from pathlib import Path

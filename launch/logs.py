@@ -4,13 +4,14 @@
     python -m launch.logs export --config=configs/paft.py --out=demos.jsonl --num=1000
     python -m launch.logs textcraft --out=textcraft.jsonl
 
-A log is JSON Lines with `messages` and `tools` in each line. The conversations that can
-be mapped to tasks are a domain for all commands: --config.sandbox.domain=my_logs.jsonl
+A log is a JSON Lines file with `messages` and `tools` in each line. The conversations
+that can be mapped to tasks form a domain, which every command accepts:
+--config.sandbox.domain=my_logs.jsonl
 
-`check` prints what is mapped, what is not, and why, under the sizes of --config
-(default: configs/base.py). `textcraft` writes the gold trajectories of the package
-platoon-textcraft, or of the folder of its data files, --source. docs/own_logs.md has
-the rules.
+`check` prints which conversations are mapped, and why the others are not, under the
+limits in --config (default: configs/base.py). `textcraft` writes the gold trajectories
+of the package platoon-textcraft, or of the folder of its data files that --source
+names. docs/own_logs.md has the rules.
 """
 
 import json
@@ -69,7 +70,7 @@ def check(file: str) -> None:
 
 
 def print_log(file: str, summary: str, notes: Iterable[str]) -> None:
-    """Print how much of a log is mapped, and the reasons of what is not."""
+    """Print how much of a log is mapped, and why the rest is not."""
     print(f"{file}: {summary}")
     for line in notes:
         print(f"  {line}")
@@ -115,7 +116,7 @@ def gold() -> None:
 
 
 def _write(out: Path, rows: Iterable[dict]) -> int:
-    """Write a log all at once, and return the number of its lines."""
+    """Write a log atomically, and return the number of its lines."""
     temporary, num = out.with_name(f"{out.name}.tmp"), 0
     try:
         with temporary.open("w", encoding="utf-8") as opened:

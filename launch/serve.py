@@ -1,11 +1,11 @@
 """Serve a policy over OpenAI's protocol.
 
-    python -m launch.serve --workdir=runs/paft --port=8000       a run, as it was set up
-    python -m launch.serve --config=configs/smollm2.py           a backbone as it is
+    python -m launch.serve --workdir=runs/paft --port=8000       a run
+    python -m launch.serve --config=configs/smollm2.py           an untrained backbone
 
-It prints its address when it is ready, and answers /v1/chat/completions, /v1/models and
-/health. On SIGTERM or Ctrl-C it finishes the requests in progress and ends. It needs
-pip install -e ".[serve]"; docs/serve.md has the details.
+The server prints its address when it is ready, and answers /v1/chat/completions,
+/v1/models and /health. On SIGTERM or Ctrl-C it finishes the requests in progress, then
+exits. It needs pip install -e ".[serve]"; docs/serve.md has the details.
 """
 
 import signal
@@ -53,7 +53,8 @@ def main() -> None:
         name = NAME.value or c.name
         served = endpoint.served(c, model, decoder, name, MAX_WAITING.value)
         server = endpoint.server(served, GRACE.value)
-        # The server raises the signals that it caught again. SIGTERM is no failure.
+        # After it has stopped, the server raises again the signals that it caught.
+        # SIGTERM is ignored then, because it is not a failure.
         signal.signal(signal.SIGTERM, lambda *_: None)
         print(
             f"{name}: http://{endpoint.address(listener)}/v1, {MAX_BATCH.value} rows "

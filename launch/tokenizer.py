@@ -1,4 +1,4 @@
-"""Train the tokenizer of the backbone `nano`. Its file is shipped with the package.
+"""Train the tokenizer of the backbone `nano`, which is shipped with the package.
 
 python -m launch.tokenizer --out=openagent_jax/backbones/nano
 """

@@ -2,7 +2,7 @@
 
     python -m launch.train --config=configs/paft.py [--workdir=...] [--config.a.b=c]
 
-If the workdir holds a run of the same config, it is continued; if that run has ended,
+If the workdir holds a run of the same config, that run is continued; if it has ended,
 its report is printed again.
 """
 
@@ -34,7 +34,7 @@ DISTRIBUTED = flags.DEFINE_bool(
     "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
     "they find one another; elsewhere see jax.distributed.initialize.",
 )
-# Keys that may change when a run is continued: they say how to compute, not what.
+# Keys that may change when a run is continued: they do not affect what is learned.
 MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
 DATA = "data"  # key in the meta of a checkpoint: the position in the stored data
 
@@ -63,9 +63,9 @@ def main() -> None:
     c = config.resolve(CONFIG.value)
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     checks.check(c)
-    placement.mesh(c)  # finds what does not fit the devices before anything is written
+    placement.mesh(c)  # raises before anything is written if the devices do not fit
     model = backbones.backbone(c)
-    backbones.reference(c, model)  # so does this, for surrogate.reference
+    backbones.reference(c, model)  # likewise for surrogate.reference
     _check_same_run(workdir, c)
     if DRY_RUN.value:
         print(json.dumps(config.to_dict(c), indent=2))
@@ -184,7 +184,7 @@ def _check_same_run(workdir: Path, c) -> None:
 
 
 def _report_logs(workdir: Path, *worlds) -> None:
-    """Print how much of the logs is used, and list what is not in a file."""
+    """Print how much of the logs is used, and write a file that lists the rest."""
     found = {world.source: world for world in worlds if world.source}
     for file, world in found.items():
         print(f"{file}: {world.summary}")
@@ -203,14 +203,14 @@ def _write_json(file: Path, value) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file all at once, so that nobody reads a part of it."""
+    """Write a file atomically, so that no reader sees a partial file."""
     temporary = file.with_suffix(".tmp")
     temporary.write_text(text)
     os.replace(temporary, file)
 
 
 def _manifest(c) -> dict:
-    """Return what is needed to make this run again."""
+    """Return what is needed to reproduce this run."""
     from importlib import metadata
 
     import jax

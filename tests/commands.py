@@ -1,4 +1,4 @@
-"""Commands in processes of their own, quickly."""
+"""Run commands in processes of their own, quickly."""
 
 import dataclasses
 import json
@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Imports once what loads slowly, then forks for each command. So each has a process of
-# its own, with its exit code and files, in a tenth of a second.
+# A server imports the slow modules once, then forks for each command. So each command
+# has a process of its own, with its own exit code and files, in a tenth of a second.
 SERVER = """
 import gc, json, os, runpy, signal, sys, warnings
 warnings.simplefilter("ignore")
@@ -48,7 +48,7 @@ class Done:
 
 
 class Commands:
-    """`start` a command, then `wait` for it; one at a time."""
+    """`start` a command, then `wait` for it; only one runs at a time."""
 
     def __init__(self, folder: Path):
         self._files = [str(folder / name) for name in ("stdout", "stderr")]
@@ -75,7 +75,7 @@ class Commands:
         return self.wait()
 
     def said(self) -> str:
-        """What the command has printed so far."""
+        """Return what the command has printed so far."""
         file = Path(self._files[0])
         return file.read_text() if file.exists() else ""
 

@@ -1,7 +1,7 @@
 """Worlds and their compiled functions, built once for all tests that use them.
 
-To compile is what takes long: batches have one size, and domains, lexicons and pools
-are arguments, so that one program serves all of them.
+Compiling takes most of the time: all batches have one size, and domains, lexicons and
+pools are arguments, so that one program serves all of them.
 """
 
 import collections
@@ -33,12 +33,12 @@ LIMITS = tool_types.Limits()
 OTHER = {"poi": "medical", "medical": "poi"}
 DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
-NUM_TOKENS = 320  # few episodes are longer: they are cut
+NUM_TOKENS = 320  # few episodes are longer; these are cut
 CLEAN = "clean"
 COMPACT = "compact"
 TEMPLATES = Path(__file__).parent / "templates"
 GOLDEN = Path(__file__).parent / "golden"
-FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are of tests/templates
+FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are in tests/templates
 CHAT_MARKS = (
     "<|im_start|>",
     "<|im_end|>",
@@ -50,7 +50,7 @@ CHAT_MARKS = (
 END = forms.END
 CATALOGUE = {entry.name: entry for entry in tools.DOMAINS.perturbations}
 EDITS = (CLEAN, *CATALOGUE)
-# Together they hold every kind of action and of result that the expert meets.
+# Together they contain every kind of action and result that the expert meets.
 SHOWN = (
     CLEAN,
     "identity_erasure",
@@ -83,7 +83,7 @@ def tokenizer() -> Tokenizer:
 
 @functools.cache
 def chat_tokenizer() -> Tokenizer:
-    """The same, with the special tokens of chat templates behind its own."""
+    """The same tokenizer, with the special tokens of chat templates added."""
     made = Tokenizer.from_file(str(TOKENIZER))
     marks = [AddedToken(mark, special=True) for mark in CHAT_MARKS]
     made.add_special_tokens(marks)
@@ -92,7 +92,7 @@ def chat_tokenizer() -> Tokenizer:
 
 @functools.cache
 def template(form: str) -> chat.Template:
-    """A chat template of ours, or of tests/templates."""
+    """One of our chat templates, or one of tests/templates."""
     files = (folder / f"{form}.jinja" for folder in (chat_template.BUILTIN, TEMPLATES))
     source = next(file.read_text() for file in files if file.exists())
     return chat_template.load(chat_tokenizer(), source)
@@ -100,7 +100,7 @@ def template(form: str) -> chat.Template:
 
 @functools.cache
 def world(name: str, form: str = COMPACT) -> World:
-    """A builtin domain, or `random`; each transfers to the other one."""
+    """A builtin domain, or `random`; the builtin domains transfer to each other."""
     settings = Settings(
         domain=name,
         transfer=OTHER.get(name, "poi"),
@@ -117,7 +117,7 @@ def lexicon(name: str, form: str = COMPACT):
     return world(name, form).tables.lexicon
 
 
-# One environment serves all domains and styles: what differs are its tables.
+# One environment serves all domains and styles; only its tables differ.
 ENVIRONMENT = tools.functions(Settings(max_turns=MAX_TURNS).sizes, NUM_VISIBLE)
 
 
@@ -135,7 +135,7 @@ def keys(seed: int = 0, start: int = 0, num: int = BATCH) -> jax.Array:
 
 
 def tasks(name: str, split: str = "train", start: int = 0) -> tool_types.Task:
-    """A batch of tasks; another `start` gives others."""
+    """A batch of tasks; another `start` gives other tasks."""
     return sample(world(name).tables, keys(0, start), split)
 
 
@@ -203,7 +203,7 @@ def step(lexicon, task, state, action, max_turns):
     return environment.step(lexicon, task, state, action, max_turns)
 
 
-# Host side.
+# On the host.
 
 
 def leaves(tree) -> list[np.ndarray]:
@@ -240,7 +240,7 @@ def texts(name: str, form: str = COMPACT) -> list[str]:
 
 
 def spell(tokens) -> str:
-    """What tokens read, special ones too."""
+    """The text of tokens, including special ones."""
     return chat_tokenizer().decode([int(t) for t in tokens], skip_special_tokens=False)
 
 
@@ -254,8 +254,8 @@ def rows_of(name: str) -> dict[str, int]:
 
 
 def talker(likely: dict[str, float]) -> tuple[types.Policy, types.Params]:
-    """A small policy at its start, with what some tokens have added to their logits:
-    one of random weights would never end, refuse or ask."""
+    """A small policy at initialisation with a bias on the logits of some tokens; with
+    random weights alone it would never end, refuse or ask."""
     config = transformer.ModelConfig(
         vocab_size=tokenizer().get_vocab_size(),
         width=32,
@@ -267,7 +267,7 @@ def talker(likely: dict[str, float]) -> tuple[types.Policy, types.Params]:
         remat=False,
     )
     plain = transformer.make_policy(config)
-    # Sharper than at the start, so that what was said before makes a difference.
+    # Larger than at initialisation, so that earlier text makes a difference.
     params = jax.tree.map(lambda x: 3 * x, plain.init(jax.random.key(0)))
     bias = np.zeros(config.vocab_size, np.float32)
     for text, value in likely.items():

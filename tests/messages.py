@@ -1,4 +1,4 @@
-"""Episodes as messages and tools, in plain Python: what ours are compared with."""
+"""Episodes as messages and tools, in plain Python, for comparison with ours."""
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Conversation(helpers.Writer):
         return {"role": "assistant", "content": "", "tool_calls": calls}
 
     def answer(self, t):
-        """What the agent is shown after turn t, if anything."""
+        """What the agent is shown after turn t: a list of one message or none."""
         text = self.seen(t).removesuffix("<|assistant|>")
         if text.startswith("<|user|>"):
             return [{"role": "user", "content": text.removeprefix("<|user|>")}]
@@ -74,7 +74,7 @@ class Conversation(helpers.Writer):
         return []
 
     def messages(self):
-        """The messages before each turn of the agent, and all of them."""
+        """Yield the messages before each turn of the agent, and finally all of them."""
         request = self.prompt().split("<|user|>")[1].removesuffix("<|assistant|>")
         said = [
             {"role": "system", "content": SYSTEM},
@@ -86,7 +86,7 @@ class Conversation(helpers.Writer):
         yield said
 
     def prompt(self):
-        """The documents of the compact form are not asked for."""
+        """The prompt without tool documents, which tests do not need here."""
         request = "".join(
             self.texts[s] if s >= 0 else self.constant(-1 - s) for s in self.task.phrase
         )

@@ -1,4 +1,4 @@
-"""Pages of docs/ whose commands are run, as a user pastes them."""
+"""Run the commands of pages of docs/ as a user would paste them."""
 
 import os
 import re
@@ -14,14 +14,17 @@ def page(name: str) -> str:
 
 
 def checkout(folder: Path) -> Path:
-    """A checkout in which files may be left behind."""
+    """Make a checkout that may be written to."""
     for name in ("configs", "launch", "openagent_jax"):
         (folder / name).symlink_to(ROOT / name)
     return folder
 
 
 def follow(text: str, folder: Path) -> int:
-    """Run what a page says; how many lines it shows, all of which were printed."""
+    """Run the commands of a page, and check that each output line it shows was printed.
+
+    Return the number of these lines.
+    """
     said, num_shown = "", 0
     blocks = re.findall(r"^```(bash|text)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     for kind, block in blocks:
@@ -35,14 +38,14 @@ def follow(text: str, folder: Path) -> int:
 
 
 def run(folder: Path, script: str) -> str:
-    """What it prints."""
+    """Run a script, and return what it prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-e", "-c", script],
         cwd=folder,
         capture_output=True,
         text=True,
-        # Compiled programs are kept, but not among those of whoever runs this.
+        # The compilation cache is separate from that of the user.
         env=os.environ | {"PATH": path, "HOME": str(folder), "JAX_PLATFORMS": "cpu"},
     )
     assert done.returncode == 0, done.stderr
@@ -50,7 +53,7 @@ def run(folder: Path, script: str) -> str:
 
 
 def missing(text: str) -> list[str]:
-    """Files that a page names and that do not exist; it names some."""
+    """Return the files that a page names and that do not exist."""
     named = re.findall(r"(?:configs|docs|launch|openagent_jax)/[\w/.]*\w", text)
     assert named
     return [name for name in named if not (ROOT / name).exists()]

@@ -1,4 +1,4 @@
-"""A server of OpenAI's protocol over real sockets that does what a test tells it."""
+"""A scripted server of OpenAI's protocol over real sockets."""
 
 import contextlib
 import itertools
@@ -11,7 +11,7 @@ CALL, TEXT = "tool_calls", "stop"
 
 
 def reply(message, finish=None, tokens=7):
-    """A chat completion of one message, or of a text."""
+    """A chat completion with a message, or with a text."""
     if isinstance(message, str):
         message = {"content": message}
     calls = [
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _drop(self, content):
-        """Breaks off in the middle."""
+        """Close the connection in the middle of the reply."""
         content = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _drip(self, content):
-        """A byte now and then."""
+        """Send the reply slowly, byte by byte."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -109,13 +109,13 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request, client_address):
-        pass  # clients go away
+        pass  # clients disconnect
 
 
 @contextlib.contextmanager
 def server(script):
-    """`script(body, number of the request)` gives a reply, or what to do: `(kind, ...)`
-    as the methods of `Handler` have it."""
+    """Run a server. `script(body, number of the request)` returns a reply, or a tuple
+    `(kind, ...)` that selects a method of `Handler`."""
     with Server(script) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.02,))
         thread.start()

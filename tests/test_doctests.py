@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and every room has some."""
+"""The examples in docstrings run, and every part of the package has some."""
 
 import doctest
 import importlib
@@ -8,7 +8,7 @@ import pytest
 
 import openagent_jax
 
-# What needs an extra, or a device, to be imported.
+# Importing the others needs an extra or a device.
 ROOMS = (
     "advantages",
     "agents",

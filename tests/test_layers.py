@@ -1,4 +1,5 @@
-"""The law of layers: imports go down only, and every library has its place."""
+"""The law of layers: modules import only from layers below, and each library has its
+place."""
 
 import ast
 import graphlib
@@ -37,27 +38,27 @@ PLACE = {
     for unit in group.split()
 }
 ANY_ENVIRONMENT = "environments.*"
-# All others use the interface of environments, and no environment in particular.
+# All others use only the interface of environments, and no particular environment.
 KNOW_ENVIRONMENTS = {"launch", "suites", "interop", "environments.registry"}
 HOMES = {
     "absl": {"launch"},
     "array_record": {"data"},
     "flax": {"models"},
-    "gguf": {"interop"},  # users may not have it
+    "gguf": {"interop"},  # it may not be installed
     "grain": {"data"},
     "ml_collections": {"launch", "configs"},
-    "openai": {"agents", "launch"},  # users may not have it
+    "openai": {"agents", "launch"},  # it may not be installed
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
     "pydantic": {"environments.tools", "report", "serving"},
     "safetensors": {"models"},
     "scipy": {"report"},
-    "starlette": {"serving"},  # users may not have it
+    "starlette": {"serving"},  # it may not be installed
     "tensorboardX": {"metrics"},
     "tensorflow": set(),
     "tensorflow_datasets": {"data"},
-    "torch": {"interop"},  # to be measured against
-    "transformers": {"interop"},  # users may not have it
+    "torch": {"interop"},  # for comparison
+    "transformers": {"interop"},  # it may not be installed
     "uvicorn": {"launch"},
 }
 PRINTERS = {"launch", "metrics"}
@@ -86,7 +87,7 @@ def test_repository():
 )
 @pytest.mark.parametrize("name", ["tools", "crafting"])
 def test_no_environment_in_particular(unit, name):
-    """Only suites, interop and launch import from the folder of an environment."""
+    """Only suites, interop and launch may import from the folder of an environment."""
     path = unit.replace(".", "/") + ".py"
     for source in (
         f"from openagent_jax.environments.{name} import make",
@@ -165,7 +166,7 @@ MACHINE = re.compile(rb"(?<![\w.~])/(?:work|root|home/\w+|tmp/v)/")
 
 
 def test_no_path_of_a_machine():
-    """What works only where it was written does not go into the repository."""
+    """The repository contains no path that exists on one machine only."""
     git = "git ls-files -z --cached --others --exclude-standard".split()
     listed = subprocess.run(git, cwd=ROOT, capture_output=True)
     if listed.returncode:
@@ -183,7 +184,7 @@ def test_path_of_a_machine_is_seen():
 
 
 def breaches(path: Path, source: str) -> list[str]:
-    """What a file does that its layer forbids."""
+    """Yield what a file does that its layer forbids."""
     unit = unit_of(module_of(path))
     if place(unit) is None:
         return [f"{unit} has no layer; give it one in {Path(__file__).name}"]
@@ -200,14 +201,14 @@ def breaches(path: Path, source: str) -> list[str]:
 
 
 def place(unit: str) -> tuple[int, str] | None:
-    """The row and the group of a unit; None if it has no layer."""
-    if is_environment(unit):  # each is a group of its own
+    """Return the row and the group of a unit; None if it has no layer."""
+    if is_environment(unit):  # each environment is a group of its own
         return PLACE[ANY_ENVIRONMENT][0], unit
     return PLACE.get(unit)
 
 
 def is_environment(unit: str) -> bool:
-    """Whether a unit is one environment, and not what they share."""
+    """Whether a unit is one environment, not a module that environments share."""
     return unit.startswith("environments.") and unit not in PLACE
 
 

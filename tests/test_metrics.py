@@ -1,4 +1,4 @@
-"""Each step appears once in metrics.jsonl, whatever killed the run before."""
+"""Each step appears once in metrics.jsonl, however an earlier run was killed."""
 
 import io
 import json

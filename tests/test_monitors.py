@@ -27,7 +27,7 @@ def test_fires_once_when_patience_ends():
     assert line.startswith("step 6: entropy is 0.01, for 3 steps below")
     assert "monitor.min_entropy=0.1" in line and "\n" not in line
     check(watchdog, "entropy", [0.5, 0.0, 0.0, 0.0], first=9)
-    assert len(warnings) == 2  # it had recovered
+    assert len(warnings) == 2  # because it had recovered in between
 
 
 def test_drift_is_the_change_since_the_start():

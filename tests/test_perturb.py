@@ -1,4 +1,4 @@
-"""The algebra of perturbations, on cheap ones that tell how they were called."""
+"""The algebra of perturbations, with simple ones that show how they were called."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ FIELDS = ("a", "b", "c")
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Toy:
-    """Stands for a task of any environment."""
+    """A stand-in for a task of any environment."""
 
     a: Int[Array, "4"]
     b: Int[Array, "4"]
@@ -32,7 +32,7 @@ def toy() -> Toy:
 
 
 def mark(field):
-    """Writes random numbers into a field."""
+    """A perturbation that writes random numbers into a field."""
 
     def apply(key, task, strength):
         old = getattr(task, field)
@@ -57,7 +57,7 @@ def changed(old, new, field):
 
 
 def test_chain():
-    """Member i gets `fold_in(key, i)`, and what the one before it made."""
+    """Member i gets `fold_in(key, i)`, and the task that the member before it made."""
     a, b, one = mark("a"), mark("b"), jnp.float32(1)
 
     def double(key, task, strength):
@@ -83,7 +83,7 @@ def test_identity():
 
 
 def test_sometimes():
-    """With probability `rate`: never, always, and in between."""
+    """It is applied with probability `rate`: never, always, and in between."""
     share = {}
     for rate in (0.0, 0.25, 1.0):
         old, new, _ = run(perturb.sometimes(mark("a"), rate), num=256)
@@ -112,7 +112,7 @@ def test_strength_goes_through(combine):
 
 
 def test_one_of():
-    """Exactly one at a time, each as likely, with a key of its own."""
+    """Exactly one is applied, each with the same probability and with its own key."""
     old, new, _ = run(perturb.one_of(*map(mark, FIELDS)), num=300)
     hits = np.stack([changed(old, new, field) for field in FIELDS])
     assert np.all(hits.sum(axis=0) == 1)
@@ -123,7 +123,7 @@ def test_one_of():
 
 
 def test_choose_tells_what_one_of_does():
-    """The index, and the key that the chosen one gets."""
+    """It returns the index, and the key that the chosen member gets."""
     members = [*map(mark, FIELDS)]
     _, new, keys = run(perturb.one_of(*members))
     for i in range(16):
@@ -141,7 +141,7 @@ def test_batched_is_each_alone():
 
 @pytest.mark.parametrize("field", [*FIELDS, "world"])
 def test_equal(field):
-    """One number of one leaf makes the difference."""
+    """A difference in one number of one leaf is detected."""
     task = toy()
     value = getattr(task, field)
     one = value.at[(-1,) * value.ndim].add(1)
@@ -158,7 +158,7 @@ def test_select():
 
 
 def test_bernoulli(getkey):
-    """Never at 0, always at 1, and that often in between."""
+    """Never true at 0, always at 1, and with that frequency in between."""
     draw = jax.jit(perturb.bernoulli, static_argnums=2)
     share = [float(np.mean(draw(getkey(), p, (4096,)))) for p in (0.0, 0.3, 1.0)]
     assert (share[0], share[2]) == (0, 1)
@@ -166,7 +166,7 @@ def test_bernoulli(getkey):
 
 
 def test_pick(getkey):
-    """Any of those that are allowed, each as likely; -1 if there is none."""
+    """Any allowed index, each with the same probability; -1 if none is allowed."""
     keys = jax.random.split(getkey(), 3000)
     pick = jax.jit(jax.vmap(perturb.pick, (0, None)))
     among = jnp.array([False, True, False, True, True])
@@ -177,7 +177,7 @@ def test_pick(getkey):
 
 
 def test_on_trajectory():
-    """An episode whose task is edited is played anew; others are kept as they are."""
+    """An episode whose task is perturbed is demonstrated anew; others stay as is."""
 
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True)
@@ -213,7 +213,7 @@ class TestCatalogue:
     )
     ENVIRONMENT = helpers.ENVIRONMENT._replace(
         perturbations=(ENTRY,),
-        # Here the pool of a split is the field that is written to.
+        # In this test, the pool of a split names the field that is written.
         pools=lambda tables, task, split: {"train": "a", "test": "b"}[split],
     )
 

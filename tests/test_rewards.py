@@ -1,4 +1,4 @@
-"""What episodes earn, by component, against what was done in them."""
+"""The rewards of episodes, by component, compared with what was done in them."""
 
 import dataclasses
 import functools
@@ -18,8 +18,7 @@ COMPONENTS = [name for name, _ in ENVIRONMENT.rewards]
 
 @pytest.fixture(scope="module")
 def earn():
-    """`episodes -> {component: [B, T]}` of their valid actions, played again; one
-    program for all."""
+    """`episodes -> {component: [B, T]}` of valid actions, replayed in one program."""
 
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(None, 0))
@@ -67,7 +66,7 @@ def test_the_expert_earns_the_outcome(earn):
     episodes, _ = expert()
     earned = earn(episodes)
     assert set(earned) == set(COMPONENTS)
-    for name, paid in earned.items():  # as it was paid while the expert played
+    for name, paid in earned.items():  # the same as when the expert played
         seen = np.where(episodes.valid, episodes.timestep.reward[name], 0)
         np.testing.assert_array_equal(paid, seen)
     num_turns = episodes.valid.sum(axis=1)
@@ -77,7 +76,7 @@ def test_the_expert_earns_the_outcome(earn):
     np.testing.assert_array_equal(got["step"], num_turns)
     for name in ("refusal", "abstain", "wrong", "effect", "format", "detour"):
         assert not np.any(got[name]), name
-    # The answer is the last thing that it says.
+    # The answer is the last action.
     last = np.argmax(earned["outcome"], axis=1)
     np.testing.assert_array_equal(last, num_turns - 1)
 
@@ -96,7 +95,7 @@ def test_refusing_what_can_be_done(earn):
 
 
 def test_an_answer_without_the_calls_is_wrong(earn):
-    """Even if it is the right one: nobody can know it."""
+    """Even the right value is wrong, because the agent cannot know it."""
     episodes, _ = expert()
     turns = np.arange(len(episodes.valid)), episodes.valid.sum(axis=1) - 1
     right = episodes.action.value[turns]
@@ -112,7 +111,7 @@ def test_what_cannot_be_read(earn):
 
 
 def test_progress_comes_with_the_calls(earn):
-    """A step of the goal earns its share when it is done, once."""
+    """A step of the goal is rewarded with its share once, when it is done."""
     episodes, _ = expert()
     earned = earn(episodes)["progress"]
     num_steps = np.sum(episodes.task.goal.tool >= 0, axis=1)
@@ -123,7 +122,7 @@ def test_progress_comes_with_the_calls(earn):
 
 
 def test_calls_that_were_not_needed(earn):
-    """The first call made twice, then the rest: one too many."""
+    """The first call is made twice, then the rest: one call too many."""
     episodes, fewest = expert()
     again = jax.tree.map(
         lambda x: np.concatenate([x[:, :1], x[:, :-1]], axis=1), episodes.action
@@ -140,7 +139,7 @@ def test_calls_that_were_not_needed(earn):
 
 
 def test_faults_are_no_detour(earn):
-    """A call that must be repeated is among the fewest."""
+    """A call that has to be repeated counts among the fewest calls."""
     episodes, fewest = expert("runtime_error")
     got = sums(earn(episodes))
     assert np.all(got["outcome"] == 1)

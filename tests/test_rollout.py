@@ -1,4 +1,4 @@
-"""Token in, token out: a rollout is what was said, and what the trainer will see."""
+"""Tokens in, tokens out: a rollout stores exactly the tokens that training reads."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from tests import helpers
 NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
 CONTEXT = 3 * (ACTION + RESULT) // 2  # besides the prompt: not always four turns
 WARM = Sampling(temperature=1.0)
-# Likely tokens: else a random policy would never end, refuse or ask.
+# Likely tokens: without them, a random policy would never end, refuse or ask.
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
@@ -35,7 +35,7 @@ def tasks():
 
 @pytest.fixture(scope="module")
 def lengths(tables, tasks):
-    """Tokens of each prompt."""
+    """The number of tokens of each prompt."""
 
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(None, 0))
@@ -47,7 +47,7 @@ def lengths(tables, tasks):
 
 @pytest.fixture(scope="module")
 def room(lengths):
-    """Tokens that there is room for: enough for all prompts but the longest."""
+    """The limit on prompt tokens: enough for all prompts but the longest."""
     return int(np.sort(lengths)[-2])
 
 
@@ -66,13 +66,13 @@ def environment(room):
 def play(agent, environment, tables, tasks):
     """`keys -> (sampled, greedy, log-probabilities, best tokens)`, one program.
 
-    The last two are those of the trainer's forward pass on the sampled tokens, and
-    on the greedy ones.
+    The last two come from the trainer's forward pass on the sampled tokens and on the
+    greedy ones.
     """
     policy, params = agent
 
     def trained_on(played):
-        """Logits of the next token at each place, as a trainer computes them."""
+        """The trainer's log-probabilities of the next token at each position."""
         positions = jnp.broadcast_to(
             jnp.arange(played.tokens.shape[1])[None], played.tokens.shape
         )
@@ -113,7 +113,7 @@ class TestTokens:
         assert own.sum() > 100
         difference = np.abs(sampled.log_prob[:, 1:] - log_probs)[own]
         assert difference.max() < 1e-4
-        assert np.ptp(log_probs[own]) > 3  # they do differ from one another
+        assert np.ptp(log_probs[own]) > 3  # they are not all alike
         assert not np.any(sampled.log_prob[~sampled.sampled])
 
     def test_greedy_tokens_are_the_best_of_the_trainer(self, played):
@@ -132,7 +132,7 @@ class TestTokens:
         assert played[0].valid.sum(axis=1).max() > length.min()
 
     def test_sampled_is_exactly_what_the_policy_said(self, played):
-        """The rest reads as the prompt and the observations of plain Python."""
+        """All other tokens spell the prompt and the observations of plain Python."""
         sampled = played[0]
         closed, fitting = 0, 0
         for i, episode in enumerate(helpers.rows(sampled.trajectory)):
@@ -180,7 +180,7 @@ class TestTokens:
 
 class TestEpisodes:
     def test_finished_rows_idle(self, played):
-        """After a refusal nothing is said, shown or counted any more."""
+        """After a refusal, nothing is generated, shown or counted."""
         early = 0
         for i, episode in enumerate(helpers.rows(played[0].trajectory)):
             turns = int(episode.valid.sum())
@@ -210,7 +210,7 @@ class TestEpisodes:
         assert not sampled.trajectory.state.success[cut].any()
 
     def test_state_is_the_environments(self, played):
-        """Played again by hand, with the recorded actions."""
+        """The recorded actions are played again by hand."""
         lexicon = helpers.lexicon("poi")
         for episode in helpers.rows(played[0].trajectory)[:4]:
             state = helpers.reset(lexicon, episode.task)
@@ -220,14 +220,14 @@ class TestEpisodes:
                     lexicon, episode.task, state, action, TURNS
                 )
                 seen = helpers.row(episode.timestep, t)
-                # Without room for another turn an episode is truncated by the rollout.
+                # The rollout truncates an episode that has no room for another turn.
                 truncated = timestep.truncated | (seen.truncated & ~state.finished)
                 timestep = dataclasses.replace(timestep, truncated=truncated)
                 jax.tree.map(np.testing.assert_array_equal, timestep, seen)
             jax.tree.map(np.testing.assert_array_equal, state, episode.state)
 
     def test_keys(self, play, played):
-        """Greedy play needs none; sampled play is a function of them."""
+        """Greedy play is independent of keys; sampled play is a function of them."""
         again, other = play(0), play(1)
         jax.tree.map(np.testing.assert_array_equal, again, played)
         jax.tree.map(np.testing.assert_array_equal, other[1], played[1])
@@ -243,7 +243,7 @@ class TestEpisodes:
 
 
 def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
-    """Prompts, start and turns, each a program of its own, make the same episodes."""
+    """Prefill, start and turns, as separate programs, make the same episodes."""
     policy, params = agent
     keys = helpers.keys(0, num=NUM)
     prefill = functools.partial(rollout.prefill_prompts, policy, environment)
@@ -274,11 +274,11 @@ def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
 
 
 def test_a_group_reads_its_prompt_once(agent, environment, tables, tasks):
-    """Four episodes of each task are those of four rows with the same task and keys."""
+    """Four episodes per task equal those of four rows with the same task and keys."""
     policy, params = agent
     few = jax.tree.map(lambda x: x[: NUM // 4], tasks)
     each = jax.tree.map(lambda x: jnp.repeat(x, 4, axis=0), few)
-    num_read = []  # rows of what is read at once
+    num_read = []  # shapes of the tokens that are read at once
 
     def extend(params, cache, tokens, length):
         num_read.append(tokens.shape)
@@ -293,14 +293,14 @@ def test_a_group_reads_its_prompt_once(agent, environment, tables, tasks):
     grouped, single = helpers.host((run(tables, keys, few), run(tables, keys, each)))
     prompts = [shape[0] for shape in num_read if shape[1] == rollout.PROMPT_CHUNK]
     assert prompts == [NUM // 4, NUM]
-    # One matrix product of fewer rows may round otherwise.
+    # A matrix product of fewer rows may round differently.
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
         grouped,
         single,
     )
     said = [row[own].tolist() for row, own in zip(grouped.tokens, grouped.sampled)]
-    assert all(a != b for a, b in zip(said[::4], said[1::4]))  # keys of their own
+    assert all(a != b for a, b in zip(said[::4], said[1::4]))  # each has its own key
 
 
 def test_evaluation_samples_at_its_temperature(monkeypatch):

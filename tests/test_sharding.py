@@ -1,4 +1,4 @@
-"""Every mesh computes the same, and arrays are laid out as the rules say."""
+"""Every mesh computes the same, and arrays are sharded by the rules."""
 
 import jax
 import jax.numpy as jnp

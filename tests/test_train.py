@@ -1,4 +1,4 @@
-"""The loop: exact resume, what is saved when, and what stops it."""
+"""The loop: exact resume, when things are saved, and what stops it."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from openagent_jax.metrics import Writer
 from openagent_jax.types import Algorithm, Batch, Curriculum
 from tests import tiny
 
-SHAPE = (4, 3)  # of a toy task: places and features
+SHAPE = (4, 3)  # of a toy task: positions and features
 
 
 def sample(key):
@@ -26,13 +26,13 @@ def sample(key):
 
 
 def all_new(state, tables, task_key, edit_key, step, num_tasks):
-    """A task for each index, and nothing else matters."""
+    """A new task for each index."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(task_key, jnp.arange(num_tasks))
     return jax.vmap(sample)(keys)
 
 
 def make_batch(state, tables, key, tasks):
-    """The task is the tokens; more of them count in some rows than in others."""
+    """The tokens are the task; rows differ in their number of loss tokens."""
     mask = jax.random.bernoulli(key, 0.4, tasks.shape[:2])
     positions, num = jnp.zeros(mask.shape, jnp.int32), jnp.sum(mask, 1) * 1.0
     segments = jnp.ones_like(positions)
@@ -62,7 +62,7 @@ def toy_state(seed=0):
 
 
 def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
-    """As `launch.train` does: goes on from the last checkpoint, if there is one."""
+    """Train as `launch.train` does, from the last checkpoint if there is one."""
     return whole_run(folder, step, state, num_steps, checkpoint_every, **kwargs)[:2]
 
 
@@ -114,7 +114,7 @@ def assert_same(a, b):
 
 
 def stop_at(step, at: int, action):
-    """The step, and the action after it has been made so often."""
+    """The step, followed by the action when it has been made `at` times."""
 
     def wrapper(state):
         done = int(state.step) + 1
@@ -145,7 +145,7 @@ def test_a_step_by_hand(step):
     mask = np.asarray(jax.random.bernoulli(batch_key, 0.4, tasks.shape[:2]))
     error = np.asarray(tasks) @ np.arange(3.0) - 1
     np.testing.assert_allclose(metrics["train/loss"], np.mean(error[mask] ** 2), 1e-5)
-    mean = np.mean(np.abs(error[mask]))  # of the loss tokens, as all metrics of a loss
+    mean = np.mean(np.abs(error[mask]))  # over loss tokens, like all metrics of a loss
     np.testing.assert_allclose(metrics["train/error"], mean, 1e-5)
     assert metrics["made"] == mask[0].sum()
     grads = np.mean(2 * error[mask, None] * np.asarray(tasks)[mask], axis=0)
@@ -153,13 +153,13 @@ def test_a_step_by_hand(step):
     assert metrics["train/num_loss_tokens"] == mask.sum() and np.ptp(mask.sum(1)) > 0
     assert metrics["train/num_tokens"] == mask.size
     assert state.step == 1
-    # Adam's first step is one learning rate against the gradient.
+    # Adam's first step moves by one learning rate against the gradient.
     moved = np.arange(3.0) - 0.05 * np.sign(grads) - 0.05 * 1e-4 * np.arange(3.0)
     np.testing.assert_allclose(state.params["w"], moved, rtol=1e-4)
 
 
 def test_the_loss_sees_a_view():
-    """The gradient is that of the view, and goes back through it."""
+    """The gradient is computed on the view, and propagates back through it."""
     seen = []
 
     def view(params, key):
@@ -193,7 +193,7 @@ def test_micro_batches_change_nothing(step, num_micro_batches):
 @pytest.mark.parametrize(("longest", "num_columns"), [(2, 2), (3, 4)])
 @pytest.mark.parametrize("num_micro_batches", [1, 2])
 def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
-    """They are left out where no row of the batch needs them."""
+    """They are left out if no row of the batch needs them."""
 
     def ragged(*args):
         batch, made = make_batch(*args)
@@ -201,7 +201,7 @@ def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
         valid = jnp.arange(SHAPE[0])[None] < lengths[:, None]
         mask = batch.loss_mask & valid
         num = jnp.sum(mask, 1)
-        extra = num, batch.tokens  # of rows, and of rows and columns
+        extra = num, batch.tokens  # one value per row, and one per row and column
         segments = valid.astype(jnp.int32)
         return Batch(
             batch.tokens, batch.positions, segments, mask, num * 1.0, extra
@@ -257,7 +257,7 @@ def test_stopped_and_resumed_is_the_same_bit_for_bit(step, tmp_path):
 
 
 def test_a_run_killed_between_its_checkpoints(step, tmp_path):
-    """What was written after the last checkpoint is written again, once."""
+    """Steps after the last checkpoint are written again, but appear only once."""
 
     class Killed(Exception):
         pass
@@ -275,7 +275,7 @@ def test_a_run_killed_between_its_checkpoints(step, tmp_path):
 
 
 def test_when_what_is_done(step, tmp_path):
-    """The last step is logged and saved whatever its number is."""
+    """The last step is logged and saved, whatever its number."""
     evaluated = []
 
     def evaluate(state, at):
@@ -307,7 +307,7 @@ def test_scores_of_the_last_step(step, tmp_path):
         return run(tmp_path, step, toy_state(), evaluate=evaluate, evaluate_every=3)
 
     assert go_on()[1] == {"score": 6}
-    assert go_on()[1] == {}  # it has ended: nothing is done
+    assert go_on()[1] == {}  # the run has ended: nothing is done
 
 
 def test_without_a_writer(step, tmp_path, capsys):
@@ -333,7 +333,7 @@ def test_progress(step, tmp_path, capsys):
 
 
 def sampler(state, tables, key, tasks):
-    """As `make_batch`, by an algorithm that samples 10 to 19 tokens a step."""
+    """As `make_batch`, by an algorithm that samples 10 to 19 tokens in each step."""
     batch, metrics = make_batch(state, tables, key, tasks)
     num_sampled = 10 + jax.random.randint(key, (), 0, 10)
     return batch, metrics | {train.NUM_SAMPLED: num_sampled}
@@ -341,7 +341,7 @@ def sampler(state, tables, key, tasks):
 
 @pytest.mark.parametrize("cut", [None, 2, 3])
 def test_a_budget_of_tokens(tmp_path, cut, capsys):
-    """Ends with the step that uses it up, also when resumed in between."""
+    """It ends with the step that uses up the budget, also after resuming."""
     step = toy_step(Algorithm(sampler, loss_fn))
     lines, state = [], toy_state()
     for _ in range(9):
@@ -383,7 +383,7 @@ def test_each_step_is_watched_once(step, tmp_path):
 def test_divergence_is_not_saved(tmp_path, log_every):
     def fatal(params, batch, divisor):
         loss, _ = loss_fn(params, batch, divisor)
-        loss -= params["clock"]  # it grows by the learning rate
+        loss -= params["clock"]  # it grows by the learning rate in each step
         loss = jnp.where(params["clock"] > 0.12, jnp.nan, loss)
         return loss, {}
 
@@ -412,7 +412,7 @@ def test_sigterm_is_ours_only_while_we_run(step, tmp_path):
 
 
 def test_sigterm_cuts_an_evaluation(step, tmp_path):
-    """Its scores can be made again, and who asks to stop does not wait long."""
+    """Its scores can be computed again, so SIGTERM does not wait for its end."""
     reached = []
 
     def evaluate(state, at):
@@ -458,7 +458,7 @@ def test_disk_full(step, tmp_path, monkeypatch, at):
 
 @pytest.fixture(scope="module")
 def real():
-    """PAFT on one device; on eight as 2 x 2 x 2, each batch in two parts."""
+    """PAFT on one device, and on eight as 2 x 2 x 2 with two micro-batches."""
     one = tiny.config("paft")
     eight = tiny.config(
         "paft", mesh__data=2, mesh__fsdp=2, mesh__tensor=2, train__num_micro_batches=2
@@ -475,8 +475,10 @@ def play(step, state, num_steps):
 
 
 def assert_close(a, b):
-    """All numbers of the first step, and the losses of all steps, within 1e-5. (Later
-    norms of gradients differ by more: Adam divides by small numbers.)"""
+    """Check all metrics of the first step, and the losses of all steps, to within 1e-5.
+
+    Later gradient norms differ by more, because Adam divides by small numbers.
+    """
     assert a[0] == pytest.approx(b[0], rel=1e-5, abs=1e-5)
     losses = ([line["train/loss"] for line in lines] for lines in (a, b))
     np.testing.assert_allclose(*losses, rtol=1e-5, atol=1e-5)
@@ -489,7 +491,7 @@ def test_devices_and_micro_batches_change_nothing(real):
     assert not eight.params["embed"].sharding.is_fully_replicated
     assert len({line["train/loss"] for line in lines}) == 4
     assert_close(lines, others)
-    # Where a gradient is about 0, Adam makes a whole step of its sign.
+    # Where a gradient is about 0, Adam makes a full step in the direction of its sign.
     ends = [host(state.params) for state in (one, eight)]
     np.testing.assert_array_equal(*(params["embed"] for params in ends))  # frozen
     learned = (jax.tree.leaves({**params, "embed": ()}) for params in ends)
@@ -497,7 +499,7 @@ def test_devices_and_micro_batches_change_nothing(real):
     apart = np.concatenate([np.abs(a - b).ravel() for a, b in pairs])
     assert len(apart) > 1000
     assert np.mean(apart > 1e-5) < 0.003
-    assert np.max(apart) < 8e-3  # the other sign in each of the four steps
+    assert np.max(apart) < 8e-3  # the opposite sign in each of the four steps
 
 
 def test_one_axis_of_data_changes_nothing():

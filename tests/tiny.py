@@ -1,4 +1,4 @@
-"""Runs that are small enough for a test, and their compiled steps, which are shared."""
+"""Runs that are small enough for a test, and their compiled steps, shared by all."""
 
 import contextlib
 import importlib
@@ -28,8 +28,8 @@ CHANGES = {
     "model.mlp_width": 16,
     "model.look_back_heads": 1,
     "algorithm.num_tokens": 256,
-    "optim.learning_rate": 1e-3,  # bounds on differences assume it
-    # With a constant schedule the number of steps is no part of the program.
+    "optim.learning_rate": 1e-3,  # tolerances in tests assume it
+    # With a constant schedule, the compiled step does not depend on num_steps.
     "optim.schedule": "constant",
     "optim.warmup_steps": 2,
     "sandbox.action_tokens": 10,
@@ -44,25 +44,25 @@ CHANGES = {
     "eval.scenarios": ("unsolvable",),
     "checkpoint.every": 2,
 }
-# Keys that are no part of the compiled step.
+# Keys that do not affect the compiled step.
 OUTSIDE = ("name", "eval.", "checkpoint.", "train.num_steps", "train.log_every")
 _trainers = {}
 
 
 def config(name: str, arg: str = "", **changes) -> Config:
-    """One of `configs/`, made small; `a__b=1` changes the key `a.b`."""
+    """A config of `configs/`, made small; `a__b=1` changes the key `a.b`."""
     changed = {key.replace("__", "."): value for key, value in changes.items()}
     return stated(name, arg).replace(CHANGES | changed)
 
 
 def stated(name: str = "base", arg: str = "") -> Config:
-    """One of `configs/` as it is."""
+    """A config of `configs/`, unchanged."""
     made = importlib.import_module(f"configs.{name}").get_config(arg)
     return configs.resolve(made)
 
 
 def trainer(c: Config, num_devices: int = 1):
-    """`(step, state)` of `build.trainer`, compiled once for all that need the same."""
+    """`(step, state)` of `build.trainer`, compiled once per distinct step."""
     values = configs.flat(c).items()
     inside = {key: x for key, x in values if not key.startswith(OUTSIDE)}
     key = json.dumps([inside, num_devices], sort_keys=True)
@@ -77,12 +77,12 @@ def trainer(c: Config, num_devices: int = 1):
 
 
 def copy(state: TrainState) -> TrainState:
-    """A copy of a state, for a step: it donates its argument."""
+    """Copy a state, because a step donates its argument."""
     return jax.tree.map(lambda x: x.copy(), state)
 
 
 def leave_run(workdir: Path, c: Config, model: backbones.Backbone, params) -> None:
-    """What a run leaves for others to start from."""
+    """Write what a run leaves for others to start from."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(3, {"params": params}, {}, {})
     (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))

@@ -1,4 +1,4 @@
-"""The cost of playing an agent over HTTP: a server that answers after a fixed time."""
+"""The overhead of playing an agent over HTTP, with a server of fixed latency."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,15 @@ CONCURRENCY = 8
 LATENCY = 0.25  # seconds; a language model seldom answers faster
 NUM_EPISODES, NUM_REPLIES = 512, 4  # the size of a small evaluation
 MANY = 10_000  # episodes of one reply, without latency
-SETTLED = 1_000  # of these episodes; after them memory should not grow
+SETTLED = 1_000  # episodes after which memory should no longer grow
 
 
 def measure(c: Config) -> dict[str, float]:
-    """Return what playing adds to the endpoint's own time, and to the peak of memory.
+    """Return the overhead of playing over the endpoint's own time, and memory growth.
 
     Returns:
-      Time in percent, with `CONCURRENCY` episodes at once; memory in megabytes, over
-      `MANY` episodes.
+      The overhead in percent, with `CONCURRENCY` episodes at once; and the growth of
+      the peak memory over `MANY` episodes, in megabytes.
     """
     c = c.replace({"eval.scenarios": (), "eval.num_tasks": MANY})
     tasks = launch_agents.suite(c)
@@ -50,7 +50,7 @@ def measure(c: Config) -> dict[str, float]:
 
 
 def _play(tasks: launch_agents.Tasks, url: str, num: int) -> tuple[float, list[float]]:
-    """Play; return the seconds, and the peak of memory every `SETTLED` episodes."""
+    """Play; return the seconds, and the peak memory after every `SETTLED` episodes."""
     episodes = itertools.islice(tasks.episodes(()), num)
     peaks = []
 
@@ -90,7 +90,7 @@ def _server(latency: float, num_replies: int) -> Iterator[tuple[str, Callable]]:
 
 
 def _serve(pipe: Connection, latency: float, num_replies: int) -> None:
-    """Answer every request after the same time: with talk, and finally a refusal."""
+    """Answer each request after the latency: with plain text, finally a refusal."""
     spent = 0.0
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter):

@@ -15,7 +15,7 @@ from launch.common.config import Config
 from openagent_jax.interop import gguf
 from openagent_jax.models import sampling
 
-PROMPT_TOKENS, NEW_TOKENS = 42, 64  # of `decode`
+PROMPT_TOKENS, NEW_TOKENS = 42, 64  # for `decode`
 
 
 def load(c: Config, model: Backbone, medians: Medians) -> dict[str, float]:
@@ -31,9 +31,9 @@ def load(c: Config, model: Backbone, medians: Medians) -> dict[str, float]:
 
 
 def decode(c: Config, model: Backbone, medians: Medians) -> dict[str, float]:
-    """Compare with `generate` of transformers: tokens per second, in 1 and in 16 rows.
+    """Compare tokens per second with `generate` of transformers, for 1 and 16 rows.
 
-    Both get the same prompt. The share of tokens that are the same is reported too.
+    Both get the same prompt. The share of tokens that agree is reported too.
     """
     from openagent_jax.interop import torch_peer
 

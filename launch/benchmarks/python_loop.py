@@ -1,4 +1,4 @@
-"""The rival of the compiled rollout: the same policy, driven by loops in Python.
+"""The baseline for the compiled rollout: the same policy, driven by Python loops.
 
 The model and the sampling of tokens are compiled, keys and values are cached, and all
 rows decode together. The loops over tokens, turns and episodes are in Python, and each
@@ -26,7 +26,7 @@ from openagent_jax.types import (
 
 
 def draw(key: jax.Array, logits: jax.Array, length: jax.Array) -> jax.Array:
-    """Sample the next token of each row, [B], in the simplest way."""
+    """Sample the next token of each row, [B]."""
     del length
     return jax.random.categorical(key, logits)
 
@@ -38,7 +38,7 @@ class Agent:
       policy: the model.
       params: its parameters.
       num_rows: episodes that are played together.
-      sizes: of an episode.
+      sizes: limits of an episode.
       draw: `(key, logits [B V], tokens so far [B]) -> tokens [B]`.
     """
 
@@ -75,7 +75,7 @@ class Agent:
         self._prefill, self._decode, self._empty = prefill, decode, empty
 
     def reset(self) -> None:
-        """Forget all that was read."""
+        """Clear the cache."""
         self._context, self._step = self._empty(), 0
 
     def prefill(self, tokens: np.ndarray, length: np.ndarray) -> None:

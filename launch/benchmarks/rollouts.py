@@ -1,4 +1,4 @@
-"""Whole episodes, beside the bare model and beside a loop in Python."""
+"""Rollouts, compared with the bare model and with a loop in Python."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def tokens(
     num_rows: int,
     medians: Medians,
 ) -> dict[str, float]:
-    """Compare a rollout with the same model over the same tokens, without environment.
+    """Compare a rollout with the same model over as many tokens, without environment.
 
     Args:
-      seed: of the parameters.
-      model: what plays.
-      source: of the tasks.
+      seed: seed of the parameters.
+      model: the model that plays.
+      source: the world that tasks are drawn from.
       num_rows: episodes that are played together.
-      medians: measures.
+      medians: measures the times.
 
     Returns:
       Tokens per second of both, and their ratio.
@@ -70,13 +70,13 @@ def episodes(
     """Compare a rollout with the same policy in a loop in Python (python_loop.py).
 
     Args:
-      seed: of the parameters.
-      model: what plays.
-      source: of the tasks.
-      temperature: of sampling.
+      seed: seed of the parameters.
+      model: the model that plays.
+      source: the world that tasks are drawn from.
+      temperature: sampling temperature.
       num_rows: episodes that are played together.
       group: episodes of each task, as GRPO samples them.
-      medians: measures.
+      medians: measures the times.
 
     Returns:
       Episodes per second of both, their ratio, and the success rate of both.
@@ -119,8 +119,11 @@ def episodes(
 
 
 def _bare(policy: Policy, sizes: Sizes, num_rows: int, vocab_size: int) -> Any:
-    """Return `(params, prefill_steps, decode_steps) -> ...`: as many tokens through the
-    same model and cache as a rollout, and nothing else."""
+    """Return `(params, prefill_steps, decode_steps) -> ...`.
+
+    It passes as many tokens through the same model and cache as a rollout does, and
+    does nothing else.
+    """
 
     def prefill(params, cache, logits, num, chunk):
         def piece(loop):
@@ -190,7 +193,10 @@ def _bare(policy: Policy, sizes: Sizes, num_rows: int, vocab_size: int) -> Any:
 
 
 def _prefill_steps(played: Rollout) -> np.ndarray:
-    """Return the length of the longest text before each action, and after the last."""
+    """Return the length of the longest text before each action, and after the last.
+
+    The longest is taken over all rows.
+    """
     longest = np.zeros(played.decode_steps.shape[0] + 1, np.int32)
     for valid, sampled in zip(
         *map(np.asarray, (played.valid, played.sampled)), strict=True

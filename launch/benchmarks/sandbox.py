@@ -1,4 +1,4 @@
-"""The environment without a model: steps of a random policy."""
+"""The speed of the environment without a model, under a random policy."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ def measure(
 
 
 def _random_call(key: jax.Array, task: types.Task) -> types.Action:
-    """Return a call of a documented tool with arguments of their types."""
+    """Return a call of a documented tool, with random arguments of the right types."""
     num_args = task.tools.arg_low.shape[1]
     uniforms = jax.random.uniform(key, (num_args + 1,))
     visible = task.tools.visible

@@ -1,10 +1,10 @@
-"""The cost of HTTP, messages and scheduling: the server beside its bare decoder.
+"""The cost of HTTP, messages and scheduling: the server against its bare decoder.
 
-Clients in another process send one request at a time each over loopback. Their rival is
-a bare loop over the same compiled programs with the same prompts (115 tokens of nano).
-All replies are greedy and have the same number of tokens, so both decode the same
-tokens. The cost of a request is spread over its tokens, so short and long replies are
-measured.
+Clients in another process send requests over loopback, each client one at a time. The
+baseline is a bare loop over the same compiled programs with the same prompts (115
+tokens of nano). All replies are greedy and have the same number of tokens, so both
+decode the same tokens. The cost of a request is spread over its tokens, so both short
+and long replies are measured.
 """
 
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""Measure times, and the peak of memory."""
+"""Measure run times and the peak memory."""
 
 import statistics
 import sys
@@ -16,10 +16,10 @@ class Medians(Protocol):
 
 
 def medians(*runs: Callable[[], Any], repeats: int) -> list[float]:
-    """Return the median seconds of each function, of `repeats` calls.
+    """Return for each function the median seconds of `repeats` calls.
 
-    The functions are called in turn, so that a machine that is slow for a while is slow
-    for all of them. A first call of each, which compiles, is not counted.
+    The functions are called in turn, so that a machine that is slow for a while slows
+    all of them down. The first call of each, which compiles, is not counted.
     """
     times: list[list[float]] = [[] for _ in runs]
     for repeat in range(repeats + 1):
@@ -32,8 +32,8 @@ def medians(*runs: Callable[[], Any], repeats: int) -> list[float]:
 
 
 def peak_memory() -> float:
-    """Return the peak in GB: of the first device if it has its own memory, or of the
-    process."""
+    """Return the peak memory in GB: that of the first device if it has memory of its
+    own, otherwise that of the process."""
     import resource  # not on Windows
 
     stats = jax.devices()[0].memory_stats()

@@ -1,4 +1,4 @@
-"""The training step with its data, and what a run spends outside of it."""
+"""The time of a training step with its data, and of a run outside of its steps."""
 
 import contextlib
 import statistics
@@ -20,7 +20,10 @@ from openagent_jax.environments.world import World
 def measure(
     c: Config, model: Backbone, source: World, repeats: int
 ) -> dict[str, float]:
-    """Return the seconds of a step, its tokens per second, and shares of waste."""
+    """Return the seconds of a step, its tokens per second, and the share of padding.
+
+    The share of time outside of the steps and the number of parameters are included.
+    """
     step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])

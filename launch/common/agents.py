@@ -1,4 +1,4 @@
-"""Evaluate an agent that is reached by messages, on the tasks of an evaluation."""
+"""Evaluate an external agent, which takes messages, on the tasks of `config.eval`."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class Speaker(NamedTuple):
 
     name: str
     about: dict[str, Any]  # its entries in the log and in the report
-    # Connects it. It is called within the event loop that plays the episodes.
+    # Connects the agent. It is called within the event loop that plays the episodes.
     connect: Callable[[], contextlib.AbstractAsyncContextManager[agents.Agent]]
 
 
@@ -44,8 +44,8 @@ def endpoint(
     """Return the agent behind an endpoint of OpenAI's protocol.
 
     Args:
-      base_url: with its /v1.
-      model: name of the model there.
+      base_url: address of the endpoint, including /v1.
+      model: name of the model at the endpoint.
       key_variable: environment variable that holds the key.
       **more: further fields of `agents.Endpoint`.
 
@@ -136,9 +136,9 @@ def suite(c: Config) -> Tasks:
 
 
 def _bfcl(c: Config) -> bfcl.Suite:
-    """Return a category of BFCL, with those scenarios that exist there."""
+    """Return a category of BFCL, with those of the scenarios that apply to it."""
     name = c.eval.domain.removeprefix(bfcl.PREFIX)
-    checks.check(c.replace({"eval.domain": ""}))  # all but the domain
+    checks.check(c.replace({"eval.domain": ""}))  # everything but the domain
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
     named = draw.expand(bfcl.SPEC, c.eval.scenarios, "suite")
@@ -161,10 +161,10 @@ def score(
 
     Args:
       c: the config.
-      log_file: episodes that it holds already are not played again.
+      log_file: the log; answered episodes in it are not played again.
       speaker: the agent.
       concurrency: episodes that are played at once.
-      budget: of calls and tokens.
+      budget: limits on calls and tokens.
 
     Raises:
       RuntimeError: the evaluation did not finish; the log has the finished episodes.
@@ -230,11 +230,11 @@ def score(
 
 
 def request(text: str, temperature: float) -> dict[str, Any]:
-    """Return more fields of the body of a request: the temperature, and `text`.
+    """Return the extra fields of a request body: the temperature, and `text`.
 
     Args:
       text: a JSON object, or "". A value of null removes a field.
-      temperature: of sampling, unless `text` sets it.
+      temperature: sampling temperature, unless `text` sets it.
 
     Raises:
       UsageError: it is not a JSON object, or sets what cannot be set.

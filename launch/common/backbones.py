@@ -49,7 +49,7 @@ def reference(c: Config, model: Backbone) -> Backbone | None:
     """Return the model that `surrogate.reference` names, for the KL penalty.
 
     Returns:
-      None where there is no penalty, or it is towards the start of the training.
+      None if there is no penalty, or if its reference is the start of training.
 
     Raises:
       UsageError: there is no such model, or its shapes are not those of `model`.
@@ -70,11 +70,11 @@ def first_params(c: Config, model: Backbone, shardings: Any = None) -> Params:
     """Return the parameters that training starts from.
 
     Args:
-      c: its seed matters for random weights.
-      model: whose parameters.
-      shardings: where they are to lie; by default on the first device.
+      c: the config; its seed determines random weights.
+      model: the model whose parameters are returned.
+      shardings: how to place them; by default they are on the first device.
     """
-    # No step has this number, so the tasks of no step are drawn from this key.
+    # No step has this number, so no step draws its tasks from this key.
     key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 1)
     return model.init(key, shardings)
 
@@ -113,7 +113,7 @@ def from_folder(
 
 
 def _find(c: Config, name: str, key: str) -> Backbone:
-    """Return the backbone that the value `name` of `key` stands for."""
+    """Return the backbone that `name`, the value of the config key `key`, refers to."""
     if name == "random":
         return _random(c.model)
     folder, what = model_folders.with_weights(name, key), f'{key}="{name}"'
@@ -154,7 +154,7 @@ def _random(settings: Model) -> Backbone:
 
 def _of_run(c: Config, workdir: Path, what: str) -> Backbone:
     """Return the model of another run, with its adapters merged."""
-    # A run may start from a run, so the two modules need each other.
+    # Imported here because `runs` imports this module: a run may start from a run.
     from launch.common import runs
 
     model = from_folder(workdir / "model", c.model, what)

@@ -61,7 +61,7 @@ def style_of(
     """Return how episodes are written: in the model's chat template, or compactly.
 
     Returns:
-      The template, None for the compact form; and the style that is read from it.
+      The template, or None for the compact form; and the style of its text.
 
     Raises:
       UsageError: the model has no template that can be used, and no compact form.
@@ -93,7 +93,7 @@ def _check_room(c: Config, source: World) -> None:
 
 
 def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
-    """Return the tokens of the longest of `num` prompts."""
+    """Return the number of tokens of the longest of `num` prompts."""
     environment = source.environment
 
     @jax.jit
@@ -108,7 +108,7 @@ def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
 
 
 def curriculum(c: Config, environment: Environment) -> Curriculum:
-    """Return fresh tasks, with PAFT's mix where `paft.alpha` is not 0."""
+    """Return the curriculum: new tasks each step, in PAFT's mix if `paft.alpha` > 0."""
     clean = draw.clean(environment)
     if c.paft.alpha == 0:
         return clean
@@ -136,15 +136,15 @@ def algorithm(c: Config, policy: Policy, environment: Environment) -> Algorithm:
 
 
 def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
-    """Return the parameters that are trained, and those that are used beside them.
+    """Return the parameters that are trained, and frozen ones that are used with them.
 
-    Both lie where training needs them. The second ones are what adapters adapt, and the
-    reference of a KL penalty where that is another model.
+    Both are sharded as in training. With adapters, the frozen ones are the parameters
+    of the model, and the reference of a KL penalty if that is another model.
     """
     placed = placement.shardings(model.config, mesh)
     params, frozen = backbones.first_params(c, model, placed), {}
     if adapters := model.config.lora:
-        # No step has this number, so the tasks of no step are drawn from this key.
+        # No step has this number, so no step draws its tasks from this key.
         key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)
         abstract, frozen = placement.shapes(model.config), params
         params, _ = sharding.init_sharded(
@@ -157,7 +157,7 @@ def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
         other = backbones.reference(c, model)
         reference = backbones.first_params(c, other, placed) if other else None
         if not frozen:
-            # A copy, because the train state will own the arrays it is made of.
+            # A copy, because the arrays in the train state must not be shared.
             reference = reference or jax.tree.map(jnp.copy, params)
             params = {**params, policy_gradient.REFERENCE: reference}
         elif reference:  # else the reference is the model without its adapters
@@ -178,11 +178,11 @@ def trainer(
 
     Args:
       c: the config.
-      model: what is trained.
-      source: of the tasks.
-      devices: to train on; all by default.
-      fed: batches of stored demonstrations, as `feed` makes them; None takes those of
-        the algorithm.
+      model: the model that is trained.
+      source: the world that tasks are drawn from.
+      devices: the devices to train on; all by default.
+      fed: batches of stored demonstrations, made by `feed`; if None, the algorithm
+        makes the batches.
     """
     mesh = placement.mesh(c, devices)
     tx = c.optim.optimizer(c.train.num_steps)
@@ -195,8 +195,8 @@ def trainer(
         c.train.num_micro_batches,
         c.train.num_epochs,
         c.train.num_minibatches,
-        # Few episodes need all of their room, so most batches can be cut to this many
-        # columns. Demonstrations have a size of their own.
+        # Few episodes are as long as the limit, so most batches can be cut to this many
+        # columns. For demonstrations, algorithm.num_tokens sets the number.
         c.sandbox.context_tokens * 5 // 8 if c.algorithm.is_reinforcement else 0,
         partial(
             jax.lax.with_sharding_constraint,
@@ -223,12 +223,12 @@ def trainer(
 
 
 def recipe(c: Config, source: World, **about: Any) -> Recipe:
-    """Return what a dataset of demonstrations is made of.
+    """Return the recipe of a dataset of demonstrations.
 
     Args:
       c: the config.
-      source: of the tasks.
-      **about: more for the metadata of the dataset.
+      source: the world that tasks are drawn from.
+      **about: further metadata of the dataset.
     """
     names = c.paft.perturbations if c.paft.alpha else ()
     return Recipe(
@@ -244,10 +244,10 @@ def recipe(c: Config, source: World, **about: Any) -> Recipe:
 
 
 def feed(c: Config, source: World, devices: Sequence[Any] | None = None):
-    """Return batches of a stored dataset; None if they are made on the devices.
+    """Return batches of the stored dataset; None if `data.path` is empty.
 
     Raises:
-      UsageError: there is no dataset, or it is not of this tokenizer and these sizes.
+      UsageError: there is no dataset, or its tokenizer or sizes are different.
     """
     if not c.data.path:
         return None
@@ -289,7 +289,7 @@ def watch(
 
 
 def _view(c: Config, source: World) -> train.View:
-    """Return the function that turns the parameters into those that the loss sees."""
+    """Return the function that turns parameters into those that the loss uses."""
 
     def view(params: Params, key: jax.Array) -> Params:
         if not c.optim.train_embedding:  # so that its gradient is not computed

@@ -1,4 +1,4 @@
-"""Find what cannot work in a config, before anything is compiled or written."""
+"""Reject a config that cannot work, before anything is compiled or written."""
 
 from launch.common import errors
 from launch.common.config import Config, flat
@@ -68,7 +68,7 @@ def check_unpaired(c: Config) -> None:
     """Check that demonstrations can be made one by one.
 
     Raises:
-      UsageError: they come in pairs.
+      UsageError: the config asks for pairs.
     """
     if c.paft.alpha and c.paft.paired:
         raise UsageError(

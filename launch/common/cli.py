@@ -1,4 +1,4 @@
-"""What all commands share: flags, exit codes, and one clear line for each error.
+"""What all commands share: flags, exit codes, and one-line error messages.
 
 Exit codes: 0 done; 1 failure; 2 bad flags or config; 130 after Ctrl-C; 143 after a
 preemption whose state was saved. OPENAGENT_TRACEBACK=1 shows where an error comes from.
@@ -27,7 +27,8 @@ def run(
     """Parse the flags, call `main`, and turn its errors into exit codes.
 
     Args:
-      main: called with the positional arguments: none, or a subcommand and its own.
+      main: called with the positional arguments: none, or a subcommand and the
+        arguments of that.
       required: flags that must be given.
       commands: the subcommands, each with the names of its positional arguments.
     """

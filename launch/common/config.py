@@ -1,8 +1,8 @@
 """The config of a run: a frozen dataclass of typed sections (`sections.py`).
 
 The files of `configs/` build a ConfigDict and the flags override its values. `resolve`
-checks the types once and returns a `Config`; only this file and the definitions of the
-flags ever see a ConfigDict.
+checks the types once and returns a `Config`. Only this file and the definitions of the
+flags handle a ConfigDict.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Config:
     checkpoint: sections.Checkpoint
 
     def replace(self, changes: Mapping[str, Any]) -> "Config":
-        """Return a copy with other values, by dotted key.
+        """Return a copy with some values changed, by dotted key.
 
         >>> c = resolve(base.get_config()).replace({"train.num_steps": 3, "seed": 1})
         >>> c.train.num_steps, c.seed, c.train.batch_size
@@ -88,13 +88,13 @@ class Config:
 
     @property
     def num_sampled_tasks(self) -> int:
-        """Tasks that are drawn for a step. GRPO may leave some out of the batch."""
+        """Tasks that are sampled for a step; GRPO may leave some out of the batch."""
         oversample = self.grpo.oversample if self.algorithm.name == "grpo" else 1
         return self.train.batch_size * oversample
 
     @property
     def room(self) -> dict[str, int]:
-        """The room of an episode, by key of the config."""
+        """The limits on the size of an episode, by config key."""
         sizes = self.sandbox.sizes._asdict()
         room = {f"sandbox.{name}": size for name, size in sizes.items()}
         if not self.algorithm.is_reinforcement:
@@ -133,7 +133,7 @@ def flat(tree: Config | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_hash(config: Config) -> str:
-    """Return 16 hex digits that change when any value does."""
+    """Return 16 hex digits that change when any value changes."""
     text = json.dumps(to_dict(config), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
 """The page of `launch.diagnose`, made from stored reports and manifests.
 
-The explanation of the numbers is written by hand in the file READING, and becomes the
-end of the page.
+The discussion of the numbers is written by hand in the file READING, which is appended
+to the page.
 """
 
 import json
@@ -12,9 +12,9 @@ from pathlib import Path
 from openagent_jax import report
 
 READING = "reading.md"
-# A claim of the paper (arXiv 2607.01084), and the number and scenarios here to compare
-# it with. "(r)" marks claims known from readers of the full text, which we have not
-# seen.
+# Each entry is a claim of the paper (arXiv 2607.01084), with the number and the
+# scenarios that are compared with it. "(r)" marks claims that we know from readers of
+# the full text, which we have not seen.
 REPORTED = (
     ("near-perfect success where test is like training", "success", ["clean"]),
     (
@@ -115,7 +115,7 @@ def page(results: Path, methods: dict[str, str]) -> str:
 
 
 def _folders(results: Path, name: str) -> list[Path]:
-    """Return the folders of a method's runs; `sft_grpo_0` is none of `sft`."""
+    """Return the folders of a method's runs; `sft_grpo_0` does not belong to `sft`."""
     folders = [file.parent for file in results.glob(f"{name}*/report.json")]
     seeds = {folder: folder.name.removeprefix(name) for folder in folders}
     return sorted(f for f, seed in seeds.items() if re.fullmatch(r"(_\d+)?", seed))
@@ -147,7 +147,7 @@ def _chain(manifest: dict) -> list[dict]:
 
 
 def _numbers(reports: dict, key: str, scenario: str) -> Iterable[str]:
-    """Yield one number of each report, in percent."""
+    """Yield the number `key` of a scenario for each report, in percent."""
     for one in reports.values():
         rows = {row["scenario"]: row for row in one["rows"]}
         value = rows[scenario][key] if scenario in rows else None

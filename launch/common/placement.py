@@ -1,4 +1,4 @@
-"""Where parameters and batches lie: the mesh of a run, and shardings over it."""
+"""How parameters and batches are placed: the mesh of a run, and its shardings."""
 
 import math
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from openagent_jax.types import Params
 
 
 def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
-    """Lay out the devices, all of them by default, and check that the batch fits.
+    """Return the mesh of the devices, by default all, and check that the batch fits.
 
     Raises:
-      UsageError: the mesh does not fit the devices, or the batch does not divide.
+      UsageError: the mesh does not fit the devices, or the batch cannot be divided.
     """
     divisors = {
         "train.num_minibatches": c.train.num_minibatches,
@@ -55,7 +55,7 @@ def shardings(config: transformer.ModelConfig, mesh: Mesh) -> Any:
 
 
 def split(c: Config, config: transformer.ModelConfig) -> Any:
-    """Return shardings if `c.mesh` splits parameters; None if each device has all."""
+    """Return shardings if `c.mesh` splits parameters, None if it replicates them."""
     if not c.mesh.splits_params:
         return None
     return shardings(config, mesh(c))

@@ -1,4 +1,4 @@
-"""Load the policy that a command evaluates or serves: a backbone, or that of a run."""
+"""Load the policy that a command evaluates or serves, from a backbone or a run."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -31,14 +31,14 @@ def of_config(c: Config) -> Loaded:
 
 
 def of_run(workdir: Path, which: str) -> Loaded:
-    """Load what a run has trained, under the config of that run.
+    """Load the policy that a run has trained, under the config of that run.
 
     Args:
-      workdir: of the run.
+      workdir: workdir of the run.
       which: "latest", "best", or a step.
 
     Raises:
-      UsageError: there is no such run or step, or its config cannot work any more.
+      UsageError: there is no such run or step, or its config no longer works.
     """
     c = config.stored_config(workdir)
     checks.check(c)

@@ -1,7 +1,7 @@
-"""The model that a run leaves behind: save its description, restore it, check it.
+"""The model of a run: save its description, restore it, and check it.
 
-With adapters, a checkpoint holds the adapters alone. What they adapt is read from where
-it came, and digests in the checkpoint prove that it is the same.
+With adapters, a checkpoint holds only the adapters. The weights that they adapt are
+read again from `init_from`, and compared with digests in the checkpoint.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ FROZEN = "frozen"  # key in the meta of a checkpoint: digests of what it leaves 
 
 
 def save_model(folder: Path, model: Backbone) -> None:
-    """Write what `restore` needs besides the weights: config, tokenizer, template."""
+    """Write what `restore` needs besides weights: config, tokenizer and template."""
     with hf_folder.atomic_folder(folder) as made:
         hf.save_config(made, model.config)
         hf_folder.copy_auxiliary_files(model.folder, made)
@@ -45,11 +45,11 @@ def restore(
     """Restore the policy that a run has trained.
 
     Args:
-      workdir: of the run.
+      workdir: workdir of the run.
       which: "latest", "best", or a step.
-      c: how to hold the parameters, and over which mesh; None holds them as they were
-        saved, on one device.
-      shardings: where the parameters are to lie; by default as `c.mesh` says.
+      c: determines the dtype of the parameters and the mesh; if None, they keep the
+        dtype that they were saved with, on one device.
+      shardings: how to place the parameters; by default according to `c.mesh`.
 
     Returns:
       The model, its parameters, and their step.
@@ -104,12 +104,12 @@ def digests(frozen: Params) -> dict[str, str | None]:
 def check_frozen(
     workdir: Path, ours: dict[str, str | None], meta: dict[str, Any]
 ) -> None:
-    """Check that adapters are used beside the weights they were trained beside.
+    """Check that adapters are used with the weights that they were trained with.
 
     Args:
-      workdir: of the run, for the error message.
+      workdir: workdir of the run, for the error message.
       ours: digests of the weights that were found.
-      meta: of the checkpoint, with the digests at the time of training.
+      meta: meta of the checkpoint, with the digests at the time of training.
 
     Raises:
       UsageError: the weights have changed.
@@ -124,7 +124,7 @@ def check_frozen(
 
 
 def _adapted(workdir: Path, run: Config, shardings: Any) -> Params:
-    """Return the parameters that the adapters of a run were trained beside."""
+    """Return the parameters that the adapters of a run were trained with."""
     with errors.blame(f"{workdir} holds adapters alone, and needs its init_from"):
         return backbones.first_params(run, backbones.backbone(run), shardings)
 

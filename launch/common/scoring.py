@@ -1,4 +1,4 @@
-"""Evaluate a policy as `config.eval` says, for `launch.train` and `launch.evaluate`."""
+"""Evaluate a policy under `config.eval`, for `launch.train` and `launch.evaluate`."""
 
 from pathlib import Path
 
@@ -36,9 +36,9 @@ class Scorer:
         """Return the report of the parameters of a step.
 
         Args:
-          params: of the policy.
-          step: of the parameters.
-          workdir: where episodes are kept; None keeps none.
+          params: parameters of the policy.
+          step: the step that they are from.
+          workdir: where episodes are saved; None saves none.
         """
         c, world = self._c.eval, self.world
         keeper = None
@@ -74,7 +74,7 @@ class Scorer:
 
 
 def file(workdir: Path, step: int) -> Path:
-    """Return the file of a step's report. If it exists, it is complete.
+    """Return the path of a step's report. If the file exists, it is complete.
 
     >>> file(Path("runs/sft"), 100).as_posix()
     'runs/sft/eval/100/report.json'
@@ -95,7 +95,7 @@ def show(workdir: Path, step: int) -> None:
 
 
 def scalars(scores: dict) -> Metrics:
-    """Return a report as flat metrics, to be drawn as curves."""
+    """Return a report as flat metrics, which can be plotted as curves."""
     flat = {}
     for row in scores["rows"]:
         clean = row["scenario"] == draw.CLEAN

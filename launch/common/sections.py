@@ -1,8 +1,8 @@
-"""The sections of a config, and what each of them is to the library.
+"""The typed sections of a config, and their conversion to types of the library.
 
-Each property maps the values of a section to a type of the library (`Grpo.groups`,
-`Ppo.critic`, ...), so that a key is mapped in one place only. `configs/base.py` lists
-every key with its default and its meaning, so the fields here have neither.
+Each property converts the values of a section to a type of the library (`Grpo.groups`,
+`Ppo.critic`, ...), so that a key is converted in one place only. The fields have no
+comments and no defaults here, because `configs/base.py` has both for every key.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Lora:
         """The adapters that are trained, or None where the whole model is.
 
         Raises:
-          UsageError: the values cannot work together.
+          UsageError: a value is out of its range.
         """
         if not self.rank:
             return None
@@ -92,7 +92,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What learns, and from rows of what size."""
+    """The algorithm, its sampling temperature, and the rows of SFT."""
 
     name: str
     temperature: float
@@ -101,7 +101,7 @@ class Algorithm:
 
     @property
     def is_reinforcement(self) -> bool:
-        """Whether the policy plays its own episodes, and reads no demonstrations."""
+        """Whether it trains on episodes of the policy instead of demonstrations."""
         return self.name != "sft"
 
 
@@ -142,7 +142,7 @@ class Ppo:
 
     @property
     def critic(self) -> ppo.Critic:
-        """How the value is learned and advantages are estimated."""
+        """How the value function is learned and advantages are estimated."""
         return ppo.Critic(**vars(self))
 
 
@@ -264,7 +264,7 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Mesh:
-    """Devices along each axis of the mesh."""
+    """Number of devices along each axis of the mesh."""
 
     data: int
     fsdp: int
@@ -276,7 +276,7 @@ class Mesh:
         return self.fsdp != 1 or self.tensor != 1
 
     def devices(self, devices: Sequence[Any] | None = None) -> DeviceMesh:
-        """Lay out the given devices, or all there are.
+        """Return a mesh of the given devices, by default all.
 
         Raises:
           ValueError: the sizes do not fit the number of devices.
@@ -302,7 +302,7 @@ class Eval:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """When a run is saved, and how many checkpoints are kept."""
+    """How often a run is saved, and how many checkpoints are kept."""
 
     every: int
     keep_last: int

@@ -1,4 +1,4 @@
-"""Read the tokenizer and the chat template of a model's folder."""
+"""Read the tokenizer and the chat template in a model's folder."""
 
 from pathlib import Path
 
@@ -38,9 +38,9 @@ def template(folder: Path, name: str = "") -> str:
     """Return the chat template of a model, in Jinja; "" for our compact form.
 
     Args:
-      folder: of the model, or the `model` folder of a run.
-      name: of `model.chat_template`: "" for the model's own, "compact", a builtin
-        template or a file. A run keeps the template that it was trained with.
+      folder: the folder of the model, or the `model` folder of a run.
+      name: the value of `model.chat_template`: "" for the model's own, "compact", a
+        builtin template, or a file. A run keeps the template that it was trained with.
 
     Raises:
       UsageError: there is no such template, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Agents elsewhere: over real sockets, with all that goes wrong there."""
+"""External agents over real sockets, including everything that can go wrong there."""
 
 import asyncio
 import collections
@@ -35,7 +35,7 @@ def suite():
 
 @functools.cache
 def lines():
-    """What the expert replies: by what it has been shown."""
+    """Return what the expert replies to each conversation."""
     episodes = list(suite().episodes())
     room = helpers.BATCH - len(episodes)
     tasks = [task for episode in episodes for task in episode.begin.args]
@@ -53,7 +53,7 @@ def lines():
 
 
 def shape(seen, tools):
-    """A conversation without what is written in several ways."""
+    """Return a conversation in a canonical form, which ignores variants of spelling."""
     turns = []
     for message in seen:
         calls = [call["function"] for call in message.get("tool_calls") or ()]
@@ -81,7 +81,7 @@ def where(server, **changes):
 
 
 def run(file, place, num=4, budget=None, about=ABOUT):
-    """Play what is not in the log yet; the log."""
+    """Play the episodes that the log does not have yet, and return the log."""
     log = logs.Log(file, about)
     over = {key for key, kept in log.done.items() if kept["answered"]}
 
@@ -107,7 +107,7 @@ def rows_of(log):
 
 
 def written(file):
-    """Episodes of a log by scenario and task, without times."""
+    """Return a log's episodes by scenario and task, without times, and their count."""
     _, *rows = map(json.loads, file.read_text("utf-8").splitlines())
     count = collections.Counter((row["scenario"], row["index"]) for row in rows)
     for row in rows:
@@ -124,9 +124,9 @@ def impatient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
-    """The expert's episodes, where nothing goes wrong."""
+    """The expert's episodes when nothing goes wrong."""
     file = tmp_path_factory.mktemp("clean") / "episodes.jsonl"
-    lines()  # made before anyone waits for them
+    lines()  # computed now, so that no request has to wait for it
     with scripted.server(expert) as server:
         log = run(file, where(server))
     return log, written(file)[0], len(server.requests)
@@ -167,7 +167,7 @@ def fault(kind):
     + ["no object", "no message", "no text", "depths"],
 )
 def test_what_goes_away_changes_nothing(clean, tmp_path, kind):
-    """Half of the requests fail once."""
+    """Half of the requests fail once; the episodes are the same."""
     seen = collections.Counter()
 
     def script(body, number):
@@ -229,7 +229,7 @@ def test_the_time_that_a_server_asks_for(tmp_path):
 
 @pytest.mark.parametrize("kind", ["server error", "garbage", "silence", "half of it"])
 def test_who_never_answers_has_not_failed(clean, tmp_path, kind):
-    """Tasks 1 and 3 have no answer; later they have."""
+    """Tasks 1 and 3 get no answer at first, but get one when the run is repeated."""
     file = tmp_path / "log"
     silent = {
         json.dumps(row["messages"][:2])
@@ -275,7 +275,7 @@ def test_one_that_has_ceased_to_answer_is_given_up(tmp_path, monkeypatch):
             ("error", 401, "bad key s3cret"),
             r"does not accept the key: .*bad key \[key\]",
         ),
-        (("error", 401, "y" * 280 + "s3cret"), r"y\[k"),  # cut behind the key
+        (("error", 401, "y" * 280 + "s3cret"), r"y\[k"),  # redacted, then cut
         (("error", 403), "does not accept the key"),
         (("error", 404, "no such model"), 'has no model "scripted"'),
         (("error", 429, "you owe us", "insufficient_quota"), "insufficient_quota"),
@@ -320,7 +320,7 @@ def test_no_room_is_the_fault_of_the_agent(tmp_path, said):
 
 
 def test_odd_replies_are_errors_of_the_agent(tmp_path):
-    """Wrong names, megabytes, and replies that a limit has cut."""
+    """Wrong names, huge replies and replies that were cut off: the agent's errors."""
     odd = [
         scripted.reply(
             {"tool_calls": [{"function": {"name": "x", "arguments": "{}"}}]}
@@ -370,7 +370,7 @@ def test_who_waits_when_the_budget_ends_is_heard():
     numbers, over = itertools.count(), set()
 
     async def agent(messages, tools):
-        await asyncio.sleep(0.1 * (next(numbers) == 0))  # the first one is slow
+        await asyncio.sleep(0.1 * (next(numbers) == 0))  # the first call is slow
         return agents.Reply({"content": "Hm"})
 
     async def go():
@@ -384,7 +384,7 @@ def test_who_waits_when_the_budget_ends_is_heard():
 
 
 def test_what_never_ends_is_waited_for_no_longer():
-    """An agent that will not do, while another reply is still awaited."""
+    """If the agent rejects a request, a reply that is still pending is not awaited."""
 
     async def agent(messages, tools):
         if next(numbers):
@@ -477,11 +477,11 @@ def test_a_suite_has_a_digest():
     order = np.array([0, 2, 1, *range(3, suites.BLOCK)])
     drawn = jax.tree.map(lambda x: x[order], suite()._draw(0, 0))
     vars(later)["_draw"] = lambda *_: drawn
-    assert later.digest() != suite().digest()  # only later tasks are others
+    assert later.digest() != suite().digest()  # only the later tasks differ
 
 
 class Bare:
-    """An episode of one reply."""
+    """An episode that ends with the first reply."""
 
     def __init__(self):
         self.tools, self.messages, self.actions, self.results = [], [], [], []
@@ -494,9 +494,9 @@ class Bare:
 
 
 def test_what_is_over_is_told_before_it_is_given_up(monkeypatch):
-    """The last silence that is borne comes together with seven answers."""
+    """The failure that ends the evaluation arrives together with seven answers."""
     slow, last, heard = range(1, 8), play.PATIENCE + 6, {}
-    # Among those that are over at once, the silent ones come first.
+    # Among episodes that end together, the unanswered ones are handled first.
     monkeypatch.setattr(play, "_failed", lambda task: task.result()["answered"])
 
     async def go():
@@ -530,7 +530,7 @@ def test_a_key_that_is_repeated_goes_into_no_log(tmp_path):
 
 
 def test_a_word_is_no_key():
-    """Those who need none say something: no reply is read otherwise for it."""
+    """A placeholder that is passed as a key does not change how replies are read."""
     call = {"function": {"name": "name", "arguments": '{"x":"none"}'}}
     with scripted.server(lambda *_: scripted.reply({"tool_calls": [call]})) as server:
         plain = ask_once(where(server))
@@ -670,7 +670,7 @@ def test_a_function_does_not_tell_the_key():
 
 
 def test_what_a_function_may_be():
-    """Whatever is called; what it returns is awaited where that is due."""
+    """Any callable can be an agent; awaitable results are awaited."""
     given = [{"role": "user", "content": "x"}], []
     for name in ("thinker", "hands_on"):
         assert ask(name, *given).message["content"].endswith("Refuse")
@@ -699,7 +699,7 @@ def test_messages_of_the_official_client(monkeypatch):
 
 
 def test_functions_run_at_once_and_nobody_waits_for_them(monkeypatch):
-    """More of them than asyncio has threads, and its end waits for none."""
+    """More functions run at once than asyncio has threads, and exit waits for none."""
     num = 40
     together, never = threading.Barrier(num), threading.Event()
     monkeypatch.setitem(globals(), "told", lambda *_: f"{together.wait(20)}")

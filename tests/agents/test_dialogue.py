@@ -1,4 +1,4 @@
-"""Episodes by messages: what is said, how replies are read, and what they are worth."""
+"""Episodes as messages: their text, how replies are parsed, and their rewards."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ def begin(task, name="poi", max_turns=helpers.MAX_TURNS):
 
 
 def plain(message):
-    """A message as all agree on it: arguments parsed, no ids, nothing that is empty."""
+    """A message in a common form: arguments parsed, without ids and empty fields."""
     found = {key: message[key] for key in ("role", "content") if message.get(key)}
     for call in message.get("tool_calls", ()):
         arguments = call["function"]["arguments"]
@@ -49,7 +49,7 @@ def plain(message):
 @pytest.mark.parametrize("entry", helpers.SHOWN)
 @pytest.mark.parametrize("name", helpers.DOMAINS)
 def test_demonstrations_are_what_they_were(name, entry):
-    """The same words, results and outcomes as in the compiled world."""
+    """Messages, results and outcomes are the same as in the compiled world."""
     transcriber, kinds = helpers.world(name).transcriber, set()
     for episode in demonstrated(name, entry):
         theirs = messages.Conversation(name, episode)
@@ -76,7 +76,7 @@ def test_demonstrations_are_what_they_were(name, entry):
 
 @functools.cache
 def task():
-    """One that is solved by two calls or more."""
+    """A task that takes two calls or more."""
     episodes = demonstrated("poi", helpers.CLEAN)
     return next(e for e in episodes if e.state.num_calls > 1)
 
@@ -110,7 +110,7 @@ def test_calls_behind_the_last_turn_are_not_made():
     ours, first = begin(task().task, max_turns=2), turns()[0]["tool_calls"][0]
     ours.hear({"tool_calls": [first] * 5})
     assert ours.finished and ours.outcome.num_calls == 2
-    assert len(ours.messages) == 4  # and nothing is said after the last one
+    assert len(ours.messages) == 4  # no message follows the last reply
 
 
 BAD = {
@@ -146,7 +146,7 @@ def test_bad_calls_are_answered_by_an_error(calls):
         1,
         False,
     )
-    # It is never shown what a server could not read.
+    # Arguments that a server could not parse are never shown to the agent.
     shown = ours.messages[-2]["tool_calls"][0]["function"]
     assert isinstance(json.loads(shown["arguments"]), dict)
     assert len(json.dumps(ours.messages)) < 50_000
@@ -219,20 +219,20 @@ def test_refusal_and_question():
 
 
 def test_worlds_of_other_styles_are_refused():
-    """Replies would be parsed as what a model writes under its chat template."""
+    """Their replies would be parsed in the style of the model's chat template."""
     with pytest.raises(ValueError, match="not of the compact style"):
         dialogue.Player(helpers.world("poi", "hermes"))
 
 
 @pytest.mark.parametrize("form", [helpers.COMPACT, *helpers.FORMS])
 def test_texts(form):
-    """Transcribers know the symbols of the tasks, however a model writes them."""
+    """A transcriber knows the symbols of the tasks in every chat style."""
     known = helpers.texts("poi", form)
     assert helpers.world("poi", form).transcriber._texts[: len(known)] == known
 
 
 def test_what_was_done_is_recorded():
-    """Of each action what was understood, what was shown, and what was paid."""
+    """For each action: how it was parsed, what was shown, and its reward."""
     episode, said = task(), turns()
     ours, other = begin(episode.task), begin(episode.task)
     for message in said:
@@ -247,7 +247,7 @@ def test_what_was_done_is_recorded():
     for component, paid in ours.rewards.items():
         expected = episode.timestep.reward[component][episode.valid]
         assert paid == pytest.approx(expected.tolist(), abs=1e-6)
-    for content in ("Well.\nHm", "{}"):  # the JSON of a call is only text there
+    for content in ("Well.\nHm", "{}"):  # without a tool call, JSON is only text
         other.hear({"content": content})
     other.hear({"content": "Refuse"}, cut=True)
     other.hear({"tool_calls": [called("f", "{")]})
@@ -256,7 +256,7 @@ def test_what_was_done_is_recorded():
 
 
 def test_one_program_serves_all_episodes():
-    """Of whatever task and text, of an episode's begin as of its end."""
+    """One program serves all tasks and texts, from start to end of an episode."""
     world, counts = helpers.world("poi"), {"parse": 0, "reset": 0}
 
     def counted(name):

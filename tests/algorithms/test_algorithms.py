@@ -1,4 +1,4 @@
-"""SFT by what it shows the loss; SFT and PAFT by golden numbers.
+"""What SFT shows to the loss; SFT and PAFT compared with golden numbers.
 
 After a change that is meant to change them: python -m tests.algorithms.test_algorithms
 """
@@ -16,7 +16,7 @@ GOLDEN = helpers.GOLDEN / "one_step.json"
 
 
 def test_sft_shows_the_demonstrations(getkey):
-    """Tokens and mask are the renderer's, cut; neither key nor parameters matter."""
+    """Tokens and mask are the renderer's, cut to the row; the key does not matter."""
     tables, tasks = helpers.world("poi").tables, helpers.tasks("poi")
     episodes, _ = helpers.demonstrate(tables, tasks)
     tokens, valid, mask, length = helpers.write(tables, episodes)

@@ -1,5 +1,5 @@
-"""Packed rows: what goes where, that texts do not see one another, and that the loss
-and its gradient are those of a row for each."""
+"""Packed rows: where each text goes, that no text attends to another one, and that the
+loss and its gradient equal those of one text per row."""
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,12 @@ CONFIG = transformer.ModelConfig(
 )
 POLICY = transformer.make_policy(CONFIG)
 LENGTHS = np.array([40, 90, 31, 100, 60, 9])
-NUM_COLUMNS = 130  # of three blocks of queries, the last one not full
-WHERE = [(0, 0), (0, 40), (1, 0), (2, 0), (1, 31), (1, 91)]  # row and column, by hand
+NUM_COLUMNS = 130  # three blocks of queries, the last one not full
+WHERE = [(0, 0), (0, 40), (1, 0), (2, 0), (1, 31), (1, 91)]  # row and column
 
 
 def texts():
-    """`(tokens, loss mask, lengths)`; a prompt comes first."""
+    """`(tokens, loss mask, lengths)`; the first tokens are a prompt, without loss."""
     random = np.random.default_rng(0)
     tokens = random.integers(0, CONFIG.vocab_size, (len(LENGTHS), NUM_COLUMNS))
     here = np.arange(NUM_COLUMNS) < LENGTHS[:, None]
@@ -39,7 +39,7 @@ def texts():
 
 
 def apart() -> Batch:
-    """A row for each text."""
+    """One row for each text."""
     tokens, mask, lengths = texts()
     positions = jnp.broadcast_to(jnp.arange(NUM_COLUMNS)[None], tokens.shape)
     segments = (positions < lengths[:, None]).astype(jnp.int32)
@@ -53,14 +53,14 @@ def packed(num_rows=3) -> tuple[Batch, int]:
 
 @pytest.fixture(scope="module")
 def params():
-    # Sharper than at the start, so that what is attended to makes a difference.
+    # Larger than at initialisation, so that attention makes a difference.
     return jax.tree.map(lambda x: 4 * x, POLICY.init(jax.random.key(1)))
 
 
 def test_by_hand():
     tokens = jnp.array([[1, 1, 1, 0], [2, 2, 2, 2], [3, 0, 0, 0], [4, 4, 0, 0]])
     mask = tokens % 2 == 1
-    lengths = jnp.array([3, 5, 1, 2])  # the second is longer than a row
+    lengths = jnp.array([3, 5, 1, 2])  # the second text is longer than a row
     batch, num_dropped = sft.pack(tokens, mask, lengths, 2)
     assert batch.tokens.tolist() == [[1, 1, 1, 3], [4, 4, 0, 0]]
     assert batch.positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
@@ -92,7 +92,7 @@ def test_what_finds_no_room_is_counted():
 
 
 def test_a_text_sees_no_other(params):
-    """A change in one reaches its own later tokens, and not a bit of the others."""
+    """A changed token affects the later tokens of its own text, and no others."""
     assert NUM_COLUMNS > 2 * layers.QUERY_BLOCK
     batch, _ = packed()
     hidden = jax.jit(POLICY.hidden)
@@ -121,7 +121,7 @@ def test_hidden_is_that_of_a_row_for_each(params):
 
 
 def test_the_first_token_of_a_text_is_no_target(params):
-    """Even if it were a loss token: nothing has been read before it."""
+    """It is not predicted even if it is a loss token, because nothing precedes it."""
     batch, _ = packed()
     every = Batch(
         batch.tokens, batch.positions, batch.segments, batch.valid, batch.divisor
@@ -141,7 +141,7 @@ def update(params, batch, num_micro_batches):
             POLICY, params, part, divisor
         ),
     )
-    optimizer = optax.chain(optax.trace(0.0), optax.scale(0.0))  # keeps it, and stays
+    optimizer = optax.chain(optax.trace(0.0), optax.scale(0.0))  # updates nothing
     nothing = Curriculum(
         init=lambda: (),
         sample=lambda state, tables, task_key, *_: task_key,
@@ -165,7 +165,7 @@ def test_loss_and_gradient_are_those_of_a_row_for_each(params, num_micro_batches
 
 
 def test_a_real_step():
-    """Demonstrations, half of them perturbed, in twice 2 rows instead of 8."""
+    """Demonstrations, half of them perturbed, in twice 2 rows instead of in 8 rows."""
     longer = dict(algorithm__num_tokens=512, paft__alpha=0.5)
     few = dict(algorithm__num_rows=4, train__num_micro_batches=2)
     both = []

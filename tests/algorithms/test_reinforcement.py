@@ -1,4 +1,4 @@
-"""GRPO and PPO learn what they are rewarded for, and from nothing else."""
+"""GRPO and PPO learn what is rewarded, and nothing else."""
 
 import contextlib
 import functools
@@ -17,10 +17,10 @@ from openagent_jax.text import reply_scan
 from openagent_jax.types import Curriculum, Sizes
 from tests import helpers, tiny
 
-# A policy that refuses or asks now and then.
+# A policy that sometimes refuses or asks.
 LIKELY = {"<|end|>": 9.0, "Refuse": 9.0, "Ask": 9.0}
 MAX_TURNS, ACTION, RESULT = 3, 3, 16
-NUM_EPISODES = 64  # of a step
+NUM_EPISODES = 64  # episodes per step
 
 
 WORLDS = ("bandit", "two_turns")
@@ -29,11 +29,11 @@ NUM_STEPS = {"bandit": 15, "two_turns": 40}
 
 
 def earned(world, kind):
-    """What actions [B, T] earn; `world` is an index into `WORLDS`.
+    """Rewards of actions [B, T]; `world` is an index into `WORLDS`.
 
-    bandit     1 for a refusal at once
+    bandit     1 for a refusal in the first turn
     two_turns  1 for asking first, 2 for a refusal right after that, -0.3 for asking
-               again: what pays in one turn does not in the other
+               again: the two turns reward different actions
     """
     refuses, asks = kind == reply_scan.REFUSE, kind == reply_scan.ASK
     bandit = jnp.zeros(kind.shape).at[:, 0].set(refuses[:, 0])
@@ -43,7 +43,7 @@ def earned(world, kind):
 
 
 def shortest() -> tuple[int, int]:
-    """The task of the shortest prompt, and its tokens: what is short is fast."""
+    """The task with the shortest prompt, which is fast, and its number of tokens."""
     tables = helpers.world("poi").tables
 
     @jax.jit
@@ -57,8 +57,8 @@ def shortest() -> tuple[int, int]:
 
 @functools.cache
 def make(name):
-    """`(step, state)` of an algorithm; a step needs the index of the world too, so that
-    one program serves both."""
+    """`(step, state)` of an algorithm. The step takes the index of the world, so that
+    one program serves both worlds."""
     policy, params = helpers.talker(LIKELY)
     row, prompt = shortest()
     context = prompt + MAX_TURNS * (ACTION + RESULT) + RESULT
@@ -71,7 +71,7 @@ def make(name):
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_tasks, *x.shape)), task)
 
     curriculum = Curriculum(lambda: (), same, lambda state, tasks, metrics: state)
-    # PPO makes four updates a step.
+    # PPO makes four updates in a step.
     optimizer = optax.adam({"grpo": 5e-4, "ppo": 3e-4}[name])
     if name == "ppo":
         params = ppo.with_value(params, params["embed"].shape[1])
@@ -111,13 +111,13 @@ def test_finds_the_known_optimum(name, world):
         gap.append(float(metrics["sampler_trainer/logp_abs_diff_max"]))
     assert reward[0] < 0.1 * BEST[world]
     assert np.mean(reward[-5:]) > 0.85 * BEST[world]
-    assert max(gap) < 1e-4  # what was sampled is what is trained on
+    assert max(gap) < 1e-4  # sampling and training agree
     if name == "ppo":
         assert metrics["explained_variance"] > -1
     assert step.func._cache_size() == 1
 
 
-# The shipped backbone, which sometimes gets somewhere.
+# The shipped backbone, which sometimes earns a reward.
 
 REAL = {
     "init_from": "nano",
@@ -149,7 +149,7 @@ def play(step, state, num_steps):
 
 @pytest.fixture(scope="module")
 def one_device():
-    """PAFT over GRPO, two steps of four updates each."""
+    """GRPO with PAFT, two steps of four updates each."""
     return play(*real("paft_grpo"), 2)
 
 
@@ -159,7 +159,7 @@ def test_the_real_step(one_device):
     assert first["rewards/progress/mean"] > 0
     assert first["sampler_trainer/logp_abs_diff_max"] < 1e-4
     assert second["sampler_trainer/logp_abs_diff_max"] < 1e-4
-    # Of four updates only the first sees no change.
+    # The KL divergence is 0 in the first of the four updates only.
     assert 0 < first["train/kl"] < 0.1 and 0 < second["train/kl"] < 0.1
     assert first["num_sampled_tokens"] > 16
     start = real("paft_grpo")[1].params
@@ -174,8 +174,8 @@ def test_devices_and_micro_batches_change_nothing(one_device):
     eight = real("paft_grpo", 8, train__num_micro_batches=2, **changes)
     for a, b in zip(one_device[1], play(*eight, 2)[1], strict=True):
         gaps = [line.pop("sampler_trainer/logp_abs_diff_max") for line in (a, b)]
-        assert max(gaps) < 1e-4  # nothing but rounding, which may differ
-        # The norm is of four updates, and Adam divides by small numbers.
+        assert max(gaps) < 1e-4  # only rounding differs
+        # The norm is taken over four updates, and Adam divides by small numbers.
         norms = [line.pop("train/grad_norm") for line in (a, b)]
         assert norms[0] == pytest.approx(norms[1], rel=1e-3)
         assert a == pytest.approx(b, rel=1e-5, abs=1e-5)

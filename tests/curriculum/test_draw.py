@@ -15,14 +15,14 @@ from tests import helpers
 
 
 class Toy(NamedTuple):
-    """Stands for a task."""
+    """A stand-in for a task."""
 
     world: jax.Array
     mark: jax.Array
 
 
 def entry(name, tier, value):
-    """A perturbation that writes a number; the pool of the split is added to it."""
+    """A perturbation that writes a number, to which the pool of the split is added."""
 
     def make(pools):
         def apply(key, task, strength):
@@ -84,7 +84,7 @@ class TestExpand:
 
     @pytest.mark.parametrize("usual", ["suite", "training_mix"])
     def test_tool_worlds(self, usual):
-        """A family of environments will do, and all of its names are known."""
+        """A family of environments can be passed too, and its names are all known."""
         names = draw.expand(tools.DOMAINS, ("default",), usual)
         assert names == getattr(tools.DOMAINS, usual) != ()
         assert set(names) < set(draw.expand(tools.DOMAINS, ("all",), usual))
@@ -93,7 +93,7 @@ class TestExpand:
 
 @pytest.fixture(scope="module")
 def edit():
-    """`(key, strength, scenario, split) -> Edited`, of `TASK`."""
+    """`(key, strength, scenario, split) -> Edited`, applied to `TASK`."""
     names = ("two", "one", "idle")
     edits = {split: draw.make_edit(ENVIRONMENT, names, split) for split in SPLITS}
 
@@ -111,7 +111,7 @@ class TestMakeEdit:
         [(0, 0, True), (1, 2, True), (2, 1, True), (3, 0, False)],
     )
     def test_scenario(self, edit, getkey, scenario, mark, changed):
-        """0 is clean, i the i-th of the names; "idle" changes nothing."""
+        """0 is clean, i is the i-th name; "idle" changes nothing."""
         got = edit(getkey(), 1, scenario)
         assert (got.scenario, got.task.mark) == (scenario, mark)
         assert bool(got.changed) == changed
@@ -125,11 +125,11 @@ class TestMakeEdit:
         assert (got.scenario, bool(got.changed), got.task.mark) == (1, False, 0)
 
     def test_by_the_key(self, edit, getkey):
-        """Each with the same probability, and what is told is what was done."""
+        """Names are equally likely, and the reported scenario is the applied one."""
         keys = jax.random.split(getkey(), 900)
         got = jax.jit(jax.vmap(lambda key: edit(key, 1)))(keys)
         marks, scenarios = np.asarray(got.task.mark), np.asarray(got.scenario)
-        # What changed nothing counts as clean.
+        # A perturbation that changes nothing is reported as clean.
         assert set(zip(scenarios, marks)) == {(1, 2), (2, 1), (0, 0)}
         np.testing.assert_array_equal(got.changed, marks > 0)
         share = np.bincount(marks, minlength=3) / len(keys)
@@ -141,7 +141,7 @@ class TestMakeEdit:
 
 
 def test_make_draw(getkey):
-    """A task by its key, edited by the other one."""
+    """The first key draws the task, and the second one perturbs it."""
     one = draw.make_draw(ENVIRONMENT, ("one",), "test")
     task_key, edit_key = jax.random.split(getkey())
     clean = one(7, task_key, edit_key, jnp.float32(1), jnp.int32(0)).task
@@ -166,7 +166,7 @@ class TestKeys:
 
 
 def test_clean_curriculum(getkey):
-    """Fresh tasks by the key of the step; the other one has no say."""
+    """New tasks from the task key; the edit key does not matter."""
     curriculum, key = draw.clean(ENVIRONMENT), getkey()
     state = curriculum.init()
     got, again = (

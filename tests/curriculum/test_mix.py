@@ -1,4 +1,4 @@
-"""PAFT's mix by exact counts, on toy tasks."""
+"""PAFT's mix, by exact counts on toy tasks."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from tests import helpers
 
 
 class Toy(NamedTuple):
-    """Stands for tasks: which one, how it was perturbed, and by which keys it came."""
+    """A stand-in for tasks: the world, the perturbation, and the keys it came from."""
 
     world: jax.Array
     mark: jax.Array
@@ -83,14 +83,14 @@ def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
     tasks = draw(paft(alpha), getkey(), num_tasks)
     assert np.count_nonzero(tasks.mark) == expected
     np.testing.assert_array_equal(tasks.world, np.arange(num_tasks))
-    # Each by a key of its own, and another one in each step.
+    # Each perturbation has a key of its own, and new keys in each step.
     others = draw(paft(alpha), getkey(), num_tasks).mark
     marks = [*tasks.mark[:expected], *others[:expected]]
     assert len(np.unique(marks)) == 2 * expected
 
 
 def test_share_between_two_numbers_of_tasks(getkey):
-    """0.3 of 8 tasks: 2 or 3 of them, 2.4 in the mean."""
+    """0.3 of 8 tasks: 2 or 3 of them, 2.4 on average."""
     curriculum, key = paft(0.3), getkey()
 
     def one(edit_key):
@@ -105,7 +105,7 @@ def test_share_between_two_numbers_of_tasks(getkey):
 def test_nothing_perturbed_is_the_inner_curriculum(getkey):
     key = getkey()
     got, want = draw(paft(0.0), key), draw(INNER, key)
-    # The same keys, step and state as well.
+    # The keys, the step and the state are the same, too.
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
@@ -134,7 +134,7 @@ def test_strength_is_passed_on(getkey):
 
 
 def test_strength_may_grow(getkey):
-    """As its schedule says, by the step."""
+    """The strength follows its schedule, as a function of the step."""
     key, curriculum = getkey(), paft(1.0, mix.ramp(0.8, 4))
     none, half, full, later = (draw(curriculum, key, 8, s).mark for s in (0, 2, 4, 9))
     assert not none.any() and full.any()
@@ -168,7 +168,7 @@ def test_an_unknown_perturbation():
 
 
 def test_a_step_gives_the_algorithm_the_same_key():
-    """For reinforcement learning: the same samples on tasks that stay clean."""
+    """In reinforcement learning, tasks that stay clean get the same samples."""
 
     def make_batch(state, tables, key, tasks):
         del state, tables
@@ -186,7 +186,7 @@ def test_a_step_gives_the_algorithm_the_same_key():
         step = train.make_step(curriculum, algorithm, optimizer, 8)
         state, metrics = jax.jit(step)(state, ())
         made.append((metrics["key"], metrics["tasks"]))
-        # The state of the curriculum has seen the tasks of this step.
+        # The state of the curriculum was updated with the tasks of this step.
         assert state.curriculum == 5 + np.count_nonzero(metrics["tasks"].mark)
     (key, clean), (other, mixed) = helpers.host(made)
     np.testing.assert_array_equal(key, other)

@@ -1,4 +1,4 @@
-"""Stored demonstrations: what is in them, in which order they come, and resuming."""
+"""Stored demonstrations: their contents, their order, and resuming."""
 
 import contextlib
 import dataclasses
@@ -63,14 +63,14 @@ MAKERS = {}
 
 
 def maker(recipe, split, make=demonstrations.maker):
-    """The same, compiled once."""
+    """As `demonstrations.maker`, but compiled once."""
     if split not in MAKERS:
         MAKERS[split] = make(recipe, split)
     return MAKERS[split]
 
 
 def keys_of(split, index):
-    """Of the tasks with these indices: what draws them, and what perturbs them."""
+    """Return the keys that draw the tasks of these indices, and that perturb them."""
     root = jax.random.fold_in(jax.random.key(SEED), domain.SPLITS[split])
     fold = jax.vmap(jax.random.fold_in, (None, 0))
     return jax.vmap(jax.random.split)(fold(root, jnp.asarray(index)))
@@ -88,11 +88,11 @@ def everything(records):
 
 
 def test_is_what_the_device_makes(recipe, stored):
-    """Tokens and loss masks, from their seed and index alone, by the algorithm itself;
-    those that are longer than a row are missing, and counted."""
+    """Tokens and loss masks follow from seed and index, and equal the algorithm's own;
+    demonstrations that are longer than a row are left out and counted."""
     index = jnp.arange(NUM["train"])
     keys = keys_of("train", index)
-    # Of ten in a row three, and none before the third of them is due.
+    # Three out of ten in a row, none of them earlier than its share is due.
     noisy = np.array([i % 10 in (3, 6, 9) for i in range(NUM["train"])])
     room = 400
 
@@ -136,7 +136,7 @@ def test_is_what_the_device_makes(recipe, stored):
 
 
 def test_names_tell_what_was_done(stored):
-    """A task with a tool that is gone cannot be done; an erased name is odd."""
+    """A task with a withheld tool is unsolvable; an erased name looks meaningless."""
     records = everything(stored.splits["train"])
     by_name = {name: [] for name in (*NAMES, demonstrations.CLEAN)}
     for record in records:
@@ -165,7 +165,7 @@ def test_splits_share_neither_worlds_nor_entities(recipe, stored):
     for split, records in stored.splits.items():
         found = everything(records)
         assert {record["split"] for record in found} == {split.encode()}
-        # A record has its index, and with it the key of its world.
+        # A record has its index, and thereby the key of its world.
         keys = keys_of(split, [int(record["index"]) for record in found])[:, 0]
         sample = jax.vmap(recipe.world.environment.sample, (None, 0, None))
         drawn = sample(recipe.world.tables, keys, split)
@@ -187,7 +187,7 @@ def test_splits_share_neither_worlds_nor_entities(recipe, stored):
 
 
 def test_a_larger_dataset_begins_with_the_same(recipe, stored, monkeypatch):
-    """Also where it has another number of batches."""
+    """This also holds if it takes another number of batches."""
     monkeypatch.setattr(demonstrations, "maker", maker)
     more = list(demonstrations.records(recipe, "test", NUM["test"] + 70))
     kept = [record for record in more[: NUM["test"]] if record]
@@ -325,13 +325,13 @@ def test_damage_is_told_of(stored, tmp_path, name, share):
     if share:
         file.write_bytes(intact[: int(share * len(intact))])
     if share and name == "tokenizer.json":
-        return  # it is for people: models have their own
+        return  # only for people who read it: a model has its own
     with pytest.raises(ValueError, match="is damaged") as error:
         store.read(tmp_path / "poi")
     assert "\n" not in str(error.value)
 
 
-# In which order it comes. A toy record is known by its number of tokens and its world.
+# The order of records. A toy record is known by its tokens.
 
 
 def drain(records, num_batches, num_rows=4, num_columns=12, **settings):
@@ -342,7 +342,7 @@ def drain(records, num_batches, num_rows=4, num_columns=12, **settings):
 
 
 def toys(num):
-    """Records of another token each."""
+    """Records that each consist of one repeated token."""
     random = np.random.default_rng(0)
     lengths = random.integers(2, 10, num)
     return [
@@ -356,7 +356,7 @@ def toys(num):
 
 
 def firsts(batches):
-    """Which toys are in the rows, one a row."""
+    """Return which toy is in each row, for one toy per row."""
     return [int(row[0]) - 1 for batch in batches for row in batch.tokens]
 
 
@@ -371,8 +371,8 @@ def test_a_row_for_each_by_hand():
 
 @pytest.mark.parametrize("num_processes", [1, 2, 3])
 def test_processes_share_each_epoch(num_processes):
-    """Together they see every record once in it, in an order of its own."""
-    num = 11  # a different number for each process
+    """Together they see every record once per epoch, in an order that changes."""
+    num = 11  # the processes have different numbers of records
     orders = []
     for index in range(num_processes):
         mine = len(range(index, num, num_processes))
@@ -399,7 +399,7 @@ def test_threads_change_nothing(packed):
 
 
 def test_packed_as_on_the_device():
-    """The same order of records, by first fit until one has no room."""
+    """The same order of records, packed first-fit until one does not fit."""
     num_rows, num_columns = 3, 14
     pack = jax.jit(sft.pack, static_argnums=3)
     waiting = [toys(20)[i] for i in firsts(drain(toys(20), 80, num_rows=1))]
@@ -412,7 +412,7 @@ def test_packed_as_on_the_device():
         )
         mask &= np.arange(num_columns) < sizes[:, None]
         num = 0
-        while True:  # those behind are too long for any row
+        while True:  # the texts after `num` are made too long for any row
             length = np.where(np.arange(12) <= num, sizes, num_columns + 1)
             found, num_dropped = pack(tokens, mask, length, num_rows)
             if num_dropped > 11 - num:
@@ -422,7 +422,7 @@ def test_packed_as_on_the_device():
         waiting = waiting[num:]
         for name in ("tokens", "positions", "loss_mask", "divisor"):
             np.testing.assert_array_equal(getattr(batch, name), getattr(best, name))
-        # Numbered from 1 on in each row, instead of by text.
+        # Segments are numbered from 1 in each row, not by text.
         for ours, theirs in zip(batch.segments, np.asarray(best.segments)):
             np.testing.assert_array_equal(np.diff(ours) != 0, np.diff(theirs) != 0)
             np.testing.assert_array_equal(ours > 0, theirs > 0)
@@ -520,7 +520,7 @@ print(json.dumps([state, *sums, rows]))
 
 @pytest.mark.slow
 def test_two_real_processes():
-    """Each has its rows of the same batches, and its own place in what it reads."""
+    """Each gets its rows of the same batches, and has its own read position."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
@@ -551,7 +551,7 @@ def test_two_real_processes():
 
 @pytest.fixture(scope="module")
 def fed(stored):
-    """What gives the step, a start, and the feed at its begin."""
+    """A function that returns the step, the first state, and the feed at its start."""
     c = tiny.config(
         "sft",
         sandbox__num_visible=helpers.NUM_VISIBLE,
@@ -581,7 +581,7 @@ class Killed(Exception):
 
 
 def run(folder, step, state, read, num_steps=6, killed_at=0):
-    """As `launch.train` does; `(state, losses)`."""
+    """Train as `launch.train` does; return `(state, losses)`."""
     losses = {}
 
     def watch(at, metrics):
@@ -612,19 +612,19 @@ def test_killed_and_resumed_is_the_same_bit_for_bit(fed, tmp_path):
     whole, expected = run(tmp_path / "whole", *fed())
     assert len(set(expected.values())) == 6
     _, before = run(tmp_path / "cut", *fed(), killed_at=5)
-    # Another feed, and one that has read already.
+    # Another feed, which has already been read from.
     step, state, read = fed()
     for _ in range(3):
         next(read)
     resumed, after = run(tmp_path / "cut", step, state, read)
-    assert min(after) == 5  # what was done after the last save is done again
+    assert min(after) == 5  # steps after the last checkpoint are repeated
     assert before | after == expected
     for ours, theirs in zip(*map(jax.tree.leaves, (resumed.params, whole.params))):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_fed_step_learns_from_what_is_stored(fed, stored):
-    """Its tokens are those of the records, in the order of the feed."""
+    """The tokens of a step are those of the records, in the order of the feed."""
     step, state, read = fed()
     batch = next(read)
     read.restore(fed()[2].state())

@@ -51,7 +51,7 @@ FINE = lines(weather(*GOOD), chain())
 
 
 def test_check(commands, tmp_path):
-    """All reasons are listed with their lines and the limits that would do."""
+    """All reasons are listed with their lines, and with limits that would suffice."""
     file = tmp_path / "my.jsonl"
     header = json.dumps({"evaluation": {}}).encode() + b"\n"
     bad = lines(weather(*NESTED), weather(), weather(*NESTED), weather(*NESTED))
@@ -73,7 +73,7 @@ def test_check(commands, tmp_path):
 
 
 def test_one_conversation_makes_no_test_split(commands, tmp_path):
-    """The command says so before it trains anything."""
+    """The command says so before any training."""
     file = tmp_path / "my.jsonl"
     file.write_bytes(lines(weather(*GOOD)))
     done = commands("logs", "check", str(file))

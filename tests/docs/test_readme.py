@@ -1,5 +1,5 @@
-"""The README and the pages of docs/ hold what the stored reports say, and name only
-files, commands and config keys that exist."""
+"""The README and the pages of docs/ show the numbers of the stored reports, and name
+only files, commands and config keys that exist."""
 
 import re
 from pathlib import Path
@@ -34,14 +34,14 @@ def cells(line):
 
 
 def table_of(text):
-    """Rows of the first table of a text."""
+    """Return the rows of the first table of a text."""
     table = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert table
     return [cells(line) for line in table[0].splitlines()]
 
 
 def compared():
-    """The reports that the command of the page compares."""
+    """Return the reports that the command of the page compares."""
     columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", COMPARISON)
     assert columns
     return report.load_columns(columns[1].split(","))

@@ -1,4 +1,4 @@
-"""Environments by name, and what is said of one that is unknown or incomplete."""
+"""Environments by name, and the errors for unknown or incomplete ones."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_families_by_name(name):
 
 @pytest.mark.parametrize("name", [*registry.SPECS, "poi"])
 def test_what_a_family_offers_is_what_its_environment_has(name):
-    """A config is checked against the family, before the environment is made."""
+    """A config is checked against the family before the environment is made."""
     family, world = registry.spec(name), helpers.world(name)
     environment = world.environment
     for field in ("perturbations", "training_mix", "suite", "rewards"):

@@ -1,4 +1,4 @@
-"""A policy that says what a script has for each row, and counts on nothing it reads."""
+"""A policy that follows a script in each row, whatever it reads."""
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +8,14 @@ from openagent_jax.types import Cache, Policy
 
 
 def policy(num_tokens: int) -> Policy:
-    """Its parameters are the tokens of each row: all of its turns, one behind the
-    other.
+    """A policy whose parameters are the tokens of each row: all turns, concatenated.
 
     Args:
-      num_tokens: of the vocabulary.
+      num_tokens: size of the vocabulary.
     """
 
     def init_cache(num_rows, blocks):
-        # How much of the script has been said is kept in the first slot.
+        # The first slot counts the tokens of the script that have been generated.
         empty = tuple((jnp.zeros((num_rows, 1, 1, size)),) for size in blocks)
         slots = tuple((jnp.zeros((num_rows, 1, size, 1)),) for size in blocks)
         return Cache(empty, slots, jnp.zeros(num_rows, jnp.int32))
@@ -26,7 +25,7 @@ def policy(num_tokens: int) -> Policy:
         num_rows, num_columns = tokens.shape
         (slots,), *rest = cache.values
         said = slots[:, 0, 0, 0]
-        if num_columns == 1:  # a token of its own: texts are read in larger chunks
+        if num_columns == 1:  # a sampled token: texts are read in larger chunks
             said = said + num_new
         values = ((slots.at[:, 0, 0, 0].set(said),), *rest)
         hidden = jnp.stack([jnp.arange(num_rows, dtype=said.dtype), said], axis=-1)
@@ -42,7 +41,7 @@ def policy(num_tokens: int) -> Policy:
 
 
 def params(scripts, end_token: int, num_columns: int) -> jax.Array:
-    """One script for each row, tokens; behind it, it ends at once."""
+    """A row of tokens for each script, which is followed by end tokens."""
     table = np.full((len(scripts), num_columns), end_token, np.int32)
     for row, script in zip(table, scripts, strict=True):
         row[: len(script)] = script

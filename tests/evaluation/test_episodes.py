@@ -1,4 +1,4 @@
-"""Episodes that are kept: what is in their files, and that it is what happened."""
+"""Saved episodes: what their files contain, and that it is what happened."""
 
 import asyncio
 import functools
@@ -25,9 +25,9 @@ SCENARIOS = ("query_underspecified", "runtime_error", "unsolvable")
 NAMES = (draw.CLEAN, *SCENARIOS)
 SEED, TURNS, ACTION, RESULT = 5, 10, 60, 64
 PROMPT = {helpers.COMPACT: 240, "hermes": 1200}  # tokens
-ROOM = 250  # for what comes behind a prompt: too little for ten long turns
+ROOM = 250  # for what follows a prompt: too little for ten long turns
 FORMS = tuple(PROMPT)
-# What the rows say, one in each; `EXPERT` is what the oracle says on the clean task.
+# The script of each row; `EXPERT` follows the oracle on the clean task.
 EXPERT, WRONG_CALL, BABBLE, LONG, REFUSE, ANSWER, CUT, NO_TOOL = range(8)
 NUM = 8
 KEYS = {
@@ -68,7 +68,7 @@ def demonstrated():
 
 
 def written(form):
-    """What the expert says, each row turn by turn."""
+    """The expert's tokens of each row, turn by turn."""
     tables = helpers.world("poi", form).tables
     tokens, _, own, _ = map(
         np.asarray, helpers.write(tables, demonstrated(), 2 * PROMPT[form])
@@ -77,7 +77,7 @@ def written(form):
 
 
 def said(form):
-    """The tokens of each row."""
+    """The tokens of each row's script."""
     found, lexicon = written(form), helpers.lexicon("poi", form)
     tokenizer = helpers.chat_tokenizer() if form == "hermes" else helpers.tokenizer()
     call = '{"name":"no_such_tool","arguments":{"x":"1"}}'
@@ -114,7 +114,7 @@ def player(form):
 
 
 def keep(form, folder, num=NUM, num_tasks=NUM):
-    """Evaluate, and keep the episodes; `(lines by scenario, rows of the report)`."""
+    """Evaluate and save episodes; return `(lines by scenario, rows of the report)`."""
     keeper = episodes.Keeper(world(form), folder, num, SEED)
     scored = evaluate.evaluate(
         player(form),
@@ -154,7 +154,7 @@ def suite():
 
 
 def replay(lines):
-    """The same replies by messages, in the compact world; the lines of its log."""
+    """Give the same replies as messages in the compact world; return the log lines."""
 
     def agent_of(line):
         turns = iter(m for m in line["messages"] if m["role"] == "assistant")
@@ -295,7 +295,7 @@ def test_each_word(outcome, ends, word):
 
 
 def test_the_words_of_the_policy(kept):
-    """What could not be understood is there as it was written."""
+    """Replies that could not be parsed are stored as they were written."""
     lines, _ = kept
     clean = lines[draw.CLEAN]
     assert clean[EXPERT]["actions"] == clean[EXPERT]["plan"]
@@ -315,7 +315,7 @@ def test_the_words_of_the_policy(kept):
 
 
 def test_the_same_replies_by_messages_are_worth_the_same(kept):
-    """And the oracle's plan, the tools and the facts are the same ones."""
+    """The oracle's plan, the tools and the facts are the same, too."""
     lines, _ = kept
     same = KEYS - {"failure", "messages", "actions", "results", "rewards"}
     for theirs in replay(lines):
@@ -333,7 +333,7 @@ def test_the_same_replies_by_messages_are_worth_the_same(kept):
 
 
 def test_agents_keep_the_same_files(compact, tmp_path):
-    """`log.keep` writes what is in the log; the last line of an episode counts."""
+    """`log.keep` writes the log's episodes; the last answered line of each counts."""
     _, lines, _ = compact
     log = logs.Log(tmp_path / "episodes.jsonl", {"model": "x"})
     found = replay(lines)
@@ -356,7 +356,7 @@ def test_agents_keep_the_same_files(compact, tmp_path):
 
 
 def test_as_many_as_wanted(compact, tmp_path):
-    """Of the first tasks; what an earlier evaluation has left goes away."""
+    """The first tasks are kept; files of an earlier evaluation are removed."""
     _, lines, scored = compact
     folder = tmp_path / episodes.FOLDER
     folder.mkdir()
@@ -369,7 +369,7 @@ def test_as_many_as_wanted(compact, tmp_path):
             ours, theirs = getattr(found, field), getattr(same[name], field)
             np.testing.assert_array_equal(ours, theirs)
     assert {path.name for path in folder.iterdir()} == {f"{x}.jsonl" for x in NAMES}
-    # The last batch is larger than what is left of the tasks.
+    # The last batch is larger than the number of remaining tasks.
     fewer, _ = keep(helpers.COMPACT, tmp_path, num_tasks=2)
     assert fewer == {name: found[:2] for name, found in lines.items()}
     episodes.clear(folder)

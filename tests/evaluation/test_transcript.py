@@ -28,7 +28,7 @@ def observe():
 
 
 def shown(episode):
-    """Pieces of what follows each turn."""
+    """The pieces of text that follow each turn."""
     observation = episode.timestep.observation
     return np.asarray(observe()(episode.task, observation))
 
@@ -77,9 +77,9 @@ def call(name, arguments):
         ('{"purpose":"p","name":"f","arguments":{"x":"9"}}', {"x": "9"}),
         ('<tool_call>\n{"name": "f", "arguments": {"x": 9}}\n</tool_call>', {"x": 9}),
         ('{"name": "f", "parameters": {"x": "9", "y": "z"}}', {"x": "9", "y": "z"}),
-        ('{"name":"f","arguments":{"x":"1","x":"9"}}', {"x": 1}),  # no object has two
-        ('{"name":"f","arguments":{"x":"1"}}', {"x": 1}),  # it is the same
-        ('{"name":"g","arguments":{"x":"9"}}', {"x": 1}),  # not what was understood
+        ('{"name":"f","arguments":{"x":"1","x":"9"}}', {"x": 1}),  # a repeated key
+        ('{"name":"f","arguments":{"x":"1"}}', {"x": 1}),  # the same call
+        ('{"name":"g","arguments":{"x":"9"}}', {"x": 1}),  # not the parsed call
         ('{"name":"f","arguments":["9"]}', {"x": 1}),
         ('{"name":"f"}', {"x": 1}),
         ("get 3 log", {"x": 1}),
@@ -120,7 +120,7 @@ def test_without_a_call_no_tool_answers():
         ("assistant", "Refuse"),
     ]
     assert made[4]["tool_call_id"] == made[3]["tool_calls"][0]["id"] == "call00001"
-    assert turns[1].message == call("f", {})  # is as it was
+    assert turns[1].message == call("f", {})  # is not modified
 
 
 def test_in_short():
@@ -135,12 +135,12 @@ def test_in_short():
 
 @pytest.mark.parametrize("entry", ["identity_erasure", "unsolvable"])
 def test_episodes_of_the_oracle(entry):
-    """The same tasks, clean and perturbed, as an evaluation draws them."""
+    """The same tasks, clean and perturbed, as in an evaluation."""
     world, num = helpers.world("poi"), 4
     keys = draw.task_keys(jax.random.key(3), 0, num)
     both = list(texts.episodes(world, entry, keys, 1.0))
     assert len(both) == num
-    # The clean ones of a batch of another size and scenario are the same ones.
+    # Clean episodes do not depend on the batch size or the scenario.
     alone = texts.episodes(world, draw.CLEAN, keys[:2], 0.0)
     assert [clean for clean, _ in alone] == [clean for clean, _ in both[:2]]
     for clean, other in both:

@@ -63,7 +63,7 @@ def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
     text = f"<|begin_of_text|>{chat_template.DATE} Hi<|eot_id|>"
     assert template.render(MESSAGES, [], True) == text
     assert template.is_special("<|eot_id|>")
-    assert not template.is_special('{"')  # a token, and none of these
+    assert not template.is_special('{"')  # a token, but not a special one
 
 
 def test_without_transformers(monkeypatch):
@@ -74,7 +74,7 @@ def test_without_transformers(monkeypatch):
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
 def test_ours_write_several_calls_and_talk(form):
-    """More than our agents say, as other tools may render it."""
+    """Other tools may render more with these templates than our agents write."""
     message = messages.call("look", {"place": "Oak Bay"})
     message["content"] = "Let me see."
     text = helpers.template(form).render([*MESSAGES, message], [], False)

@@ -267,7 +267,7 @@ def test_cache(tensors, tmp_path, monkeypatch):
     assert second != first
     assert (hf.load(second)[1]["norm"] == 1).all()
 
-    # If another process was faster, its folder stays and is used.
+    # If another process was faster, its folder is kept and used.
     convert = gguf._convert
 
     def overtaken(file, making):

@@ -1,6 +1,6 @@
-"""SmolLM2-135M-Instruct as its package ships it.
+"""SmolLM2-135M-Instruct as shipped in its package.
 
-The expected values were written once by `transformers` with torch, which read the same
+The expected values were computed once by `transformers` with torch, which read the same
 GGUF file with their own code.
 """
 
@@ -93,7 +93,7 @@ def test_decoding_equals_torch(model, tmp_path):
         row = torch.tensor([ids])
         out = theirs.generate(
             row,
-            # Else it takes the ends of the messages for padding.
+            # Otherwise `generate` would take the ends of messages for padding.
             attention_mask=torch.ones_like(row),
             max_new_tokens=24,
             do_sample=False,

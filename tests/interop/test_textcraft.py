@@ -1,4 +1,4 @@
-"""TextCraft's gold trajectories as conversations, and that they become tasks."""
+"""TextCraft's gold trajectories as conversations, and as tasks."""
 
 import json
 

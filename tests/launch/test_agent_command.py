@@ -1,4 +1,4 @@
-"""`launch.evaluate --agent`, as users meet it."""
+"""`launch.evaluate --agent`, as seen by users."""
 
 import importlib.util
 import json
@@ -91,7 +91,7 @@ def test_bfcl(commands, tmp_path):
     rows = {row["scenario"]: row for row in made["rows"]}
     assert rows["clean"]["success"]["mean"] == 1
     assert rows["identity_erasure"]["n"] == 4
-    assert "unsolvable" not in rows  # it has no meaning there
+    assert "unsolvable" not in rows  # it does not apply to this suite
     assert len(server.requests) == 8
 
 
@@ -192,7 +192,7 @@ def test_the_reports_of_a_policy_stay(commands, tmp_path):
 
 
 def test_no_answer_at_all(commands, tmp_path):
-    """Fewer episodes than it takes to give up: no report of nothing."""
+    """With fewer episodes than it takes to give up, there is no empty report either."""
     with scripted.server(lambda *_: ("error", 400, "no such knob")) as server:
         done = ask(commands, server, tmp_path, "--max_retries=0")
     assert done.code == 1

@@ -1,4 +1,4 @@
-"""What `init_from` may name, and how its weights come to the devices."""
+"""What `init_from` accepts, and how weights are placed on the devices."""
 
 import json
 import shutil
@@ -21,18 +21,18 @@ from tests import helpers, tiny
 
 
 def assert_same(a, b):
-    """Bit for bit, wherever they lie."""
+    """Check that two trees are equal bit for bit, wherever they are placed."""
     assert jax.tree.map(lambda x: x.dtype, a) == jax.tree.map(lambda x: x.dtype, b)
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory):
-    """A folder of a small Qwen2, as fine-tuning finds it, and its parameters."""
+    """A folder with a small Qwen2, ready for fine-tuning, and its parameters."""
     folder = tmp_path_factory.mktemp("qwen")
     nano = backbones.backbone(tiny.stated())
     config = transformer.ModelConfig(
-        vocab_size=nano.config.vocab_size + 8,  # as Qwen2 has it: some have no token
+        vocab_size=nano.config.vocab_size + 8,  # as in Qwen2: some have no token
         width=32,
         num_layers=2,
         num_heads=4,
@@ -57,7 +57,7 @@ def qwen(tmp_path_factory):
 
 @pytest.fixture
 def chatty(qwen, tmp_path):
-    """The same with the special tokens of chats, and a template that does tools."""
+    """The same, with the special tokens of chats and a template that supports tools."""
     folder = shutil.copytree(qwen[0], tmp_path / "chatty")
     helpers.chat_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text((BUILTIN / "hermes.jinja").read_text())
@@ -72,7 +72,7 @@ ROOM = {
 
 
 def test_a_run_keeps_its_chat_template(chatty, tmp_path):
-    """That of its config at the start: its file may be gone when the run is read."""
+    """The template at the start of the run: its file may be gone later."""
     file = shutil.copy(BUILTIN / "llama3.jinja", tmp_path / "mine.jinja")
     c = tiny.config("sft", init_from=str(chatty), model__chat_template=str(file))
     model = backbones.backbone(c)
@@ -139,7 +139,7 @@ def test_chats_that_cannot_be(chatty, template, changes, message):
 
 
 def test_a_tokenizer_without_any_form(chatty):
-    """Neither a template of its own, nor the marks of ours."""
+    """It has no template, and lacks the special tokens of our compact form."""
     (chatty / "chat_template.jinja").unlink()
     text = helpers.chat_tokenizer().to_str().replace("<|end|>", "<|other|>")
     (chatty / "tokenizer.json").write_text(text)
@@ -152,7 +152,7 @@ def test_a_tokenizer_without_any_form(chatty):
 
 @pytest.mark.parametrize("kind", ["folder", "run", "random"])
 def test_weights_go_to_their_places(qwen, tmp_path, kind):
-    """Each device gets its part; all parts together are what one device would get."""
+    """Each device gets its part; together, the parts equal the unsharded weights."""
     folder, expected = qwen
     c = tiny.config("sft", init_from=str(folder))
     if kind == "run":
@@ -175,7 +175,7 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
     c = c.replace({"mesh.fsdp": 4})
     other = backbones.first_params(c, model, placement.split(c, model.config))
     assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
-    if kind == "run":  # to be evaluated
+    if kind == "run":  # as in an evaluation
         other = runs.restore(tmp_path, c=c)[1]
         assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind != "random":
@@ -183,7 +183,7 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
 
 
 def test_training_starts_from_them(qwen):
-    """On a mesh, with moments beside them; and the first step moves them."""
+    """On a mesh, with moments sharded like the weights; a step changes the weights."""
     folder, expected = qwen
     c = tiny.config(
         "sft",
@@ -205,7 +205,7 @@ def test_training_starts_from_them(qwen):
 
 @pytest.mark.parametrize("held", ["float32", "bfloat16"])
 def test_a_run_in_bfloat16(qwen, tmp_path, held):
-    """It is read as it was saved, whatever the next run holds parameters in."""
+    """It is read with the dtype it was saved in, whatever dtype the next run uses."""
     c = tiny.config("sft", init_from=str(qwen[0]), model__param_dtype="bfloat16")
     first = backbones.backbone(c)
     params = backbones.first_params(c, first)
@@ -214,7 +214,7 @@ def test_a_run_in_bfloat16(qwen, tmp_path, held):
     c = tiny.config("sft", init_from=str(tmp_path), model__param_dtype=held)
     got = backbones.first_params(c, backbones.backbone(c))
     assert_same(got, jax.tree.map(lambda x: x.astype(held), params))
-    model, got, _ = runs.restore(tmp_path)  # as launch.export does
+    model, got, _ = runs.restore(tmp_path)  # as launch.export does it
     assert_same(got, params)
     assert model.config.param_dtype == "bfloat16"
     random = tiny.config("sft", model__param_dtype="bfloat16")
@@ -233,7 +233,7 @@ def test_absent_package_is_named(monkeypatch):
 
 
 def test_bad_tokenizers_are_named(tmp_path):
-    """Only that of a slow one, none at all, and one of more tokens than the model."""
+    """Only a slow tokenizer, none at all, and one with more tokens than the model."""
     nano = backbones.backbone(tiny.stated())
     hf.save(tmp_path, nano.config, nano.init(None))
     (tmp_path / "tokenizer.model").touch()

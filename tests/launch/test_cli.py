@@ -1,4 +1,4 @@
-"""Commands as users meet them: exit codes, one clear line, and what is left behind."""
+"""Commands as seen by users: exit codes, one-line errors, and the files they leave."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ GRPO = "--config=configs/grpo.py"
 SFT = "--config=configs/sft.py"
 DEFAULT = tiny.stated("paft")
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-# Arguments, and what the one line must name: the key, and what would be right.
+# Arguments, and what the error line must name: the key, and a remedy.
 BAD_USE = [
     ([], ["--config is missing"]),
     (["--config"], ["Missing value", "config"]),
@@ -225,7 +225,7 @@ def assert_one_line(done: Done, code: int, words) -> None:
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory):
-    """A folder of wrong files."""
+    """A folder of invalid files."""
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "syntax.py").write_text("def get_config():\n  return (\n")
     (folder / "imports.py").write_text("import nothing_of_that_name\n")
@@ -290,7 +290,7 @@ def test_bad_use_of_data(commands, tmp_path, args, words):
 
 
 def test_build_and_show(commands, tmp_path):
-    """What is made can be looked at, and is not made again."""
+    """A dataset can be shown after it is built, and is not built a second time."""
     small = ["--config.data.num_train=9", "--config.data.num_test=2"]
     small += ["--config.sandbox.max_turns=3", "--config.compile_cache="]
     out = str(tmp_path / "out")
@@ -357,7 +357,7 @@ def test_bad_weights(commands, tmp_path, spoil, words):
 
 
 def test_export(commands, tmp_path):
-    """Weights of the run; all that came with the model it began from."""
+    """The weights of the run, with the other files of the model it started from."""
     source, out, work = (tmp_path / name for name in ("source", "out", "w"))
     nano = backbones.backbone(tiny.stated())
     config = dataclasses.replace(nano.config, qkv_bias=True)
@@ -375,7 +375,7 @@ def test_export(commands, tmp_path):
         assert (out / name).read_bytes() == (source / name).read_bytes()
     fields = json.loads((out / "config.json").read_text())
     assert fields["architectures"] == ["Qwen2ForCausalLM"]
-    # A second time over it, from a run that is not there: it stays whole.
+    # Export again, from a run that does not exist: the folder is left intact.
     done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
     assert_one_line(done, 2, ["nowhere is no workdir"])
     assert hf.load(out)[0] == config
@@ -391,7 +391,7 @@ SMALL = [
 
 
 def steps_of(workdir: Path) -> list[int]:
-    """The steps in metrics.jsonl whose update was written."""
+    """The steps in metrics.jsonl with a training loss."""
     try:
         lines = (workdir / "metrics.jsonl").read_text().splitlines()
     except OSError:
@@ -408,8 +408,8 @@ def wait_until(condition, seconds=90):
 
 
 def test_killed_then_terminated_then_done(commands, tmp_path):
-    """kill -9 loses at most `checkpoint.every` steps, SIGTERM none and exits with 143,
-    and the same command goes on both times."""
+    """kill -9 loses at most `checkpoint.every` steps; SIGTERM loses none and exits with
+    143; the same command continues the run both times."""
     workdir = tmp_path / "w"
     args = [f"--workdir={workdir}", PAFT, *SMALL, "--config.train.num_steps=100"]
     args += ["--config.checkpoint.every=20", f"--config.compile_cache={tmp_path}/cache"]
@@ -424,7 +424,7 @@ def test_killed_then_terminated_then_done(commands, tmp_path):
     wait_until(lambda: "from step" in commands.said())
     resumed = int(re.search(r"from step (\d+)", commands.said())[1])
     assert resumed % 20 == 0 and reached - 20 <= resumed <= reached
-    wait_until(lambda: steps_of(workdir)[-1:] >= [reached + 3])  # new ones
+    wait_until(lambda: steps_of(workdir)[-1:] >= [reached + 3])  # steps that are new
     os.kill(pid, signal.SIGTERM)
     done = commands.wait()
     assert done.code == 143, done

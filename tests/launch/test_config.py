@@ -1,4 +1,4 @@
-"""Configs become typed sections once; nothing else sees a ConfigDict."""
+"""Configs are converted to typed sections once; nothing else handles a ConfigDict."""
 
 import dataclasses
 import json
@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_only_one_file_sees_a_config_dict():
-    """The others may hold the definition of a flag, and the line that resolves it."""
+    """Other files may only define the flag, and resolve its value."""
     flag = re.compile(r"config_flags|config\.resolve\(CONFIG\.value")
-    # Whoever handles a ConfigDict imports ml_collections.
+    # A file that handles a ConfigDict imports ml_collections.
     seen = re.compile(r"ml_collections|get_config\(|CONFIG\.value(?! is)")
     for file in [*ROOT.glob("openagent_jax/**/*.py"), *ROOT.glob("launch/**/*.py")]:
         if file == Path(config.__file__):
@@ -41,7 +41,7 @@ def test_every_key_has_a_field():
 
 
 def test_hash_is_that_of_the_values():
-    """As runs of earlier versions have it, whose configs had no types."""
+    """It is the same as in earlier versions, whose configs had no types."""
     c = tiny.stated()
     text = json.dumps(base.get_config().to_dict(), sort_keys=True)
     digest = subprocess.run(["sha256sum"], input=text.encode(), capture_output=True)
@@ -132,7 +132,7 @@ def test_a_missing_key_is_named():
 
 
 def test_stored_configs(tmp_path):
-    """They have their values as JSON has them; keys of later versions are added."""
+    """They are read from JSON; keys of later versions get their defaults."""
     file = tmp_path / "config.json"
     with pytest.raises(UsageError, match="is no workdir: it has no config.json"):
         config.stored_config(tmp_path)

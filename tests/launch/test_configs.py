@@ -56,7 +56,7 @@ def test_paft_differs_from_sft_by_alpha_alone(arg):
 
 
 def test_checks_compile_nothing():
-    """So `--dry_run` is fast, whatever the model."""
+    """So `--dry_run` is fast for any model."""
     c = tiny.stated("paft").replace({"init_from": "random"})
     before = len(COMPILED)
     checks.check(c)
@@ -69,8 +69,8 @@ def test_checks_compile_nothing():
 
 @pytest.mark.parametrize(("name", "arg"), [c for c in CASES if c[0] != "paft_grpo"])
 def test_trains_one_step(name, arg):
-    """The small form of each: most share a program, so this compiles little. That of
-    `paft_grpo`, which compiles longest, trains in `test_reinforcement`."""
+    """The smoke form of each: most share a program, so little is compiled. `paft_grpo`,
+    which takes longest to compile, is trained in `test_reinforcement`."""
     c = tiny.config(name, arg)
     step, state = tiny.trainer(c)
     new, metrics = step(state)
@@ -78,7 +78,7 @@ def test_trains_one_step(name, arg):
     if c.algorithm.name == "sft":
         assert metrics["train/loss"] == pytest.approx(np.log(vocab_size), rel=0.1)
         assert metrics["train/num_loss_tokens"] > 0 and metrics["train/grad_norm"] > 0
-    else:  # random weights never end an action
+    else:  # with random weights, actions never end
         assert metrics["entropy"] == pytest.approx(np.log(vocab_size), rel=0.1)
         assert metrics["completions/mean_length"] == 6 * 10
     assert new.step == 1

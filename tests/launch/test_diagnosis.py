@@ -1,4 +1,4 @@
-"""The diagnosis runs what is missing, and its page says what the reports say."""
+"""The diagnosis does the missing runs, and its page shows the stored reports."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ RESULTS = ROOT / "docs/results"
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """What was run; each run leaves what launch.train does."""
+    """The commands that were run; each leaves the files that launch.train leaves."""
     commands = []
 
     def run(command, config, workdir, changes):
@@ -70,7 +70,7 @@ def test_halves_are_shared(asked):
 
 
 def test_budgets_are_equal():
-    """Two halves of reinforcement learning or of steps are a whole."""
+    """Two halves, of reinforcement learning or of SFT steps, cost one full run."""
     rl = [
         m.changes["train.max_tokens"]
         for m in diagnose.METHODS.values()
@@ -105,7 +105,7 @@ def test_bad_flags(flags, message):
 
 
 def test_a_method_is_not_its_namesake(tmp_path):
-    """`sft_grpo_0` is no run of `sft`."""
+    """`sft_grpo_0` is not a run of `sft`."""
     for name in ("sft_0", "sft_grpo_0"):
         shutil.copytree(RESULTS / "sft_0", tmp_path / name)
     text = diagnosis_page.page(tmp_path, {"sft": "SFT", "sft_grpo": "SFT+GRPO"})

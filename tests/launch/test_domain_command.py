@@ -1,4 +1,4 @@
-"""`launch.domain`, as users meet it: one line for each fault, and what is shown."""
+"""`launch.domain`, as seen by users: one line per fault, and the episodes it shows."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def test_check_of_a_good_file(commands, drafted, tmp_path):
     assert "identity_erasure" not in done.out and "the oracle" not in done.out
     (needs,) = re.findall(r"prompt_tokens=50 is too short: .* has (\d+)", done.out)
     (longest,) = re.findall(r"the longest prompt has .*, perturbed (\d+)", done.out)
-    assert int(needs) > 100 + int(longest)  # for what is trained
+    assert int(needs) > 100 + int(longest)  # training needs more than a prompt
     assert "Raise these: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
 
@@ -92,7 +92,7 @@ def test_show(commands, drafted):
     assert answer.startswith("agent  Answer: ") and end == "solved by the oracle"
     both = commands(*args, "--perturbation=tool_withheld")
     assert both.code == 0, both.err
-    assert "\x1b" not in both.out  # no colours where nobody sees them
+    assert "\x1b" not in both.out  # no colours without a terminal
     rows = both.out.splitlines()
     assert rows[2].split() == ["clean", "tool_withheld"]
     assert sum(row[59:60] == "<" for row in rows) >= 2

@@ -1,4 +1,4 @@
-"""Runs that train adapters alone: what moves, what is kept, and what is found again."""
+"""Runs that train only adapters: what changes, what is saved, and what is restored."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ def num_bytes(tree) -> int:
 
 
 def save(workdir, c, state, step):
-    """What `launch.train` leaves behind."""
+    """Save what `launch.train` leaves behind."""
     workdir.mkdir()
     (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))
     runs.save_model(workdir / "model", backbones.backbone(c))
@@ -67,7 +67,7 @@ def trained(tmp_path_factory):
 
 
 def test_adapters_alone_are_trained(trained):
-    """The model itself stays bit for bit, and no moments are kept of it."""
+    """The model itself stays bit for bit the same, and has no optimizer moments."""
     _, c, state = trained
     start = tiny.trainer(c)[1]
     base = backbones.first_params(c, backbones.backbone(c))
@@ -128,7 +128,7 @@ def test_devices_and_micro_batches_change_nothing():
 
 
 def test_a_run_starts_from_adapters_merged(trained):
-    """As `init_from`, with adapters of its own and without."""
+    """Through `init_from`, with adapters of its own or without."""
     workdir, _, state = trained
     expected = lora.merge(lora.Lora(RANK), jax.device_get(train.all_params(state)))
     for rank in (0, 2):
@@ -158,7 +158,7 @@ def test_what_is_exported_has_no_adapters(trained, tmp_path):
 
 
 def test_adapters_of_a_model_with_adapters(trained, tmp_path):
-    """Each run finds what it was trained beside, however far back."""
+    """A run finds the weights that it was trained with, even through several runs."""
     workdir, folder = trained[0], tmp_path / "run"
     c = config(init_from=str(workdir), model__lora__rank=2)
     model = backbones.backbone(c)
@@ -178,7 +178,7 @@ def test_the_model_is_gone_or_another(trained, tmp_path):
     model.tokenizer.save(str(folder / "tokenizer.json"))
     c = config(init_from=str(folder))
     (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))
-    runs.restore(workdir)  # the weights are what they were
+    runs.restore(workdir)  # the weights are unchanged
 
     hf.save(folder, model.config, {**params, "norm": params["norm"] + 1e-3})
     with pytest.raises(UsageError) as error:
@@ -199,7 +199,7 @@ def test_the_model_is_gone_or_another(trained, tmp_path):
 
 
 def test_learns():
-    """A few steps of a high rate, in bfloat16: the loss goes down."""
+    """A few steps at a high learning rate, in bfloat16, lower the loss."""
     c = config(
         init_from="nano",
         model__dtype="bfloat16",
@@ -213,7 +213,7 @@ def test_learns():
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
 def test_the_reference_is_within(name):
-    """No second model is held; another one is, but is not saved."""
+    """No second model is held in memory; a named reference is, but it is not saved."""
     c = config(name, surrogate__kl=0.1)
     model = backbones.backbone(c)
     plain = backbones.first_params(c, model)
@@ -227,7 +227,7 @@ def test_the_reference_is_within(name):
 
 
 def test_held_near_to_the_model_without_adapters(trained):
-    """Unless another one is named: one of zeros finds all tokens alike."""
+    """The KL penalty refers to that model unless another is named, here zeros."""
     _, c, state = trained
     policy, params = backbones.backbone(c).policy, train.all_params(state)
     surrogate = policy_gradient.Surrogate(kl=0.1)
@@ -259,7 +259,7 @@ def test_reinforcement(name):
         init_from="nano",
         sandbox__max_turns=2,
         sandbox__action_tokens=40,
-        # Episodes enough that in each step some of a group are paid otherwise.
+        # Enough episodes that rewards differ within some group in each step.
         train__batch_size=8 if name == "grpo" else 16,
         grpo__size=4,
         reward__progress=1.0,
@@ -269,5 +269,5 @@ def test_reinforcement(name):
     )
     _, lines = play(*tiny.trainer(c), 2)
     assert lines[0]["train/kl"] == 0 and lines[1]["train/kl"] > 1e-6
-    for line in lines:  # what was sampled is what is trained on
+    for line in lines:  # sampling and training agree
         assert line["sampler_trainer/logp_abs_diff_max"] < 1e-4

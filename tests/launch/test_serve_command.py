@@ -1,4 +1,4 @@
-"""`launch.serve`, as users meet it."""
+"""`launch.serve`, as seen by users."""
 
 import concurrent.futures
 import json
@@ -35,7 +35,7 @@ ASKED = {
 
 
 def ready(commands):
-    """The address of the server, once it is there."""
+    """Return the address of the server when it is ready."""
     end = time.monotonic() + 100
     while not (found := re.search(r"http://\S+/v1", commands.said())):
         assert time.monotonic() < end
@@ -61,7 +61,7 @@ def test_who_is_served_is_served_to_the_end(commands, how, code):
     assert commands.said() == f"tiny: {address}, 2 rows of 476 tokens\n"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = [pool.submit(post, address, ASKED) for _ in range(6)]
-        asked[0].result()  # the last ones wait for a row as yet
+        asked[0].result()  # the last requests still wait for a row
         os.kill(pid, how)
         said = [one.result() for one in asked]
     done = commands.wait()
@@ -70,7 +70,7 @@ def test_who_is_served_is_served_to_the_end(commands, how, code):
         "serve.py: interrupted" if code else "",
     )
     texts = {one["choices"][0]["message"]["content"] for one in said}
-    assert len(texts) == 1 and texts != {""}  # of one seed
+    assert len(texts) == 1 and texts != {""}  # the same seed
     with pytest.raises(OSError):
         post(address, ASKED)
 

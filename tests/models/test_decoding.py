@@ -126,7 +126,7 @@ class TestDecode:
         after, new, ended, _ = decode(params, context, Sampling(1.0), active)
         assert ended[1] and not new[1].any() and not after.sampled[1].any()
         assert after.cache.length[1] == context.cache.length[1]
-        others = jnp.array([0, 2])  # what they sample does not depend on other rows
+        others = jnp.array([0, 2])  # their samples do not depend on other rows
         assert jnp.array_equal(after.tokens[others], full.tokens[others])
 
     def test_num_tokens(self, context, params):
@@ -136,7 +136,7 @@ class TestDecode:
 
 
 def test_rows_continue_a_shared_prefix(context, params, text):
-    """As rows that have each computed their prefix themselves."""
+    """They give the same result as rows that computed the prefix themselves."""
     one = decoding.empty_context(POLICY, 1, 6, ROOM, CONFIG.vocab_size)
     length = jnp.array([6])
     one = append(params, one, text[:1], length)
@@ -162,7 +162,7 @@ def test_blocks_cover_the_context(num, num_layers):
 
 
 def test_loops_see_more_blocks_only_when_they_need_them():
-    """A loop that counts to 5, and leaves off where its slots end."""
+    """A loop that counts to 5, and stops when its slots are used up."""
     cache = POLICY.init_cache(1, [2, 4, 8])
 
     def loop(cache, carry):

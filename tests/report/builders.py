@@ -9,7 +9,7 @@ from openagent_jax import report
 
 
 class Entry(NamedTuple):
-    """What a report reads of the entry of a catalogue."""
+    """The fields of a catalogue entry that a report reads."""
 
     name: str
     tier: str

@@ -1,4 +1,4 @@
-"""Reports are written whole, and what is read is checked."""
+"""Reports are written atomically, and are checked when they are read."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_load_names_all_problems_in_one_line(tmp_path):
     made["rows"][0] |= {"n": "8", "family": "unseen"}
     made["rows"][1]["delta"]["low"] = float("inf")
     made["rows"][2]["success"]["high"] = None
-    made["rows"][4]["success"]["mean"] = 57.1  # percent, where a fraction belongs
+    made["rows"][4]["success"]["mean"] = 57.1  # percent instead of a fraction
     made["rows"][5]["success"] = dict.fromkeys(("mean", "low", "high"))
     path = tmp_path / "report.json"
     path.write_text(json.dumps(made))

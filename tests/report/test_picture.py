@@ -1,4 +1,4 @@
-"""The picture shows what the table lists, and the page has no holes."""
+"""The figure shows what the table lists, and the HTML page is complete."""
 
 from xml.etree import ElementTree
 

@@ -121,7 +121,7 @@ def test_summary_weighs_scenarios_not_rows_or_tasks():
     trap, rule, unsolvable = (6 / 8 + 1 / 8) / 2, 4 / 7, 7 / 8
     assert list(means)[:4] == ["clean", "perception", "reasoning", "internalization"]
     assert means["clean"]["success"] == 7 / 8
-    assert means["perception"]["success"] == trap  # not pulled by the empty row
+    assert means["perception"]["success"] == trap  # not affected by the empty row
     assert means["perception"]["num_scenarios"] == 1
     perturbed = means["perturbed"]
     assert perturbed["success"] == pytest.approx((trap + rule + unsolvable) / 3)

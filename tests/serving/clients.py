@@ -1,4 +1,4 @@
-"""The official client of a server that says a given text."""
+"""OpenAI's client, connected to a server that generates a given text."""
 
 import contextlib
 import http.client
@@ -21,7 +21,7 @@ ASKED = [{"role": "user", "content": "Show me the opening hour of Oak Bay."}]
 
 @contextlib.contextmanager
 def client(text, decoder=None, **changes):
-    """A client of a server that says a text."""
+    """A client of a server that generates a text."""
     served = host.serve(decoder or host.says(text), **changes)
     with host.address(served) as address:
         base_url = f"{address}/v1"
@@ -32,7 +32,7 @@ def client(text, decoder=None, **changes):
 
 @contextlib.contextmanager
 def held(**changes):
-    """A client of a server that says nothing until a gate is open."""
+    """A client of a server that generates nothing until a gate is opened."""
     gate = threading.Event()
     made = host.gated(host.says("Hm hm hm."), gate)
     with client("", made, **changes) as found:

@@ -1,4 +1,4 @@
-"""Served policies for tests, over real sockets on the loopback."""
+"""Served policies for tests, over real sockets on the loopback interface."""
 
 import contextlib
 import dataclasses
@@ -19,21 +19,21 @@ NAME = "ours"
 
 
 def decode(policy, params, num_rows=4, num_slots=320):
-    """Compiled."""
+    """A compiled decoder."""
     end = helpers.tokenizer().token_to_id(helpers.END)
     return decoder.compile(policy, params, end, num_rows, num_slots)
 
 
-SCRIPT = 96  # tokens of the longest one
+SCRIPT = 96  # tokens of the longest script
 
 
 @functools.cache
 def parrot():
-    """A decoder of a policy that says what its parameters are, whatever it reads."""
+    """A decoder whose policy generates its parameters, whatever it reads."""
 
     def init_cache(num_rows, blocks):
         empty = tuple((jnp.zeros((num_rows, 1, 1, size)),) for size in blocks)
-        # How much of the script has been said is kept in the first slot.
+        # The first slot counts the tokens of the script that have been generated.
         slots = tuple((jnp.zeros((num_rows, 1, size, 1)),) for size in blocks)
         return Cache(empty, slots, jnp.zeros(num_rows, int))
 
@@ -62,12 +62,12 @@ def script(text):
 
 
 def says(text):
-    """A decoder that says a text, and ends."""
+    """A decoder that generates a text, then ends."""
     return dataclasses.replace(parrot(), _params=script(text))
 
 
 def gated(made, gate):
-    """The same, but it decodes nothing until the gate is open."""
+    """The same decoder, but it decodes nothing until the gate is opened."""
 
     def decode(*args):
         assert gate.wait(60)
@@ -77,7 +77,7 @@ def gated(made, gate):
 
 
 def serve(made, source=None, **changes):
-    """Return what is served of a decoder, in the compact style."""
+    """Return a decoder as the application serves it, in the compact style."""
     source, compact_style = source or helpers.world("poi"), style.compact(3)
     tokenizer, end = helpers.tokenizer(), source.tables.lexicon.end_token
     tokenize = SurfaceTokenizer(tokenizer, source.tables.lexicon)
@@ -99,6 +99,6 @@ def serve(made, source=None, **changes):
 
 @contextlib.contextmanager
 def address(served):
-    """Of a server that runs until the end of the block."""
+    """Yield the address of a server that runs until the end of the block."""
     with serving.running(served) as port:
         yield f"http://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""Replies as the official client gets them, in one piece and as streams."""
+"""Replies as OpenAI's client receives them, whole and as streams."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_call(caller):
     assert call.function.arguments == '{"place":"Oak Bay"}'
     assert choice.message.content is None
     assert choice.finish_reason == "tool_calls"
-    assert said.usage.completion_tokens == num_tokens(CALL) + 1  # and its end
+    assert said.usage.completion_tokens == num_tokens(CALL) + 1  # and its end token
     assert said.usage.total_tokens == (
         said.usage.completion_tokens + said.usage.prompt_tokens
     )
@@ -55,12 +55,12 @@ def test_the_next_turn_prefills_what_is_new(caller):
 
 
 def streamed(client, **more):
-    """`(content, calls, finish, usage, number of parts)`, put together again."""
+    """Join a stream: `(content, calls, finish reason, usage, content parts)`."""
     content, calls, finish, usage, num = "", {}, None, None, 0
     options = {"include_usage": True}
     parts = ask(client, stream=True, stream_options=options, **more)
     for i, part in enumerate(parts):
-        assert not usage  # it comes last
+        assert not usage  # the usage comes last
         if not part.choices:
             usage = part.usage
             continue
@@ -94,7 +94,7 @@ def test_text_in_a_stream(talker, monkeypatch):
 
 
 def test_an_event_is_one_line():
-    """Whatever a client takes for the end of a line."""
+    """Even if the text contains characters that a client takes for line ends."""
     text = "a\u2028b\x85c"
     with client(text, max_tokens=32) as found:
         assert ask(found).choices[0].message.content == text
@@ -112,7 +112,7 @@ def test_tokens_of_a_stream_are_kept(talker):
 
 
 def test_a_stopped_reply_is_tokenized_again(talker):
-    """It has more tokens than its text shows."""
+    """Its tokens extend beyond the text that is returned."""
     content = ask(talker, stop="is is").choices[0].message.content
     said = [*ASKED, {"role": "assistant", "content": content}, *ASKED]
     anew = host.serve(host.says("")).conversations.tokens(said, [])

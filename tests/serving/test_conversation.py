@@ -1,4 +1,4 @@
-"""From messages to tokens: those of the renderer, and those that were said."""
+"""From messages to tokens: as rendered, and as they were generated."""
 
 import functools
 
@@ -23,7 +23,7 @@ def tokenizer(name, form=helpers.COMPACT):
 
 @functools.cache
 def conversations(form=helpers.COMPACT):
-    """Not to be changed."""
+    """A shared object, which tests must not change."""
     return fresh(form)
 
 
@@ -40,7 +40,7 @@ def fresh(form=helpers.COMPACT):
 
 
 def over_the_wire(said):
-    """As OpenAI's protocol has it: arguments are text."""
+    """Messages in OpenAI's protocol, where arguments are text."""
     return [
         message
         | {
@@ -66,7 +66,7 @@ def over_the_wire(said):
 @pytest.mark.parametrize("entry", helpers.SHOWN)
 @pytest.mark.parametrize("name", helpers.DOMAINS)
 def test_tokens_are_those_of_the_renderer(name, entry):
-    """Of a whole conversation of which nothing is remembered."""
+    """For a whole conversation that has not been seen before."""
     spelled, num = tokenizer(name), 0
     for episode, tokens, mask in test_chat.written(name, helpers.COMPACT, entry):
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
@@ -81,7 +81,7 @@ def test_tokens_are_those_of_the_renderer(name, entry):
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
 def test_tokens_of_a_template(form):
-    """This tokenizer spells blanks behind words: forms are looked for in all of it."""
+    """This tokenizer joins blanks to the next word, so forms are sought in all text."""
     made = conversations(form)
     for episode, tokens, mask in test_chat.written("poi", form, helpers.CLEAN)[:6]:
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
@@ -112,7 +112,7 @@ def tokens(text):
     return helpers.chat_tokenizer().encode(text).ids
 
 
-# Nobody would spell, or write, the call like this.
+# No tokenizer would split the call like this, and no renderer would write it.
 SAID = [tokens('{"')[0], *tokens("na"), *tokens('me" :'), *tokens('"look"}')]
 
 
@@ -127,12 +127,12 @@ def test_what_was_said_stays_as_it_was_said(form, ended):
     again = [*ASKED, called(), told()]
     whole = made.tokens(again, TOOLS)
     assert whole[: len(first)] == first
-    # Behind it stands what stands behind the call in a conversation that is not known.
+    # What follows is what follows the call in a conversation that is not cached.
     other = fresh(form).tokens(again, TOOLS)
     rest = whole[len(first) :]
     assert rest and other[-len(rest) :] == rest and other[-len(rest) - 1] == end
     assert '{"hour":"12"}' in helpers.spell(rest)
-    # And so on, a turn further.
+    # The same holds one turn later.
     answer = {"role": "assistant", "content": "12"}
     made.keep([*again, answer], TOOLS, whole, [*tokens("1"), *tokens("2"), end])
     longer = [*again, answer, {"role": "user", "content": "Thanks."}]
@@ -184,7 +184,7 @@ def test_the_oldest_are_forgotten(monkeypatch):
 
 
 def test_a_template_that_writes_the_past_anew_is_read_anew():
-    """Such as one that leaves out thoughts of earlier turns."""
+    """For example, a template that omits the reasoning of earlier turns."""
 
     def render(said, tools, speaks):
         last = len(said) - 1
@@ -223,7 +223,7 @@ def test_several_calls_and_their_results():
 
 
 def test_any_tools():
-    """More arguments than a sandbox has, values of all kinds, quotes, no schema."""
+    """More arguments than the sandbox allows, any values, quotes, and no schema."""
     names = [f"a{i}" for i in range(12)]
     wide = messages.tool("wide", 'a "wide" one', dict.fromkeys(names, "string"))
     bare = {"type": "function", "function": {"name": "bare"}}
@@ -276,7 +276,7 @@ def test_needs_of_a_tool(description, parameters, written):
 
 
 def test_texts_of_others_are_spelled_as_they_are():
-    """And none of them takes long."""
+    """This also takes little time."""
     spelled = tokenizer("poi")
     for said in ("Zyzzyva!", "1" * 5000, "a" * 200_000, "", "é🦊"):
         assert spelled([said]) == tokens(said) or said.startswith("1")

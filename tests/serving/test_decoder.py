@@ -1,4 +1,4 @@
-"""Reading and decoding rows, against the same model without a cache."""
+"""Prefilling and decoding rows, compared with the same model without a cache."""
 
 import functools
 
@@ -34,7 +34,7 @@ def forward(params, tokens):
 
 
 def greedy(prompt, num):
-    """Token by token, all that was before read anew each time."""
+    """Generate greedily, with all earlier tokens read again for each token."""
     _, params = talker()
     said, end = [], made().end_token
     while len(said) < num and end not in said:
@@ -50,7 +50,7 @@ def prompt(length, seed=0):
 
 
 class Bench:
-    """Rows by hand."""
+    """A decoder whose rows are managed by hand."""
 
     def __init__(self):
         self.made = made()
@@ -58,12 +58,12 @@ class Bench:
         self.rows = decoders.idle_rows(self.made.num_rows)
 
     def read(self, row, tokens, num_left=0, **how):
-        """The token that comes next."""
+        """Prefill a row, and return the next token."""
         for name, value in how.items():
             getattr(self.rows, name)[row] = value
         size = decoders.MAX_PREFILL
         for start in range(0, len(tokens), size):
-            piece = np.full(size, 7, np.int32)  # what is behind does not count
+            piece = np.full(size, 7, np.int32)  # padding, which is ignored
             some = tokens[start : start + size]
             piece[: len(some)] = some
             self.rows.length[row] = start
@@ -76,7 +76,7 @@ class Bench:
         return int(token)
 
     def decode(self, num_steps=decoders.MAX_STEPS):
-        """What each row says."""
+        """Return what each row generates."""
         self.cache, said = self.made.decode(self.cache, self.rows, num_steps)
         said = [row[row != decoders.NO_TOKEN].tolist() for row in np.asarray(said)]
         for i, row in enumerate(said):
@@ -90,14 +90,14 @@ class Bench:
         return said
 
     def all(self, row):
-        """All that is left to a row."""
+        """Generate all remaining tokens of a row."""
         said = []
         while self.rows.remaining[row]:
             said += self.decode()[row]
         return said
 
 
-# The last one begins in the first block of the cache, and ends in the third.
+# The last case begins in the first block of the cache and ends in the third.
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 128, 129, 250, 30])
 def test_greedy_rows_say_what_the_model_says(length):
     bench, tokens = Bench(), prompt(length, length)
@@ -113,7 +113,7 @@ def test_rows_of_any_length_at_once():
         for row, more in zip(said, bench.decode()):
             row += more
     assert said == [greedy(tokens, 30) for tokens in prompts]
-    assert len({*map(len, said)}) > 1  # one ends before the others
+    assert len({*map(len, said)}) > 1  # one row ends before the others
 
 
 def test_it_leaves_off_where_a_row_has_ended():
@@ -150,9 +150,9 @@ def test_greedy_rows_do_not_mind_others():
 
 
 def test_top_p():
-    """As little mass as possible leaves the best token alone."""
+    """A tiny top-p leaves only the most likely token."""
     assert sampled(0, top_p=1e-6, **HOT) == sampled(0)
-    # Every token is one of the fewest that make up half of the mass.
+    # Every token is among the fewest that make up half of the probability.
     said, policy = sampled(0, top_p=0.5, **HOT), talker()
     assert said != sampled(0)
     row = np.zeros((1, SLOTS), np.int32)

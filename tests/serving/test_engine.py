@@ -1,4 +1,4 @@
-"""Who is served when, and that it makes no difference to what is said."""
+"""Scheduling: who is served when, and that this does not change the replies."""
 
 import contextlib
 import queue
@@ -12,7 +12,7 @@ from tests.serving.test_decoder import greedy, made, prompt
 
 
 class Asked:
-    """A request, and what it hears."""
+    """A request, and the events that it receives."""
 
     def __init__(self, engine, tokens, max_tokens=12, **how):
         self.events = queue.Queue()
@@ -24,7 +24,7 @@ class Asked:
         return self.events.get(timeout=60)
 
     def said(self):
-        """All tokens; how it ended is kept in `end`."""
+        """Return all tokens; `end` is set to the reason why the reply ended."""
         said, self.end = [], None
         while self.end is None:
             tokens, self.end = self.next()
@@ -75,7 +75,7 @@ def test_sampling_does_not_mind_the_company():
 
 
 def test_what_is_known_is_not_read_again():
-    """The next turn of a conversation, and one that begins otherwise."""
+    """The next turn of a conversation reuses the cache, and so does a shared prefix."""
     tokens = prompt(140)
     with running() as engine:
         first = Asked(engine, tokens)
@@ -84,7 +84,7 @@ def test_what_is_known_is_not_read_again():
         longer = [*tokens, *said, *prompt(30, 1)]
         second = Asked(engine, longer)
         assert second.said() == greedy(longer, 12)
-        # What was said last has never been read.
+        # The last generated token has never been read.
         assert second.request.num_cached == len(tokens) + len(said) - 1
         again = Asked(engine, longer)
         assert again.said() == greedy(longer, 12)
@@ -96,7 +96,7 @@ def test_what_is_known_is_not_read_again():
 
 
 def test_rows_that_know_something_are_kept():
-    """Four conversations by turns: each finds its own row."""
+    """Four interleaved conversations each find their own row again."""
     with running() as engine:
         turns = [prompt(50, seed) for seed in range(4)]
         for tokens in turns:
@@ -140,7 +140,7 @@ def test_nothing_is_compiled_once_it_runs():
 
 
 class Told:
-    """A decoder that tells what it is called for."""
+    """A decoder that records how it is called."""
 
     def __init__(self):
         self.calls = []
@@ -159,7 +159,7 @@ class Told:
 
 @pytest.mark.parametrize("read_s", [60, 0])
 def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
-    """With little time for reading, who can speak gets a step between two pieces."""
+    """With little time for prefill, rows that can decode get a step between chunks."""
     monkeypatch.setattr(engines, "PREFILL_S", read_s)
     decoder = Told()
     engine = engines.Engine(decoder)
@@ -174,7 +174,7 @@ def test_rows_go_together_but_nobody_waits_for_long(monkeypatch, read_s):
 
 
 def test_who_has_left_does_not_wait():
-    """Though no row is free: others are told how many are before them."""
+    """A cancelled request is answered although no row is free."""
     turns = threading.Semaphore(0)
 
     class Slow(Told):
@@ -198,7 +198,7 @@ def test_who_has_left_does_not_wait():
 
 
 class Broken:
-    """A decoder that fails at its third call."""
+    """A decoder that fails in its third call."""
 
     def __init__(self):
         self.num_rows, self.end_token, self.empty = 2, 5, made().empty

@@ -1,4 +1,4 @@
-"""An agent behind our endpoint says, token for token, what it says in a rollout."""
+"""An agent behind our endpoint generates, token for token, what a rollout generates."""
 
 import asyncio
 import functools
@@ -20,7 +20,7 @@ from tests import helpers, tiny
 from tests.serving import host
 
 NUM, TURNS = 12, 6
-# Longer calls are cut off, and a long episode has no room to go on.
+# Longer calls are cut off, and long episodes run out of room.
 SIZES = Sizes(TURNS, 210, 18, 36, 264)
 SCENARIOS = ("query_underspecified", "nonstandard_feedback")
 SEED = 5
@@ -29,7 +29,7 @@ LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 @functools.cache
 def world():
-    """One whose episodes have these sizes."""
+    """A world whose episodes have these sizes."""
     environment = make.functions(SIZES, helpers.NUM_VISIBLE)
     return helpers.world("poi")._replace(environment=environment)
 
@@ -47,7 +47,7 @@ def nano():
 
 @functools.cache
 def compiled(agent):
-    """What the compiled evaluation plays: `(tokens, own) of each row, scores`."""
+    """Episodes of the compiled evaluation: `(tokens, own) of each row, scores`."""
     policy, params = agent()
     environment, tables = world().environment, world().tables
     one = draw.make_draw(environment, SCENARIOS, "test")
@@ -120,7 +120,7 @@ def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
             turns = np.flatnonzero(played.trajectory.valid[i])
             assert outcome["num_replies"] == len(turns)
             kinds |= {*played.trajectory.action.kind[i][turns].tolist()}
-            # Whatever was said, with all that was before it, is in the rollout.
+            # Each reply, together with everything before it, is in the rollout.
             tokens = played.tokens[i][played.valid[i]]
             own = played.sampled[i][played.valid[i]]
             ends = np.flatnonzero(own & ~np.append(own[1:], False)) + 1

@@ -14,7 +14,7 @@ from tests.serving.clients import ASKED, ask, client, held, openai, waits_for
 
 
 def test_too_many_requests():
-    num_rows = 1  # one is being decoded; the engine has not yet seen the others
+    num_rows = 1  # one is being decoded; the engine has not seen the others yet
     with held(max_waiting=3) as (found, gate):
         said = []
 
@@ -67,7 +67,7 @@ def test_an_engine_that_fails(stream):
     with client("", broken) as found:
         with pytest.raises(openai.APIError, match="the device is gone"):
             list(ask(found, stream=stream))
-        # The server ends with it.
+        # The server stops with it.
         waits_for(lambda: found.served.engine.error is not None)
         with pytest.raises(openai.APIError):
             for _ in range(1000):

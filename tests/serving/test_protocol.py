@@ -1,4 +1,4 @@
-"""What a request may hold, and how errors are reported."""
+"""What a request may contain, and how errors are reported."""
 
 import json
 
@@ -122,7 +122,7 @@ def test_defaults_are_accepted(talker):
 
 
 def test_deep_nesting_is_refused(talker):
-    """In all places, also where it is only just too deep."""
+    """In all places, and just above the limit as well."""
     for num in range(900, 1000, 3):
         deep = '{"a":' * num + "1" + "}" * num
         function = {"name": "look", "arguments": deep}

@@ -1,4 +1,4 @@
-"""What is a call and what is talk, whole and as it comes."""
+"""Which text is a call and which is content, whole and in pieces."""
 
 import functools
 import json
@@ -123,7 +123,7 @@ def test_half_a_surrogate_pair_is_no_name():
 
 @pytest.mark.parametrize("texts", [CALLS, TALK], ids=["calls", "talk"])
 def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
-    """Of the sandbox: the same texts are calls to both."""
+    """The sandbox's parser and the server recognise the same texts as calls."""
     lexicon = helpers.world("poi").tables.lexicon
     task = helpers.rows(helpers.tasks("poi"))[0]
     read = jax.jit(parse.parse_bytes)
@@ -158,7 +158,7 @@ TEXTS = {
     f" {call(ONE)}": ("", 1),
     call(ONE)[:-1]: (call(ONE)[:-1], 0),
     "  Hm": ("  Hm", 0),
-    # What a special token reads is shown, and is no part of a call.
+    # The text of a special token is shown, and is not part of a call.
     f"Refuse{SPECIAL}": (f"Refuse{SPECIAL}", 0),
     call(f'{{"a": "{SPECIAL}"}}'): (call(f'{{"a": "{SPECIAL}"}}'), 0),
 }
@@ -191,7 +191,7 @@ def test_talk_before_a_call_is_given_at_once_and_marks_never(data):
 
 
 def test_bytes_that_are_no_text():
-    """They are shown as such, and no call holds them."""
+    """They are shown as replacement characters, and are not accepted in a call."""
     letter = tokens("é")  # two bytes
     assert len(letter) == 2
     said = tokens(call(ONE)[:-2])

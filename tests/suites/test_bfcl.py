@@ -1,4 +1,4 @@
-"""BFCL's tasks: what is asked, how they are perturbed, and what they are worth."""
+"""BFCL's tasks: the requests, their perturbations and their scores."""
 
 import copy
 import dataclasses
@@ -53,7 +53,7 @@ def outcome(episode, *calls):
 
 
 def gold(episode, category, rng):
-    """The right call, in the words of the documents as they are."""
+    """The right call in the words of the documents, as the agent sees them."""
     item = suite(category).items[episode.index]
     made = checks.call([{"f": item.accepted}], rng)["f"]
     question = episode.begin()
@@ -82,7 +82,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 @pytest.mark.parametrize("category", ["simple_python", "multiple"])
 def test_clean_scores_are_those_of_the_package(category):
-    """Right calls, injured ones, several, none, and of other names."""
+    """Right calls, damaged ones, several, none, and calls of other functions."""
     rng, verdicts = np.random.default_rng(0), {True: 0, False: 0}
     whole = suite(category, 400)
     whole = dataclasses.replace(whole, scenarios=())
@@ -99,7 +99,7 @@ def test_clean_scores_are_those_of_the_package(category):
                 name = functions[rng.integers(len(functions))]["name"]
                 made = {name: next(iter(made.values()))}
             calls = [made] * [1, 1, 1, 1, 1, 2, 0, 1][i]
-            # They compare names without dots, as endpoints have them.
+            # The package compares names without dots, as endpoints require.
             spelled = [
                 {key.replace(".", "_"): value for key, value in call.items()}
                 for call in calls
@@ -133,7 +133,7 @@ def test_the_right_call_is_right_however_things_look(category, scenario):
 
 @pytest.mark.parametrize("category", bfcl.CATEGORIES)
 def test_each_scenario_changes_what_it_says(category):
-    """And what it has not renamed can be seen under its own name."""
+    """Functions that a scenario does not rename keep their names."""
     clean = [e.begin() for e in episodes(category)[draw.CLEAN]]
     for scenario, found in episodes(category).items():
         for episode, first in zip(found, clean, strict=True):
@@ -156,7 +156,7 @@ def test_each_scenario_changes_what_it_says(category):
         scenario: sum(e.facts["changed"] for e in found)
         for scenario, found in episodes(category).items()
     }
-    alone = category != "multiple"  # one function: none to be mixed up with
+    alone = category != "multiple"  # one function: none to confuse it with
     for scenario in ("semantic_trap", "tool_order", "tool_withheld"):
         assert (changed[scenario] == 0) == alone
     for scenario in {*bfcl.SCENARIOS} - {"semantic_trap", "tool_order"}:
@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_no_call():
 
 
 def test_documents():
-    """Types of OpenAI's, names without dots, and nothing else changed."""
+    """OpenAI's types, names without dots, and nothing else is changed."""
     kinds = set()
 
     def collect(schema):

@@ -1,4 +1,4 @@
-"""Our check of calls gives the verdicts of the package `bfcl-eval`."""
+"""Our check of calls gives the same verdicts as the package `bfcl-eval`."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""What a rehearsal finds in a domain that has all sorts of trouble, and two columns."""
+"""What a rehearsal finds in a domain that has all kinds of problems; two columns."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from openagent_jax.evaluation import transcript
 from openagent_jax.suites import rehearsal
 from tests import helpers
 
-NUM_GATES = 11  # deeper than the oracle looks
+NUM_GATES = 11  # deeper than the oracle searches
 SETTINGS = Settings(
     num_tools=NUM_GATES + 1,
     num_visible=NUM_GATES + 1,

@@ -1,4 +1,4 @@
-"""Chat templates: what we write against `apply_chat_template`, and what is refused."""
+"""Chat templates: our text against `apply_chat_template`, and what is refused."""
 
 import collections
 import functools
@@ -16,7 +16,7 @@ NUM = 3  # episodes of each goal family and entry
 
 @functools.cache
 def demonstrated(name, entry):
-    """The same episodes whatever the form."""
+    """The same episodes for every chat style."""
     split = {"poi": "train", "medical": "test"}[name]
     tasks = helpers.edited(name, split, entry)
     return helpers.demonstrate(helpers.world(name).tables, tasks)[0]

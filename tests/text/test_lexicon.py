@@ -1,4 +1,4 @@
-"""The lexicon against plain Python: writing, finding, texts that are equal."""
+"""The lexicon against plain Python: writing, searching, and equal texts."""
 
 import dataclasses
 import json
@@ -47,12 +47,12 @@ def texts():
 
 
 def search(lexicon, texts, seed=0, size=8192):
-    """Symbols found for texts (bytes), each amid random bytes at a random place."""
+    """Find the symbols of texts (bytes), each placed among random bytes."""
     rng = np.random.default_rng(seed)
     found = []
     for start in range(0, len(texts), size):
         part = texts[start : start + size]
-        part += [b"-"] * (size - len(part))  # one shape, one program
+        part += [b"-"] * (size - len(part))  # so that one program serves all
         length = np.array([len(text) for text in part])
         buffer = rng.integers(0, 256, (size, ROOM), dtype=np.uint8)
         begin = rng.integers(0, ROOM - length + 1)
@@ -74,7 +74,7 @@ class TestWrite:
         for b, row in enumerate(pieces):
             wanted = [(t, i) for i, symbol in enumerate(row) for t in spans[symbol]]
             lengths.append(len(wanted))
-            assert length[b] == len(wanted)  # the true one, also if it does not fit
+            assert length[b] == len(wanted)  # the full length, even if it does not fit
             fits = wanted[:96]
             assert tokens[b, : len(fits)].tolist() == [t for t, _ in fits]
             assert index[b, : len(fits)].tolist() == [i for _, i in fits]
@@ -125,7 +125,7 @@ class TestFind:
         assert 0 < np.mean(np.array(found) < 0) < 1
 
     def test_a_hash_is_not_believed(self, lexicon, texts):
-        """All hashes hit, but no text is equal: nothing may be found."""
+        """If all hashes match but no text does, nothing is found."""
         flat = lexicon.texts.flat.at[:-64].add(1)
         table = dataclasses.replace(lexicon.texts, flat=flat)
         liar = dataclasses.replace(lexicon, texts=table)
@@ -137,7 +137,7 @@ class TestFind:
         text = np.full((8192, ROOM), ord("7"), np.uint8)
         begin, end = np.full(8192, 9), np.full(8192, 9)
         end[1] = 8  # ends before it begins
-        begin[2], end[2] = 0, ROOM  # longer than any form
+        begin[2], end[2] = 0, ROOM  # longer than any surface form
         found = find(lexicon, text, begin, end)
         assert found[:3].tolist() == [0, -1, -1]
 
@@ -152,7 +152,7 @@ def ranges():
 
 
 def test_texts_of_one_hash(monkeypatch):
-    """Where no base tells all texts apart, their bytes do."""
+    """If no base separates all hashes, the bytes are compared."""
     monkeypatch.setattr(lexicons, "NUM_BASES", 1)
     letters = np.random.default_rng(0).integers(97, 123, (300_000, 8))
     powers = [pow(1_000_003, k, 2**32) for k in range(8)]
@@ -171,7 +171,7 @@ def test_texts_of_one_hash(monkeypatch):
 
 
 class TestTwins:
-    """Equal texts with symbols of their own, as values of several types have."""
+    """Equal texts with different symbols, such as values of several types."""
 
     def test_resolve(self, ranges):
         lexicon, one, two, three = ranges
@@ -206,7 +206,7 @@ class TestTwins:
 
 
 def sentencepiece(metaspace):
-    """A tokenizer as Llama 2 and Mistral have it, with a few merges."""
+    """A tokenizer like that of Llama 2 and Mistral, with a few merges."""
     blank = METASPACE
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
     letters = [blank, *map(chr, range(33, 127))]
@@ -235,7 +235,7 @@ def sentencepiece(metaspace):
 
 class TestTokenizer:
     def test_bytes_of_tokens(self, lexicon):
-        """Against the decoder of the library; specials read as NUL."""
+        """Compared with the decoder of the library; special tokens are read as NUL."""
         tokenizer = helpers.tokenizer()
         special = {
             i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special
@@ -264,7 +264,7 @@ class TestTokenizer:
 
     @pytest.mark.parametrize("metaspace", [False, True])
     def test_sentencepiece(self, metaspace):
-        """Blanks in front of words, one put before each text, and bytes as tokens."""
+        """Blanks join the next word, texts start with one, and bytes can be tokens."""
         made = sentencepiece(metaspace)
         assert made.decode(made.encode("two words").ids) == "two words"
         assert made.encode("two").tokens[0].startswith(METASPACE)
@@ -274,7 +274,7 @@ class TestTokenizer:
         token_bytes = [bytes(row) for row in helpers.ragged(lexicon.token_bytes)]
         spans = helpers.ragged(lexicon.spans)
         for text, span in zip(table.texts, spans, strict=False):
-            if text.startswith("<|"):  # a mark
+            if text.startswith("<|"):  # a special token
                 assert [token_bytes[t] for t in span] == [b"\0"]
             else:
                 assert b"".join(token_bytes[t] for t in span) == text.encode()
@@ -297,10 +297,10 @@ class TestTokenizer:
             text = "".join(texts[i] for i in row)
             assert ids[:num].tolist() == made.encode(text).ids
             assert np.all(np.diff(where[:num]) >= 0)
-        assert index[0, : length[0]].max() == 3  # the blank at the end stays there
+        assert index[0, : length[0]].max() == 3  # the final blank stays where it is
 
     def test_where_the_agent_begins_no_blank_is_taken(self):
-        """Else its words would be others in a demonstration than in a rollout."""
+        """Otherwise its words would be tokenized differently than in a rollout."""
         made, table = sentencepiece(metaspace=False), ToolSymbols()
         made.normalizer = normalizers.Replace(" ", METASPACE)
         form = dataclasses.replace(style.compact(3), assistant="<|assistant|>: ")
@@ -337,7 +337,7 @@ class TestTokenizer:
             lexicons.build(ToolSymbols(), made, style.compact(3))
 
     def test_numbers_without_a_token(self):
-        """Some tokenizers leave some out; they mean nothing."""
+        """Some tokenizers skip token ids; these have no text."""
         fields = json.loads(helpers.tokenizer().to_str())
         last = helpers.tokenizer().get_vocab_size() + 3
         fields["model"]["vocab"]["~odd"] = last
@@ -349,7 +349,7 @@ class TestTokenizer:
         assert rows[last:] == [b"~odd"]
 
     def test_size_of_the_model(self):
-        """Its tokens that the tokenizer does not know mean nothing; it has no fewer."""
+        """Tokens that the tokenizer lacks have no text; a smaller model is refused."""
         size = helpers.tokenizer().get_vocab_size()
         args = ToolSymbols(), helpers.tokenizer(), style.compact(3)
         lexicon = lexicons.build(*args, vocab_size=size + 2)

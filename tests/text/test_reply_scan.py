@@ -1,4 +1,4 @@
-"""Reading a reply without any environment; the parser of the tool worlds has its own
+"""Reading a reply without any environment. The parser of the tool worlds has its own
 tests against a reference (tests/environments/tools/test_parse_fuzz.py)."""
 
 import functools
@@ -62,7 +62,7 @@ def test_a_call():
 
 
 def test_texts_that_are_no_surface_forms():
-    """They are given, though they have no symbol."""
+    """They are reported as given, although they have no symbol."""
     reply = read('{"name":"take","arguments":{"thing":"stick","item":"gold"}}')
     assert (reply.kind, reply.name) == (reply_scan.CALL, None)
     assert reply.arg_names == [None, "item", None]

@@ -1,6 +1,7 @@
 """Crafting worlds and their compiled functions, built once for all tests of the folder.
 
-To compile is what takes long: batches have one size, and scenarios are traced indices.
+Compiling takes most of the time: all batches have one size, and scenarios are traced
+indices.
 """
 
 import functools
@@ -18,7 +19,7 @@ from openagent_jax.text import chat
 from tests import helpers
 
 BATCH = 1024
-# Tokens of an episode; chat templates take many under so small a tokenizer.
+# Tokens of an episode; chat templates take many with so small a tokenizer.
 ROOM = {"compact": 512, "hermes": 1600, "llama3": 1600}
 SETTINGS = Settings(domain="crafting")
 CATALOGUE = {entry.name: entry for entry in make.SPEC.perturbations}
@@ -72,7 +73,7 @@ def _edit(tables, keys, tasks, strength, index, split):
 
 @functools.cache
 def played(entry: str = draw.CLEAN, split: str = "train", style: str = COMPACT):
-    """What the expert does: `(episodes, certificates, tokens, lengths)`, in NumPy."""
+    """The expert's episodes: `(episodes, certificates, tokens, lengths)`, in NumPy."""
     return helpers.host(_play(world(style).tables, edited(entry, split), ROOM[style]))
 
 
@@ -100,7 +101,7 @@ def _play(tables, tasks, room):
 
 
 def task(ingredients, raw=(), held=None, goal=0, failures=None, sold_out=()):
-    """A task by hand: `{item: ingredients}`, raw items, `{item: units}` and so on."""
+    """Make a task by hand: `{item: ingredients}`, raw items, `{item: units}` etc."""
     num, most = types.NUM_ITEMS, types.NUM_INGREDIENTS
     recipes = np.full((num, most), -1, np.int32)
     for item, row in ingredients.items():

@@ -1,4 +1,4 @@
-"""The dynamics by hand: what is answered, what it pays, and what it changes."""
+"""The dynamics by hand: observations, rewards and changes of the world."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from tests.environments.crafting import crafts
 
 DONE, OTHER = "done", "something"
 ANSWER, REFUSE, ASK = reply_scan.ANSWER, reply_scan.REFUSE, reply_scan.ASK
-# Item 0 is made of 1 and 2, item 1 of 3; 4 is of no use, and 5 cannot be had.
+# Item 0 is made of 1 and 2, item 1 of 3; 4 is useless, and 5 cannot be obtained.
 RECIPES = {0: [1, 2], 1: [3], 4: [3]}
 MAX_TURNS = 8
 
@@ -46,7 +46,7 @@ def play():
 
 
 def act(kind, item=types.NO_ITEM):
-    """A call of a tool by its name, or another kind of action by its number."""
+    """An action: a call of a tool by its name, or another kind by its number."""
     none, symbols = -1, crafts.world().tables.lexicon.style
     values = {DONE: symbols.done, OTHER: symbols.unknown}
     tools = {"get": GET, "craft": CRAFT, "inventory": INVENTORY, "fly": none}
@@ -66,7 +66,7 @@ GOOD = (("craft", 1), ("get", 2), ("craft", 0), (DONE,))
 
 
 def earned(timesteps):
-    """Sums of all components that are not 0."""
+    """The sums of all reward components that are not 0."""
     names = timesteps[0].reward
     sums = {name: sum(float(t.reward[name]) for t in timesteps) for name in names}
     return {name: round(value, 5) for name, value in sums.items() if value}
@@ -110,7 +110,7 @@ def test_errors_change_nothing(play, action, status):
     assert (states[1].num_errors, states[1].num_calls) == (1, 1)
     if status == types.LACKING:
         assert timesteps[0].observation.item == 1
-    # An error costs a call: the rest is one too many.
+    # An error counts as a call, so one call is too many.
     _, timesteps = play(task(), (action, *GOOD))
     paid = {"outcome": 1, "step": 5, "progress": 1, "detour": 1}
     malformed = action[0] == reply_scan.MALFORMED
@@ -125,7 +125,7 @@ def test_inventory_is_free_of_effect(play):
 
 
 def test_needless_crafts_spoil_it(play):
-    """What the user has was used up for something else."""
+    """An item that the user holds was used up for something else."""
     states, timesteps = play(task(), (("craft", 4), ("get", 3), *GOOD))
     assert states[-1].held[0] == 1 and not states[-1].success
     assert earned(timesteps) == {
@@ -174,7 +174,7 @@ def test_ask(play):
 
 
 def test_the_end(play):
-    """Nothing changes behind it; without one, the turns run out."""
+    """Nothing changes after the end; an episode without an end runs out of turns."""
     states, timesteps = play(task(), (*GOOD, ("get", 2), (REFUSE,)))
     for later in states[5:]:
         jax.tree.map(np.testing.assert_array_equal, later, states[4])

@@ -1,4 +1,4 @@
-"""The oracle against its own expert, and against all sequences of actions."""
+"""The oracle against its own expert, and against an exhaustive search over actions."""
 
 import functools
 
@@ -13,13 +13,13 @@ from tests import helpers
 from tests.environments.crafting import crafts
 
 HORIZON = 6  # calls
-ITEMS = 4  # of a small world
+ITEMS = 4  # items of a small world
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("entry", crafts.EDITS)
 def test_expert(entry, split):
-    """It solves what can be solved in the fewest calls, and refuses the rest."""
+    """It solves solvable tasks in the fewest calls, and refuses the others."""
     episodes, proof, _, _ = crafts.played(entry, split)
     state, solvable = episodes.state, proof.solvable
     assert state.success.all()
@@ -31,7 +31,7 @@ def test_expert(entry, split):
     assert not np.any(actions == reply_scan.MALFORMED)
     if entry == "sold_out":
         assert {*proof.reason} == {0, oracle.REASONS.index("sold_out")}
-        assert state.num_calls[~solvable].min() > 0  # it cannot be known before
+        assert state.num_calls[~solvable].min() > 0  # only a call can reveal it
     if entry == "impossible_goal":
         assert {*proof.reason} == {oracle.REASONS.index("no_source")}
         assert not state.num_calls.any()
@@ -46,7 +46,7 @@ class Small:
         draw, chance = generator.integers, generator.random
         self.recipes = {}
         for item in range(ITEMS - 1):
-            if chance() < 0.75:  # seldom in a circle
+            if chance() < 0.75:  # cycles are rare
                 low = 0 if chance() < 0.15 else item + 1
                 row = [int(x) for x in draw(low, ITEMS, draw(1, 4))]
                 self.recipes[item] = row
@@ -65,7 +65,7 @@ class Small:
         )
 
     def after(self, state):
-        """States after each call that changes anything."""
+        """States after each call that changes the state."""
         held, attempts = state
         for item in range(ITEMS):
             failing = attempts[item] < self.failures.get(item, 0)
@@ -86,7 +86,7 @@ class Small:
             yield (held if failing else tuple(new)), tuple(tried)
 
     def fewest(self):
-        """Calls of the shortest solution; None if none is short enough."""
+        """The number of calls of the shortest solution; None beyond the horizon."""
         states = {(tuple(self.held[i] for i in range(ITEMS)), (0,) * ITEMS)}
         seen = set(states)
         for num in range(HORIZON + 1):
@@ -116,9 +116,9 @@ def test_brute_force():
 @pytest.mark.parametrize(
     ("task", "fewest", "reason"),
     [
-        # One unit of item 1 is held, and two are used.
+        # Two units of item 1 are needed, and one is held.
         (dict(ingredients={0: [1, 1]}, raw=[1], held={1: 1}), 2, ""),
-        # What is held needs no source, nor does what the goal does not need.
+        # An item that is held, or that the goal does not need, requires no source.
         (dict(ingredients={0: [1], 2: [3]}, held={1: 1}), 1, ""),
         (dict(ingredients={0: [1]}), 0, "no_source"),
         (dict(ingredients={0: [1], 1: [0]}), 0, "circular_recipes"),

@@ -1,4 +1,4 @@
-"""One contract for every entry, and no shortcut to what can be solved."""
+"""The contract of every entry, and that no shortcut reveals what can be solved."""
 
 import functools
 
@@ -14,7 +14,7 @@ from tests import helpers
 from tests.environments.crafting import crafts
 
 SPLITS = ("train", "test")
-MIN_CHANGED = 0.3  # of the tasks, at strength 1
+MIN_CHANGED = 0.3  # share of the tasks, at strength 1
 every_entry = pytest.mark.parametrize("name", crafts.CATALOGUE)
 every_split = pytest.mark.parametrize("split", SPLITS)
 
@@ -109,7 +109,7 @@ def test_catalogue():
 
 
 def test_pools_share_nothing():
-    """What perturbs in training never appears in an evaluation."""
+    """Surface forms of training perturbations never appear in an evaluation."""
     environment, tables = crafts.world().environment, crafts.world().tables
     texts = lexicons.texts(tables.lexicon)
     train, test = (environment.pools(tables, None, split) for split in SPLITS)
@@ -125,12 +125,12 @@ def test_pools_share_nothing():
 
 
 class TestNoShortcut:
-    """Counts do not tell what cannot be solved, only the way to the goal does."""
+    """Counts do not reveal unsolvable tasks; only following the recipes does."""
 
     @staticmethod
     @functools.cache
     def counts(name):
-        """Of each task: what can be counted in a request without reading it."""
+        """For each task, what can be counted in a request without understanding it."""
         tasks = helpers.host(crafts.edited(name))
         items, held = tasks.items, tasks.held
         made = items.ingredients[:, :, 0] >= 0
@@ -154,7 +154,7 @@ class TestNoShortcut:
 
     @pytest.mark.parametrize("field", ["loose", "loose and not held", "kinds"])
     def test_loose_ends(self, field):
-        """How well a count alone tells the two apart, as the area under the curve."""
+        """How well a count separates the two, as the area under the ROC curve."""
         a, b = (
             self.counts("impossible_goal")[field],
             self.counts("missing_spare")[field],

@@ -1,4 +1,4 @@
-"""A random policy plays: whatever it says, an episode comes to its end."""
+"""A random policy plays: whatever it writes, every episode ends."""
 
 import functools
 
@@ -34,7 +34,7 @@ def test_rollout():
     trajectory = episodes.trajectory
     kinds = trajectory.action.kind[trajectory.valid]
     assert {reply_scan.REFUSE, reply_scan.ASK, reply_scan.MALFORMED} & {*kinds}
-    # What was sampled is what is kept, and the prompt is the environment's.
+    # The sampled tokens are stored unchanged, and the prompt is the environment's.
     assert np.all(episodes.sampled.sum(axis=1) > 0)
     for i in range(NUM):
         text = helpers.spell(episodes.tokens[i][episodes.valid[i]])

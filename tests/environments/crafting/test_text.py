@@ -1,4 +1,4 @@
-"""What is written, against messages as other code renders them; and read back."""
+"""Rendered text compared with messages that other code renders, and parsed again."""
 
 import functools
 import json
@@ -16,14 +16,14 @@ from tests import helpers
 from tests.environments.crafting import crafts
 
 STYLES = (crafts.COMPACT, crafts.HERMES, crafts.LLAMA3)
-# Together they hold every kind of action and of result that the expert meets.
+# Together they contain every kind of action and result that the expert meets.
 SHOWN = ("clean", "vague_goal", "failing_bench", "sold_out", "nonstandard_feedback")
-NUM = 48  # episodes of each
+NUM = 48  # episodes of each entry
 ROOM = 80  # tokens of an action
 
 
 def render(style, messages, tools):
-    """A conversation up to where the agent speaks, or up to its end."""
+    """Render a conversation up to the agent's next turn, or to its end."""
     speaks = messages[-1]["role"] != "assistant"
     if style == crafts.COMPACT:
         return "".join(compact.render(messages, tools, speaks))
@@ -31,7 +31,7 @@ def render(style, messages, tools):
 
 
 def conversation(episode):
-    """An episode as messages, by the transcriber."""
+    """Return an episode as messages, written by the transcriber."""
     transcriber, observe = crafts.world().transcriber, _observe()
     messages = transcriber.opening(episode.task)
     for t in np.flatnonzero(episode.valid):
@@ -64,7 +64,7 @@ def _observe():
 @pytest.mark.parametrize("entry", SHOWN)
 @pytest.mark.parametrize("style", STYLES)
 def test_tokens_spell_the_messages(style, entry):
-    """The prompt, and each episode as a whole, are what the protocol would give."""
+    """The prompt and the whole episode are what the chat template renders."""
     episodes, _, (tokens, mask), lengths = crafts.played(entry, "test", style)
     statuses = set()
     for i in range(NUM):
@@ -75,7 +75,7 @@ def test_tokens_spell_the_messages(style, entry):
         num = int(lengths["prompt"][i])
         assert helpers.spell(tokens[i, :num]) == opening
         text = helpers.spell(tokens[i, : lengths["context"][i]])
-        # After its last words, templates may break the line.
+        # A template may add a line break after the last message.
         assert render(style, messages, tools).rstrip("\n") == text
         assert not mask[i, :num].any() and mask[i, num]
         statuses |= {*episode.timestep.observation.status[episode.valid]}
@@ -83,7 +83,7 @@ def test_tokens_spell_the_messages(style, entry):
 
 
 def test_request():
-    """The text of one task, put together by hand."""
+    """The text of a request, put together by hand."""
     tables = crafts.world().tables
     texts = lexicons.texts(tables.lexicon)
     for task in helpers.rows(crafts.tasks("test"))[:200]:
@@ -104,7 +104,7 @@ def test_request():
 
 @functools.cache
 def reader(style):
-    """`(actions as they are read back from their tokens, lengths)`."""
+    """`(actions parsed back from their tokens, lengths)`."""
     environment, tables = crafts.world(style).environment, crafts.world(style).tables
 
     @jax.jit
@@ -182,7 +182,7 @@ def parser():
     ],
 )
 def test_replies(reply, kind, tool, item):
-    """An item is written by its name; here by its row."""
+    """Integers stand for the names of the items in these rows."""
     task = helpers.row(crafts.tasks(), 0)
     names = lexicons.texts(crafts.world().tables.lexicon)
     if isinstance(reply, dict) and "arguments" in reply:

@@ -1,4 +1,4 @@
-"""What is drawn: worlds of the splits apart, in the room that they have."""
+"""Sampled worlds: the splits are disjoint, and episodes fit their limits."""
 
 import re
 
@@ -33,7 +33,7 @@ def test_requests(split):
     for phrase in (*words.PHRASES[split], *words.REWRITES[split]):
         slots = re.findall(r"{(\w+)}", phrase)
         assert sorted(slots) == ["book", "goal", "held", "raw"]
-        # Templates cut white space at the ends of a message.
+        # Templates strip white space at the ends of a message.
         assert phrase == phrase.strip()
 
 
@@ -61,7 +61,7 @@ class TestTasks:
         assert len(np.unique(worlds)) == crafts.BATCH
 
     def test_sources(self, split):
-        """An item is raw or has a recipe, and ingredients stand first in its row."""
+        """No item is both raw and crafted; ingredients fill a row from its start."""
         items = helpers.host(crafts.tasks(split).items)
         given = items.ingredients >= 0
         assert not (given[:, :, 0] & items.raw).any()
@@ -76,7 +76,7 @@ class TestTasks:
         assert counts.min() > 0.02 * len(tasks)
 
     def test_room(self, split):
-        """Most clean demonstrations fit a default row; all episodes fit their room."""
+        """Most clean demonstrations fit a default row; all episodes fit the limits."""
         sizes = crafts.SETTINGS.sizes
         room = {name: getattr(sizes, f"{name}_tokens") for name in ROOM}
         for entry in crafts.EDITS:

@@ -1,7 +1,7 @@
-"""The parser of tool calls, and a reference for it in plain Python on `json`.
+"""The parser of tool calls, and a reference implementation in plain Python with `json`.
 
-Known limits, which the reference shares: values are strings or digits, and there are at
-most as many arguments as a tool can have, and the code.
+Known limits, which the reference shares: values are strings or digits, and a call has
+at most as many arguments as a tool can have, plus the code.
 """
 
 import functools

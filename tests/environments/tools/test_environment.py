@@ -1,4 +1,4 @@
-"""The world: statuses, effects, faults, grading, and who can do without reading."""
+"""The environment: statuses, effects, faults, grading; and reading is needed."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ NO_ARGS = np.full(helpers.LIMITS.num_args, NONE, np.int32)
 
 
 class Game:
-    """One episode, played by hand on tools' names in the domain file."""
+    """One episode, played by hand with the names of tools in the domain file."""
 
     def __init__(self, task, name="poi", max_turns=30):
         self.name, self.task, self.max_turns = name, task, max_turns
@@ -29,7 +29,7 @@ class Game:
         self.steps = {int(n): c for c, n in enumerate(task.goal.tool) if n >= 0}
 
     def act(self, kind, tool=NONE, args=NO_ARGS, code=NONE, value=NONE):
-        """Do it; returns the time step."""
+        """Take an action, and return the time step."""
         number = np.int32
         call = types.ToolCall(number(tool), np.asarray(args, number), number(code))
         self.state, timestep = helpers.host(
@@ -44,9 +44,9 @@ class Game:
         return timestep
 
     def call(self, tool, args=None, code=None, row=None):
-        """Call a tool as its step (or the row that replaces it); the observation.
+        """Call a tool (or the row that replaces it) for its step; return what is seen.
 
-        Right arguments and the right code, unless others are given.
+        Arguments and code are the right ones unless others are given.
         """
         n = self.rows[tool]
         step = self.steps.get(n)
@@ -62,7 +62,7 @@ class Game:
         return self.act(reply_scan.CALL, row, args, code).observation
 
     def answer(self, value=None):
-        """The right answer, unless another is given; the time step."""
+        """Give the right answer, unless another is given; return the time step."""
         if value is None:
             source = self.task.goal.answer - len(self.task.constants)
             value = self.state.values.reshape(-1)[source]
@@ -75,7 +75,7 @@ class Game:
 
 
 def paid(timestep):
-    """What an end pays: the right answer, or the right refusal."""
+    """The reward for the right answer, or for the right refusal."""
     return timestep.reward["outcome"] + timestep.reward["refusal"]
 
 
@@ -85,7 +85,7 @@ def clean(name="poi", split="train"):
 
 
 def game(goal, max_turns=30, name="poi", **edits):
-    """A clean task of a goal; `faults_failures={"tool": 2}` edits one row."""
+    """A clean task of a goal; `faults_failures={"tool": 2}` changes one row."""
     family = helpers.goal_kind(name, goal)
     task = next(task for task in clean(name) if task.goal.kind == family)
     rows = helpers.rows_of(name)
@@ -101,7 +101,7 @@ def game(goal, max_turns=30, name="poi", **edits):
 
 class TestStatus:
     def test_priorities(self):
-        """All troubles at once; the one that is seen first is mended, and so on."""
+        """All problems at once; each reported one is fixed before the next call."""
         old = "hold_ticket"
         play = game("pay_event", faults_failures={"pay_ticket": 2})
         tools, pay = play.task.tools, play.rows["pay_ticket"]
@@ -133,14 +133,14 @@ class TestStatus:
         assert status(args=ticket, code=good) == (style.TRANSIENT, NONE)
         assert status(args=ticket, code=good) == (style.TRANSIENT, NONE)
         assert status(args=ticket, code=good) == (style.OK, NONE)
-        assert play.state.num_calls == 12  # what cannot be read counts as one
-        assert play.state.num_errors == 10  # what could not be read is one, too
+        assert play.state.num_calls == 12  # an unreadable action counts as a call
+        assert play.state.num_errors == 10  # and as an error
 
     def test_moved_is_seen_before_wrong_arguments(self):
         edits = {"faults_moved_to": {"find_event": 15}}
         play = game("city_event", **edits)
         seen = play.call("find_event", args=NO_ARGS)
-        assert (seen.status, seen.target) == (style.MOVED, NONE)  # not guided
+        assert (seen.status, seen.target) == (style.MOVED, NONE)  # no hint
         play = game("city_event", **edits, faults_guided={"find_event": True})
         seen = play.call("find_event", args=NO_ARGS)
         assert (seen.status, seen.target) == (style.MOVED, 15)
@@ -182,7 +182,7 @@ class TestResults:
         assert seen.values.tolist() == play.state.values[0].tolist()
         assert seen.values.min() >= 0
         assert seen.tool == play.rows["find_event"]
-        assert seen.code == NONE  # nobody asks for it
+        assert seen.code == NONE  # no tool needs it
         seen = play.call("hold_ticket")
         assert seen.values[1] == NONE  # there is no second field
         assert seen.code == play.task.tools.code[play.rows["hold_ticket"]]
@@ -197,7 +197,7 @@ class TestResults:
         )
 
     def test_a_function_of_the_world(self):
-        """The same call gives the same, in another world something else."""
+        """The same call gives the same result, but another one in another world."""
         first, again = game("city_event"), game("city_event")
         seen = first.call("find_event")
         chex.assert_trees_all_equal(seen, first.call("find_event"))
@@ -298,7 +298,7 @@ class TestPreconditions:
         assert not play.state.succeeded[play.rows["tour_price"]]
         wrong = play.state.args[0] + [1, 0, 0]
         wrong = np.where([1, 0, 0], wrong, NONE)
-        # Any successful call will do, whatever its arguments.
+        # Any successful call is enough, whatever its arguments.
         assert play.call("find_guide", args=wrong).status == style.OK
         assert play.call("tour_price").status == style.OK
 
@@ -365,7 +365,7 @@ class TestGrading:
 
     def test_an_answer_before_the_last_step_does_not_count(self):
         play = game("table_and_station")
-        for tool in ("find_restaurant", "nearest_station"):  # all that it depends on
+        for tool in ("find_restaurant", "nearest_station"):  # what the booking needs
             assert play.call(tool).status == style.OK
         assert paid(play.answer()) == 0  # no table was booked
 
@@ -435,7 +435,7 @@ class TestGrading:
 
 
 class TestOutcome:
-    """What reports are told of an episode."""
+    """The summary of an episode that reports use."""
 
     @staticmethod
     def of(play):
@@ -465,7 +465,7 @@ class TestOutcome:
         assert self.of(game(goal, **edits)) == {**self.CLEAN, "fewest_calls": fewest}
 
     def test_questions(self):
-        """Each counts, whether there was anything to ask for or not."""
+        """Every question counts, whether or not there was anything to ask."""
         play = game("city_event")
         play.act(reply_scan.ASK)
         play.call("find_event")
@@ -521,7 +521,7 @@ class TestOutcome:
 
 
 class Memoriser:
-    """Knows by heart which tools a request needs, by any name they ever had."""
+    """Has memorised which tools a request needs, by all of their names."""
 
     def __init__(self, name):
         self.spec, self.texts = helpers.spec(name), helpers.texts(name)
@@ -541,20 +541,20 @@ class Memoriser:
 
 
 class Reader(Memoriser):
-    """Looks for the document that tells of the tool, and takes what it is called."""
+    """Finds the right tool by its description, and uses the name given there."""
 
     def row(self, task, n):
         description, tools = self.spec.tools[n].description, task.tools
         told = ["".join(self.texts[s] for s in row) for row in tools.description]
         (m,) = (m for m in np.flatnonzero(tools.visible) if told[m] == description)
-        # Identity is presentation here: a name means the first tool that has it.
+        # As in a call, a name means the first tool that has it.
         return [
             k for k in np.flatnonzero(tools.visible) if tools.name[k] == tools.name[m]
         ][0]
 
 
 def play_script(agent, name, task):
-    """Play the calls of the goal in their order, tools chosen by the agent."""
+    """Make the calls of the goal in order, with the tools that the agent chooses."""
     play, goal = Game(task, name), agent.spec.goals[task.goal.kind]
     steps = [tool for tool, _ in goal.steps]
     before = domain_spec.extra_calls(agent.spec, goal)
@@ -588,7 +588,7 @@ class TestReadingIsNeeded:
 
 
 def test_random_actions():
-    """Nothing breaks, nothing is won, and the bookkeeping adds up."""
+    """Nothing breaks, no task is solved by chance, and the counts add up."""
     rng = np.random.default_rng(0)
     kinds = [reply_scan.CALL] * 12 + [
         reply_scan.ASK,
@@ -625,7 +625,7 @@ def test_random_actions():
 
 
 def test_results_of_a_batch_are_those_of_its_tasks():
-    """`vmap` over tasks, against one task at a time."""
+    """`vmap` over tasks equals one task at a time."""
     tasks = helpers.tasks("poi")
     args, values = jax.jit(jax.vmap(environment.solution))(tasks)
     for i, task in enumerate(clean()[:16]):

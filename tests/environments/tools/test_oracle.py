@@ -1,4 +1,4 @@
-"""The oracle against a search by brute force, and its expert against every entry."""
+"""The oracle against a brute-force search, and its expert under every perturbation."""
 
 import functools
 
@@ -12,12 +12,12 @@ from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.text import reply_scan
 from tests import helpers
 
-HIDDEN = ("tool_redirection", "fatal_error", "unsolvable")  # calls teach what is wrong
+HIDDEN = ("tool_redirection", "fatal_error", "unsolvable")  # only calls reveal these
 PLACES = (("poi", "train"), ("medical", "test"))
 
 
 def check_expert(name, split, entry, start=0, strength=1.0):
-    """It solves what can be solved, and refuses the rest; returns the episodes."""
+    """The expert solves solvable tasks and refuses the others; return its episodes."""
     tasks = helpers.edited(name, split, entry, strength, start)
     played = helpers.demonstrate(helpers.world(name).tables, tasks)
     episodes, fewest = helpers.host(played)
@@ -30,7 +30,7 @@ def check_expert(name, split, entry, start=0, strength=1.0):
     assert np.all(state.success)
     assert not np.any(state.wrong_effects)
     assert np.array_equal(fewest > 0, state.solvable)
-    # No call is wasted: an error is one that only the call could tell of.
+    # No call is wasted: each error reveals something that only this call could.
     calls = state.num_calls[state.solvable]
     if entry not in HIDDEN:
         assert np.array_equal(calls, fewest[state.solvable])
@@ -67,7 +67,7 @@ class TestExpert:
 
 
 class Search:
-    """Breadth first over what an honest agent can do; a model of its own."""
+    """Breadth-first search over an honest agent's actions, in an independent model."""
 
     def __init__(self, task, args):
         self.task, self.args = task, args
@@ -91,14 +91,14 @@ class Search:
         ]
 
     def known(self, c, done):
-        """Whether the arguments of a step can be known."""
+        """Whether the arguments of a step are known."""
         num_constants = len(self.task.constants)
         num_fields = self.task.tools.result_low.shape[1]
         sources = [s for s in self.task.goal.source[c] if s >= num_constants]
         return all((s - num_constants) // num_fields in done for s in sources)
 
     def moves(self, state):
-        """States after one call that is of use."""
+        """Yield the states after one useful call."""
         done, called, failed = state
         tools, goal, failures = (
             self.task.tools,
@@ -123,7 +123,7 @@ class Search:
                 yield done | new, called | {relation}, failed
 
     def fewest(self):
-        """Calls of the shortest solution; 0 if there is none."""
+        """The number of calls of the shortest solution; 0 if there is none."""
         start = (frozenset(), frozenset(), frozenset())
         frontier, seen, depth = [start], {start}, 0
         while frontier:
@@ -167,7 +167,7 @@ def test_fewest_calls_is_that_of_a_search(name, split, entry, num=60):
     assert entry in (helpers.CLEAN, "domain_transfer") or changed
 
 
-# Why tasks cannot be solved, by the perturbation; the others leave them solvable.
+# By perturbation, why tasks cannot be solved; all others leave tasks solvable.
 REASONS = {
     "tool_withheld": {"missing_tool"},
     "fatal_error": {"out_of_service"},
@@ -191,7 +191,7 @@ def reasons(certificate):
 class TestCertificate:
     @pytest.mark.parametrize("entry", helpers.EDITS)
     def test_every_entry(self, name, split, entry, num_batches=4):
-        """Agrees with `solvable` and `fewest_calls`, and says why not."""
+        """It agrees with `solvable` and `fewest_calls`, and gives the reason."""
         tables, seen = helpers.world(name).tables, set()
         for i in range(num_batches):
             tasks = helpers.edited(name, split, entry, start=i * helpers.BATCH)

@@ -1,4 +1,4 @@
-"""Actions that are written, and then parsed in any segmentation, stay the same."""
+"""Actions that are rendered and then parsed, in any segmentation, stay the same."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Single cases: the fine points of calls, and the last line of a reply."""
+"""Single cases: the details of calls, and the last line of a reply."""
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +125,7 @@ LINES = {
     "<think>\nRefuse\n</think>\rAnswer: 17": reply_scan.ANSWER,
     "No tool does that.\nRefuse": reply_scan.REFUSE,
     "Which one?\r\nAsk": reply_scan.ASK,
-    "Answer:\n": reply_scan.ANSWER,  # nothing
+    "Answer:\n": reply_scan.ANSWER,  # no value
     "Answer: 17\nRefuse": reply_scan.REFUSE,
     "Answer: 17\n.": reply_scan.MALFORMED,
     "It is Answer: 17": reply_scan.MALFORMED,

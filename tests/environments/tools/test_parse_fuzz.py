@@ -1,4 +1,4 @@
-"""The parser against `json`, on mutated and on random bytes."""
+"""The parser compared with `json`, on mutated and on random bytes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is written, against plain Python: documents, requests, turns, loss masks."""
+"""Rendered text against plain Python: documents, requests, turns and loss masks."""
 
 import collections
 import functools
@@ -38,7 +38,7 @@ class TestTrajectory:
             assert valid[:length].all()
             if length <= helpers.NUM_TOKENS:
                 assert helpers.spell(tokens[:length]) == text
-            else:  # cut, and the length tells so
+            else:  # cut off, as `length` shows
                 cut += 1
                 spelled = helpers.spell(tokens)
                 assert text.startswith(spelled)
@@ -53,7 +53,7 @@ class TestTrajectory:
             else:
                 assert "".join(said).startswith(helpers.spell(tokens[mask]))
             assert not np.any(mask & ~valid)
-            # One run of tokens for each turn, right after the agent's mark.
+            # One run of tokens for each turn, just after the agent's mark.
             starts = np.flatnonzero(mask & ~np.roll(mask, 1))
             assert len(starts) == len(said) or length > helpers.NUM_TOKENS
             assert {helpers.spell([t]) for t in tokens[starts - 1]} == {"<|assistant|>"}
@@ -98,7 +98,7 @@ class TestTrajectory:
     def test_only_visible_tools_are_documented(self, name):
         count = collections.Counter()
         for writer, *_ in written(name):
-            prompt = writer.prompt()  # equal to the tokens, see above
+            prompt = writer.prompt()  # `test_text` checks that the tokens spell it
             for n, visible in enumerate(writer.tools.visible):
                 if writer.tools.name[n]:
                     document = writer.document(n).partition(',"parameters"')[0]
@@ -129,7 +129,7 @@ def transcripts():
 
 
 def test_golden():
-    """Three episodes as they read; a change here is a change of the benchmark."""
+    """The text of three episodes; a change here is a change of the benchmark."""
     text = "\n".join(transcripts())
     if os.environ.get(UPDATE):
         GOLDEN.write_text(text)

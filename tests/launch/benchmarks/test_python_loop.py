@@ -1,4 +1,4 @@
-"""What the compiled rollout is compared with plays the same episodes."""
+"""The baseline of the compiled rollout plays the same episodes."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from openagent_jax.types import Sizes
 from tests import helpers
 
 NUM = 8
-SIZES = Sizes(4, 224, 6, 32, 165)  # some are cut
+SIZES = Sizes(4, 224, 6, 32, 165)  # some episodes are cut off
 SAMPLING = decoding.Sampling(temperature=1.0)
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 

@@ -25,7 +25,7 @@ class TestChains:
         assert "find_note_then_drop_ticket" in goals_of(draft)
 
     def test_a_field_that_is_an_argument_too_feeds_nothing(self):
-        """The caller knows it already, so it comes last."""
+        """The caller knows its value already, so this tool comes last."""
         three = {"ticket_id": TEXT, "size": TEXT, "kind": TEXT}
         tools = [
             returning("touch_ticket", {"ticket_id": TEXT}, ticket_id=TEXT),

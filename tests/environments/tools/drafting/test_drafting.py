@@ -75,7 +75,7 @@ class TestShop:
             {"order_id": "#1.order_id"},
         ]
         assert chain["answer"] == "#2.status"
-        # A reason is not something that a tool finds out.
+        # A reason is not a result that a tool finds.
         ends = [g for g in goals if g.endswith("cancelOrder")]
         assert all("reason" in goals[name]["constants"] for name in ends)
 

@@ -105,7 +105,7 @@ def test_optional_arguments_may_have_any_type():
 
 
 def test_without_required_defaults_tell_what_is_optional():
-    """Servers that infer schemas from signatures write them so."""
+    """Servers that infer schemas from signatures write lists like this."""
     tool = function("go", "", x={"type": "array", "default": []}, y=TEXT)
     del tool["parameters"]["required"]
     draft = drafting.draft(openai(tool), "go")

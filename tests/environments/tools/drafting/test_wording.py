@@ -20,7 +20,7 @@ from openagent_jax.environments.tools.drafting import wording
         ("book_title", "Title of a book", "get title of a book", False),
         ("weather", "", "get weather", False),
         ("get_NASA", "NASA pictures", "get NASA pictures", False),
-        # Unknown verbs, and words that only look like one.
+        # Unknown verbs, and words that only look like verbs.
         ("press_key", "Presses a key", "press a key", False),
         ("poke", "Poke this user.", "poke this user", False),
         ("weather", "Weather of the day", "get weather of the day", False),

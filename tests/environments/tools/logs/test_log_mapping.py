@@ -25,7 +25,7 @@ def test_a_chain():
     task = mapped(chain(), source="web")
     assert [(x.name, x.arguments) for x in task.documents] == [
         ("find_order", (("order_id", False), ("year", False))),  # 2024 is over 999
-        ("get_weather", (("city", False),)),  # not called: what is required
+        ("get_weather", (("city", False),)),  # never called: its required arguments
         ("ship", (("parcel", False), ("to", False))),
     ]
     assert task.documents[0].description == ("Find an order.",)
@@ -53,7 +53,7 @@ def test_a_chain():
 
 
 def test_calls_of_one_message():
-    """They cannot use each other's results, and ids tell the results apart."""
+    """They cannot use each other's results; results are matched by id."""
     messages = [
         user("Weather in Rome and in Bern?"),
         calls(
@@ -75,7 +75,7 @@ def test_calls_of_one_message():
     assert task.constants == ("Rome", "Bern", "sunny", "me")
     assert task.answer == DONE  # it mentions two values
     for message in messages[2:5]:
-        del message["tool_call_id"]  # then the order tells
+        del message["tool_call_id"]  # then results are matched by order
     assert mapped(messages).steps[0].fields == {"result": "rainy"}
 
 
@@ -117,7 +117,8 @@ def test_a_value_of_the_request_is_no_answer():
     ],
 )
 def test_errors(content):
-    """A call repeated at once fails as often in the task; others are no steps."""
+    """If a failed call is repeated at once, the tool fails as often in the task; other
+    failed calls are not steps."""
     failed = calls(("get_weather", {"city": "Rome"})), result(content)
     task = mapped(weather(*failed, *failed, *GOOD))
     assert task.failures == {"get_weather": 2} and len(task.steps) == 1
@@ -161,7 +162,7 @@ def test_replies_to_ask():
     assert task.phrase == ("Weather of it?",)
     assert (task.constants, task.shown) == (("Rome",), (False,))
     assert task.needs()["sandbox.max_turns"] == 3
-    messages[2] = user("whatever")  # it tells no value
+    messages[2] = user("whatever")  # it contains no value
     assert mapped(messages).phrase == ("Weather of it?\nwhatever",)
 
 
@@ -224,7 +225,7 @@ def test_codes():
 
 
 def test_a_documented_code_that_no_result_has():
-    """The log does not confirm the description, so it is only a text."""
+    """The log does not confirm what the description says, so it is only a text."""
     tools = [tool("sign_in"), tool("hold", "Hold, needs the code from sign_in")]
     messages = [user("Hold it"), calls(("sign_in", {})), result({"name": "Kim"})]
     _, hold = mapped(messages, tools).documents

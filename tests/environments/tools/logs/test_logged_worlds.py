@@ -1,4 +1,4 @@
-"""Logged worlds: exported and imported again, played, perturbed and split."""
+"""Logged worlds: exported, imported again, played, perturbed and split."""
 
 import collections
 import functools
@@ -112,7 +112,7 @@ def all_tasks(world):
 
 @pytest.fixture(scope="module")
 def played(world, log):
-    """`{line: (episode, messages, tools)}` of the expert on what was imported."""
+    """`{line: (episode, messages, tools)}` of the expert on the imported tasks."""
     lines = [line for line, _ in log.tasks]
     return dict(zip(lines, export(world, all_tasks(world)), strict=True))
 
@@ -292,7 +292,7 @@ def test_splits(world, log):
 
 
 def test_distractors_are_from_the_same_split(tmp_path):
-    """With one conversation per split there are no other tools to take."""
+    """With one conversation per split, there are no other tools to take."""
     file = tmp_path / "x.jsonl"
     rows = [
         {"messages": weather(*GOOD), "tools": TOOLS[1:2]},
@@ -306,7 +306,7 @@ def test_distractors_are_from_the_same_split(tmp_path):
 
 
 def test_generated_worlds_have_no_facts():
-    """So their compiled programs have no code for them."""
+    """Therefore their compiled programs contain no code for facts."""
     assert helpers.tasks("poi").facts is None
 
 

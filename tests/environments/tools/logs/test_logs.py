@@ -1,4 +1,4 @@
-"""Logs as sources of tasks: what is skipped, why, and how that is reported."""
+"""Logs as sources of tasks: what is skipped, why, and how it is reported."""
 
 import functools
 import json
@@ -35,7 +35,7 @@ def test_one_conversation_makes_no_test_split(tmp_path):
 
 
 def test_limits(tmp_path):
-    """What exceeds a limit is skipped, with what it needs."""
+    """A conversation that exceeds a limit is skipped, with the limit that it needs."""
     long = [user("word " * 150), *GOOD, says("sunny")]
     file = write_log(tmp_path, weather(*GOOD), failing(), chain(), long)
     log = logs.load(file, logs.room(LIMITS) | {"sandbox.num_steps": 1} | ROOM)
@@ -56,7 +56,7 @@ def test_limits(tmp_path):
         "  enough for all of them: --config.sandbox.max_turns=4",
     ]
     needs = made.skipped[-1].needs["sandbox.prompt_tokens"]
-    assert 160 < needs < 300  # the words, and the documents
+    assert 160 < needs < 300  # the request and the documents
     assert build(file, prompt_tokens=needs).skipped == ()
 
 

@@ -1,4 +1,4 @@
-"""One contract for every entry of the catalogue of tool worlds."""
+"""The contract of every entry in the catalogue of tool worlds."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from openagent_jax.environments.world import SPLITS
 from tests import helpers
 
 ENTRIES = tuple(helpers.CATALOGUE)
-MIN_CHANGED = 0.3  # of the tasks, at strength 1
+MIN_CHANGED = 0.3  # share of the tasks, at strength 1
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
 every_split = pytest.mark.parametrize("split", SPLITS)
 
@@ -57,7 +57,7 @@ def pools(name, split):
 
 
 def edit(index, keys, strength, split="train"):
-    """The tasks of `poi` under one of `helpers.EDITS`, by any keys."""
+    """The tasks of `poi` under one of `helpers.EDITS`, with the given keys."""
     tables, old = helpers.world("poi").tables, helpers.tasks("poi", split)
     return helpers.edit(index, tables, keys, old, jnp.float32(strength), split)
 
@@ -81,7 +81,7 @@ class TestEveryEntry:
 
     @every_entry
     def test_strength_is_how_much(self, entry):
-        """More of it changes more tasks, or more of each."""
+        """A higher strength changes more tasks, or more of each task."""
         strengths = (0.1, 0.4, 1.0)
         news = [leaves(edited(entry, strength=s)) for s in strengths]
         old = leaves(tasks())
@@ -93,7 +93,7 @@ class TestEveryEntry:
         index = jnp.int32(helpers.EDITS.index(entry))
         again = edit(index, helpers.keys(1), 1.0)
         chex.assert_trees_all_equal(again, edited(entry))
-        # At full strength some entries leave nothing to chance.
+        # At full strength some entries are deterministic.
         half, other = (edit(index, helpers.keys(seed), 0.5) for seed in (1, 2))
         assert anywhere(half, other).any()
 
@@ -108,7 +108,7 @@ class TestEveryEntry:
         }
         for path in touched:
             assert any(path == d or path.startswith(d + ".") or not d for d in declared)
-        for d in declared:  # and declares no more than it touches
+        for d in declared:  # everything that is declared is touched
             assert any(p == d or p.startswith(d + ".") or not d for p in touched), d
 
     @every_split
@@ -124,7 +124,7 @@ class TestEveryEntry:
 
     @every_entry
     def test_names_tell_tools_apart(self, entry):
-        """Else a call would not say which of two tools it means."""
+        """Otherwise a call could mean either of two tools."""
         new = edited(entry)
         texts = np.asarray(helpers.lexicon("poi").canonical)
         shown = new.tools.visible.copy()
@@ -187,7 +187,7 @@ def test_layouts_agree():
 
 
 class TestPools:
-    """What perturbs in training never appears in an evaluation."""
+    """Surface forms of training perturbations never appear in an evaluation."""
 
     @pytest.mark.parametrize("name", helpers.DOMAINS)
     @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ class TestPools:
             return {texts[s] for s in np.unique(pool) if s > 0}
 
         train, test = said("train"), said("test")
-        if field == "phrases":  # pieces such as a full stop are in all: whole ones
+        if field == "phrases":  # they share pieces: compare whole ones
             train, test = (templates(name, split) for split in SPLITS)
         assert min(len(train), len(test)) >= 4
         assert not train & test
@@ -237,12 +237,12 @@ def templates(name, split):
 
 
 def test_on_trajectory_demonstrates_again():
-    """An episode whose task is edited is played anew; others are kept as they are."""
+    """An episode whose task is perturbed is demonstrated anew; others stay as is."""
     tables = helpers.world("poi").tables
     episodes, _ = helpers.demonstrate(tables, helpers.tasks("poi"))
     withhold = perturb.make(helpers.ENVIRONMENT, tables, "tool_withheld", "train")
 
-    def mark(task):  # a demonstration that tells whose it is
+    def mark(task):  # a demonstration that identifies its task
         one = helpers.row(episodes, 0)
         state = dataclasses.replace(one.state, turn=jnp.sum(task.tools.visible))
         return dataclasses.replace(one, task=task, state=state)

@@ -1,4 +1,4 @@
-"""A small domain file without faults, and ways to spoil it."""
+"""A small valid domain file, and ways to break it."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ def tool(name, arguments, returns, **meaning):
 
 def good():
     """The document. Its tools: 0 sign_in, 1 find_inn, 2 hold_room, which needs the code
-    of 0, and 3 book_room, which needs that of 2."""
+    of 0, and 3 book_room, which needs the code of 2."""
     phrases = {
         pool: [f"{pool} room in {{city}}"]
         for pool in ("train", "test", "rewrite_train", "rewrite_test")
@@ -117,7 +117,7 @@ def write(document, path, value):
 
 
 def check_fault(tmp_path, path, value, fault):
-    """A document with one wrong value is refused: the fault is the first of all."""
+    """A document with one wrong value is refused, and this fault is reported first."""
     document = good()
     write(document, path, copy.deepcopy(value))
     file = save(tmp_path, document)

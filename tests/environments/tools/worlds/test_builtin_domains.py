@@ -1,4 +1,4 @@
-"""The builtin domains hold what the sandbox needs."""
+"""The builtin domains contain what the environment needs."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ GOALS = [
     for domain in DOMAINS.values()
     for goal in domain.goals
 ]
-# Words without a meaning of their own: articles, prepositions, connectives.
+# Function words: articles, prepositions, connectives.
 EMPTY = set(
     "a an and against all at after before beside between by close for from how in into "
     "is it its my near new next of on one or some still that the then through to up "
@@ -31,7 +31,7 @@ def tools_of(domain):
 
 
 def key_words(tool):
-    """Words that tell a tool from the others: not those of its arguments."""
+    """Words that distinguish a tool from the others, without names of arguments."""
     return set(words(tool.description)) - EMPTY - set(dict(tool.arguments))
 
 
@@ -53,7 +53,7 @@ def edges(domain, goal):
 
 
 def shape(domain, goal):
-    """The graph of the calls, equal for every numbering of them."""
+    """The graph of the calls in a canonical form, independent of their numbering."""
     size, found = edges(domain, goal)
     numberings = itertools.permutations(range(size))
     return size, min(
@@ -198,7 +198,7 @@ class TestPhrases:
             assert ("done" in words(text)) == (goal.answer == domain_spec.DONE), text
 
     def test_pools_share_no_frame(self, domain, goal):
-        """A frame is what is left without slots, wanted words and empty words."""
+        """A frame is a phrase without slots, key words and function words."""
         tools = tools_of(domain)
         wanted = set().union(*(key_words(tools[name]) for name, _ in goal.steps))
         frames = {}

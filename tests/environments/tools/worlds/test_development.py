@@ -41,7 +41,7 @@ class TestDevelopment:
 
 
 def texts_of(domain, split: str) -> set[tuple[str, str]]:
-    """All texts that differ from split to split, each with its place."""
+    """All texts that differ between the splits, each with its place."""
     found = {(kind.name, text) for kind in domain.types if kind.kind == "entity"
              for text in getattr(kind, split)}  # fmt: skip
     for tool in domain.tools:

@@ -1,4 +1,4 @@
-"""Tasks sampled from a domain: disjoint splits, all goals, all necessary tools."""
+"""Tasks sampled from a domain: disjoint splits, all goals, all needed tools."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import SPLITS
 from tests import helpers
 
-ROUNDS = 24  # batches of tasks looked at
+ROUNDS = 24  # batches of tasks that are examined
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def samples():
 
 
 def test_pieces_of_a_phrase():
-    """Constants may have any name that a file may give them."""
+    """Constants may have any name that a domain file allows."""
     table = ToolSymbols()
     phrase = "Get {order-id}, {to_2}."
     pieces = domains._pieces(phrase, {"order-id": 1, "to_2": 0}, table)
@@ -169,7 +169,7 @@ def test_one_program_serves_both_domains(samples):
     tables = [helpers.world(name).tables for name in helpers.DOMAINS]
     chex.assert_trees_all_equal_shapes_and_dtypes(*tables)
     assert jax.tree.structure(tables[0]) == jax.tree.structure(tables[1])
-    assert helpers.TRACES["sample"] == len(SPLITS)  # splits are no arrays
+    assert helpers.TRACES["sample"] == len(SPLITS)  # splits are static arguments
 
 
 def test_a_bad_domain_is_refused():
@@ -178,7 +178,7 @@ def test_a_bad_domain_is_refused():
 
 
 def test_room_for_any_number_of_synonyms():
-    """None is dropped in silence."""
+    """No synonym is dropped."""
     spec = helpers.spec("poi")
     table = ToolSymbols()
     first, *others = spec.tools

@@ -1,4 +1,4 @@
-"""Domain files: what a good one becomes, and all that can be wrong with its meaning."""
+"""Domain files: what a good one is compiled to, and all errors in its meaning."""
 
 import contextlib
 import copy
@@ -411,7 +411,7 @@ def faults_of(document):
 
 
 class TestForPeople:
-    """What makes a file easier to write and to complete."""
+    """Features that make a file easier to write and to complete."""
 
     def test_a_list_of_values_is_divided(self, tmp_path):
         document = good()

@@ -224,7 +224,7 @@ def test_bad_text(tmp_path, content, message):
     ],
 )
 def test_duplicate_key(tmp_path, old, place):
-    """JSON readers keep the last one in silence; we do not."""
+    """JSON readers silently keep the last one; ours reports it."""
     text, key = json.dumps(good()), old.split(":")[0]
     assert old in text
     with pytest.raises(domain_spec.DomainError) as caught:

@@ -1,4 +1,4 @@
-"""Random worlds: random words, nothing that an evaluation tests, all solvable."""
+"""Random worlds: random words, nothing that an evaluation tests, and all solvable."""
 
 import itertools
 import re
@@ -94,12 +94,12 @@ class TestWords:
         assert not found & domain_words
 
     def test_tokens_that_may_be_any_others(self):
-        """Tokens of all words that are not needed for the syntax, by their shape."""
+        """The tokens of all words that the syntax does not need, with their shapes."""
         tokens, shapes = map(np.asarray, helpers.world("random").free_tokens)
         assert len({*tokens}) == len(tokens) > 5900
         free = {int(token) for token in tokens}
         encode = helpers.tokenizer().encode
-        syntax = ToolSymbols()  # new, it has nothing else
+        syntax = ToolSymbols()  # a new table, without other symbols
         syntax = syntax.texts[: syntax.numbers.low]
         same = [*syntax, *random_words.GLUE, *random_words.LINKS]
         for text in [*same, "1", "999"]:
@@ -110,7 +110,7 @@ class TestWords:
         assert forms["count_"] == forms["reserve_"] != forms["place"] != forms["Bay"]
 
     def test_no_argument_is_named_code(self, played):
-        """The argument could not be distinguished from the code."""
+        """Otherwise the argument could not be distinguished from the code."""
         used = {helpers.texts("random")[s] for s in np.unique(played[0].tools.arg_name)}
         assert len(used) == random_words.NUM_SLOTS
         assert style.CODE not in used
@@ -145,7 +145,7 @@ class TestTasks:
         assert set(kinds) == {reply_scan.CALL, reply_scan.ANSWER}
 
     def test_prerequisites(self, played):
-        """At most one, an earlier step or an additional tool: no order is inverted."""
+        """At most one, an earlier step or an additional tool; no order is inverted."""
         tools, steps = played[0].tools, np.sum(played[0].goal.tool >= 0, axis=1)
         for pointer in (tools.code_from, tools.call_after):
             later, before = np.nonzero(pointer >= 0)[1], pointer[pointer >= 0]
@@ -248,7 +248,7 @@ class TestTasks:
         assert 0.05 < joined / spaced < 0.35
 
     def test_requests_end(self, played):
-        """With or without a mark, never with a blank; some with meaningless words."""
+        """With or without punctuation, never a blank; some with meaningless words."""
         texts, marks, idle = helpers.texts("random"), 0, 0
         for phrase in played[0].phrase:
             last = [s for s in phrase if s][-1]
@@ -260,7 +260,7 @@ class TestTasks:
         assert abs(idle / NUM - 0.2) < 0.06
 
     def test_function_words_tell_the_order(self, played):
-        """Steps are listed in their order, last one first, or in reverse order."""
+        """Steps are listed in order, with the last one first, or in reverse order."""
         tasks, texts = played[0], helpers.texts("random")
         steps = np.sum(tasks.goal.tool >= 0, axis=1)
         seen = {"forwards": 0, "last first": 0, "backwards": 0}
@@ -300,7 +300,7 @@ class TestTasks:
         assert 0.25 < shared / others < 0.45
 
     def test_descriptions_end_alike(self, played):
-        """What distinguishes two tools is often not at the end."""
+        """The words that distinguish two tools are often not at the end."""
         tools, alike, pairs = played[0].tools, 0, 0
         for pieces, on in zip(tools.description, tools.visible, strict=True):
             for one, other in itertools.combinations(pieces[on], 2):
