@@ -3,21 +3,62 @@
 The world is the same as in a rollout, and the same functions parse and grade replies.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array, Int, UInt8
 
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.text import messages
-from openagent_jax.types import Outcome, Task
+from openagent_jax.types import (
+    Action,
+    Environment,
+    Outcome,
+    State,
+    Tables,
+    Task,
+    TimeStep,
+)
 
 MAX_BYTES = 2048  # of a call or an answer; a longer one cannot be parsed
 
 
+@partial(jax.jit, static_argnums=0)
+def reset(
+    environment: Environment, tables: Tables, task: Task
+) -> tuple[State, Outcome]:
+    """Return the first state of an episode, and its outcome so far."""
+    state = environment.reset(tables, task)
+    return state, environment.outcome(tables, task, state)
+
+
+@partial(jax.jit, static_argnums=0)
+def step(
+    environment: Environment,
+    tables: Tables,
+    task: Task,
+    state: State,
+    text: UInt8[Array, "Z"],
+    num_bytes: Int[Array, ""] | int,
+) -> tuple[State, tuple[Action, TimeStep, Int[Array, "P"], Outcome]]:
+    """Take the action that a text describes.
+
+    Returns:
+      The new state, and what was made of it: the action, the timestep, the pieces of
+      text that the agent is shown, and the outcome so far.
+    """
+    action = environment.parse(tables, task, text, num_bytes)
+    state, timestep = environment.step(tables, task, state, action)
+    pieces = environment.observe(tables, task, timestep.observation)
+    outcome = environment.outcome(tables, task, state)
+    return state, (action, timestep, pieces, outcome)
+
+
 class Player:
-    """Begins episodes of one world; the world's functions are compiled once."""
+    """Begins episodes of one world."""
 
     def __init__(self, world: World):
         """
@@ -28,28 +69,13 @@ class Player:
         Raises:
           ValueError: the lexicon has the style of a chat template.
         """
-        style, environment = world.tables.lexicon.style, world.environment
+        style = world.tables.lexicon.style
         if style.marks.call_open or style.code_is_parameter:
             raise ValueError(
                 "agents: the lexicon of the world is not of the compact "
                 "style, in which replies are parsed"
             )
         self.world = world
-
-        @jax.jit
-        def reset(tables, task):
-            state = environment.reset(tables, task)
-            return state, environment.outcome(tables, task, state)
-
-        @jax.jit
-        def step(tables, task, state, text, num_bytes):
-            action = environment.parse(tables, task, text, num_bytes)
-            state, timestep = environment.step(tables, task, state, action)
-            pieces = environment.observe(tables, task, timestep.observation)
-            outcome = environment.outcome(tables, task, state)
-            return state, (action, timestep, pieces, outcome)
-
-        self.reset, self.step = reset, step
 
     def begin(self, task: Task) -> "Dialogue":
         """Return a new episode of a task, which is given in NumPy."""
@@ -70,7 +96,9 @@ class Dialogue:
         self.rewards: dict[str, list[float]] = {}
         self._player, self._host_task = player, task
         self._task = jax.device_put(task)
-        self._state, outcome = player.reset(player.world.tables, self._task)
+        self._state, outcome = reset(
+            player.world.environment, player.world.tables, self._task
+        )
         self.outcome: Outcome = jax.device_get(outcome)
 
     def hear(self, reply: messages.Message, cut: bool = False) -> None:
@@ -109,8 +137,8 @@ class Dialogue:
         row[: len(data)] = np.frombuffer(data[:MAX_BYTES], np.uint8)
         player = self._player
         world = player.world
-        self._state, found = player.step(
-            world.tables, self._task, self._state, row, len(data)
+        self._state, found = step(
+            world.environment, world.tables, self._task, self._state, row, len(data)
         )
         action, timestep, pieces, self.outcome = jax.device_get(found)
         self.terminated |= bool(timestep.terminated)

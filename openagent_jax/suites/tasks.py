@@ -102,7 +102,7 @@ class Suite:
     def digest(self) -> str:
         """Return a digest of all texts and of the first block of clean tasks."""
         found = hashlib.sha256()
-        tasks, facts, _ = jax.device_get(self._draw(0, 0))
+        tasks, facts, _ = jax.device_get(self._draw(jnp.int32(0), jnp.int32(0)))
         for leaf in jax.tree.leaves((tasks, facts)):
             found.update(leaf.tobytes())
         texts = self.world.tables.lexicon.texts
