@@ -273,6 +273,7 @@ def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
     )
 
 
+@pytest.mark.slow
 def test_a_group_reads_its_prompt_once(agent, environment, tables, tasks):
     """Four episodes per task equal those of four rows with the same task and keys."""
     policy, params = agent

@@ -484,6 +484,7 @@ def assert_close(a, b):
     np.testing.assert_allclose(*losses, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_devices_and_micro_batches_change_nothing(real):
     one, lines = play(*real[1], 4)
     eight, others = play(*real[8], 4)
@@ -502,11 +503,13 @@ def test_devices_and_micro_batches_change_nothing(real):
     assert np.max(apart) < 8e-3  # the opposite sign in each of the four steps
 
 
+@pytest.mark.slow
 def test_one_axis_of_data_changes_nothing():
     one = play(*tiny.trainer(tiny.config("sft")), 2)[1]
     assert_close(one, play(*tiny.trainer(tiny.config("sft"), 8), 2)[1])
 
 
+@pytest.mark.slow
 def test_real_run_resumes_bit_for_bit(real, tmp_path):
     step, state = real[1]
     whole, lines = play(step, state, 6)
@@ -518,6 +521,7 @@ def test_real_run_resumes_bit_for_bit(real, tmp_path):
     assert logged(tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_goes_on_with_more_devices(real, tmp_path):
     step, state = real[1]
     _, lines = play(step, state, 4)

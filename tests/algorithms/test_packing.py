@@ -164,6 +164,7 @@ def test_loss_and_gradient_are_those_of_a_row_for_each(params, num_micro_batches
     assert difference < 1e-6 * optax.tree.norm(gradient)
 
 
+@pytest.mark.slow
 def test_a_real_step():
     """Demonstrations, half of them perturbed, in twice 2 rows instead of in 8 rows."""
     longer = dict(algorithm__num_tokens=512, paft__alpha=0.5)

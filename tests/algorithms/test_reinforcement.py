@@ -100,8 +100,15 @@ def make(name):
     return functools.partial(jax.jit(step), tables=tables), state
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("name", ["grpo", "ppo"])
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("grpo", "bandit"),
+        pytest.param("grpo", "two_turns", marks=pytest.mark.slow),
+        pytest.param("ppo", "bandit", marks=pytest.mark.slow),
+        pytest.param("ppo", "two_turns", marks=pytest.mark.slow),
+    ],
+)
 def test_finds_the_known_optimum(name, world):
     step, state = make(name)
     reward, gap = [], []
@@ -153,6 +160,7 @@ def one_device():
     return play(*real("paft_grpo"), 2)
 
 
+@pytest.mark.slow
 def test_the_real_step(one_device):
     state, (first, second) = one_device
     assert first["frac_reward_zero_std"] < 1 and first["train/grad_norm"] > 0
@@ -169,6 +177,7 @@ def test_the_real_step(one_device):
     assert np.any(start["norm"] != state.params["norm"])
 
 
+@pytest.mark.slow
 def test_devices_and_micro_batches_change_nothing(one_device):
     changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
     eight = real("paft_grpo", 8, train__num_micro_batches=2, **changes)

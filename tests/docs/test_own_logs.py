@@ -23,6 +23,7 @@ NO_TEST = (
 PAFT = "--config=configs/paft.py:smoke"
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path):
     folder = pages.checkout(tmp_path)
     assert pages.follow(PAGE, folder) == 5

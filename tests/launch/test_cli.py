@@ -407,6 +407,7 @@ def wait_until(condition, seconds=90):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_killed_then_terminated_then_done(commands, tmp_path):
     """kill -9 loses at most `checkpoint.every` steps; SIGTERM loses none and exits with
     143; the same command continues the run both times."""

@@ -13,6 +13,7 @@ from tests import tiny
 NAMES = sorted(path.stem for path in Path("configs").glob("*.py"))
 CASES = [(name, arg) for name in NAMES for arg in ("", "smoke")]
 CASES += [("pretrain", "short")]
+COMPILE_LONG = {"grpo", "ppo", "pretrain", "smollm2"}
 COMPILED = []  # an entry for each program that XLA has made
 
 
@@ -67,7 +68,14 @@ def test_checks_compile_nothing():
     assert len(COMPILED) > before
 
 
-@pytest.mark.parametrize(("name", "arg"), [c for c in CASES if c[0] != "paft_grpo"])
+@pytest.mark.parametrize(
+    ("name", "arg"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] in COMPILE_LONG))
+        for case in CASES
+        if case[0] != "paft_grpo"
+    ],
+)
 def test_trains_one_step(name, arg):
     """The smoke form of each: most share a program, so little is compiled. `paft_grpo`,
     which takes longest to compile, is trained in `test_reinforcement`."""

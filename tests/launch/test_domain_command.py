@@ -47,6 +47,7 @@ def test_draft(drafted):
     assert {path.name for path in file.parent.iterdir()} == {"bare.json", "books.json"}
 
 
+@pytest.mark.slow
 def test_check_of_a_good_file(commands, drafted, tmp_path):
     document = json.loads(drafted[0].read_text())
     phrases = document["goals"][0]["phrases"]

@@ -78,13 +78,12 @@ def served(agent):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "does", "num_full"),
     [
         (nano, {reply_scan.CALL, reply_scan.ANSWER, reply_scan.MALFORMED}, 1),
-        pytest.param(
-            talker, {reply_scan.ASK, reply_scan.MALFORMED}, 0, marks=pytest.mark.slow
-        ),
+        (talker, {reply_scan.ASK, reply_scan.MALFORMED}, 0),
     ],
 )
 def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from launch.benchmarks import python_loop
 from openagent_jax import rollout
@@ -16,6 +17,7 @@ SAMPLING = decoding.Sampling(temperature=1.0)
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
+@pytest.mark.slow
 def test_same_episodes():
     policy, params = helpers.talker(LIKELY)
     tables, keys = helpers.world("poi").tables, helpers.keys(0, num=NUM)

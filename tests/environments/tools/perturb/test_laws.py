@@ -144,6 +144,7 @@ class TestEveryEntry:
         assert helpers.TRACES["edit"] == len(SPLITS)
 
 
+@pytest.mark.slow
 def test_layouts_agree():
     """`vmap`, `pmap`, a sharded `jit` and `shard_map` over 8 devices, bit for bit."""
     devices = jax.devices()
