@@ -2,7 +2,7 @@
 
     python -m launch.bench [--config=configs/base.py]
 
-sandbox   environment steps/s of a random policy without a model, in one jitted scan
+sandbox   environment steps/s without a model, under given actions, in one jitted scan
 rollout   tokens/s of whole episodes, and of the same model over as many tokens without
           the environment (prefill, decode, prefill of results, turn by turn)
 episodes  episodes/s, sampled in groups of the same task as in GRPO, and episodes/s of
@@ -98,8 +98,7 @@ def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
     played = c.seed, model, source
     match name:
         case "sandbox":
-            turns = c.sandbox.max_turns
-            return partial(sandbox.measure, source, turns, ENVS.value, medians)
+            return partial(sandbox.measure, source, ENVS.value, medians)
         case "rollout":
             return partial(rollouts.tokens, *played, ROWS.value, medians)
         case "episodes":

@@ -1,5 +1,6 @@
 """Eight CPU devices, no silent rank promotion, a stream of keys for each test."""
 
+import gc
 import itertools
 import os
 from pathlib import Path
@@ -11,14 +12,19 @@ from tests.commands import Commands
 
 # The tests spend more time on compiling than on computing; without LLVM's optimizations
 # they take about half the time. To test what users run: XLA_FLAGS="" pytest
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_opt_preset=fast_compile",
+)
+# Traced programs are many objects and few of them garbage.
+gc.set_threshold(100_000, 20, 100)
 
 jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Each compiled program takes memory maps of its process. Linux allows 65,530 of them,
 # and XLA crashes when none is left (jax-ml/jax#27201).
-MAX_MAPS = 20_000
+MAX_MAPS = 40_000
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -62,6 +62,7 @@ def sums(earned):
     return {name: x.sum(axis=1) for name, x in earned.items()}
 
 
+@pytest.mark.slow
 def test_the_expert_earns_the_outcome(earn):
     episodes, _ = expert()
     earned = earn(episodes)

@@ -242,6 +242,7 @@ class TestEpisodes:
             assert rolled.decode_steps.tolist() == longest.tolist()
 
 
+@pytest.mark.slow
 def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
     """Prefill, start and turns, as separate programs, make the same episodes."""
     policy, params = agent

@@ -12,7 +12,14 @@ from openagent_jax.environments.world import SPLITS
 ALGORITHMS = ("sft", "grpo", "ppo")
 RANDOM = "random"  # the domain of random worlds
 # Keys whose values lie between 0 and 1.
-SHARES = ("paft.alpha", "paft.strength", "optim.end_factor", "eval.strength")
+SHARES = (
+    "paft.alpha",
+    "paft.strength",
+    "optim.end_factor",
+    "ppo.discount",
+    "ppo.gae_lambda",
+    "eval.strength",
+)
 # Whole numbers that may be 0; all others are at least 1.
 MAY_BE_ZERO = (
     "seed",
@@ -59,7 +66,7 @@ def check(c: Config) -> None:
             grpo.check(c.grpo.groups, c.train.batch_size)
     if c.paft.alpha:
         with errors.blame("paft"):
-            mix.check(c.paft.alpha, c.paft.paired)
+            mix.check(c.paft.alpha, c.paft.paired, c.num_sampled_tasks)
     if c.grpo.paired and not c.paft.paired:
         raise UsageError("grpo.paired=True needs paft.paired=True and paft.alpha=0.5")
 
@@ -141,6 +148,11 @@ def _check_combinations(c: Config) -> None:
 
 
 def _check_domains(c: Config) -> None:
+    if c.sandbox.transfer in registry.SPECS:
+        raise UsageError(
+            f'sandbox.transfer="{c.sandbox.transfer}" is no domain of tools; name one, '
+            'such as "medical"'
+        )
     for key, name in (
         ("sandbox.domain", c.sandbox.domain),
         ("sandbox.transfer", c.sandbox.transfer),

@@ -88,10 +88,14 @@ class Endpoint:
     def place(self) -> str:
         """The address without parts that may be secret.
 
-        >>> Endpoint("https://me:secret@host.org/v1?token=1", "name").place
+        >>> Endpoint("https://me:secret@host.org/v1?token=1#me", "name").place
         'https://host.org/v1'
         """
-        return urlsplit(self.base_url)._replace(netloc=self._host, query="").geturl()
+        return (
+            urlsplit(self.base_url)
+            ._replace(netloc=self._host, query="", fragment="")
+            .geturl()
+        )
 
     @property
     def is_local(self) -> bool:

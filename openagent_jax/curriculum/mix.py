@@ -30,11 +30,12 @@ def ramp(strength: float, num_steps: int) -> Callable[[jax.Array], jax.Array | f
     return lambda step: strength * jnp.minimum(step / num_steps, 1)
 
 
-def check(alpha: float, paired: bool) -> None:
+def check(alpha: float, paired: bool, num_tasks: int = 2) -> None:
     """Check the share of perturbed tasks.
 
     Raises:
-      ValueError: `alpha` is not in [0, 1], or it is not 0.5 although tasks are paired.
+      ValueError: `alpha` is not in [0, 1]; or tasks are paired, and it is not 0.5 or
+        the number of tasks is odd.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"paft.alpha={alpha} is not between 0 and 1")
@@ -43,6 +44,8 @@ def check(alpha: float, paired: bool) -> None:
             f"paft.alpha={alpha} does not go with paft.paired=True, where one task of "
             "each pair is perturbed: set paft.alpha=0.5"
         )
+    if paired and num_tasks % 2:
+        raise ValueError(f"paft.paired=True, but {num_tasks} tasks are not pairs")
 
 
 def paft(
@@ -81,6 +84,7 @@ def paft(
         step: jax.Array,
         num_tasks: int,
     ) -> Task:
+        check(alpha, paired, num_tasks)
         tasks = inner.sample(state, tables, task_key, edit_key, step, num_tasks)
         share = round(alpha * num_tasks, 6)  # 0.3 * 10 is 3
         most = math.ceil(share)

@@ -130,7 +130,8 @@ def check(
     """
     expected = {tensor.name: tensor for tensor in tensors(config)}
     files: dict[Path, list[Tensor]] = {}
-    for file, indexed in hf_folder.weight_files(Path(folder)).items():
+    stored_in = hf_folder.weight_files(Path(folder))
+    for file, indexed in stored_in.items():
         with _open_weights(file) as opened:
             names = set(opened.keys())
             if missing := indexed - names:
@@ -159,7 +160,8 @@ def check(
                     )
                 files.setdefault(file, []).append(tensor)
     if expected:
-        where = file if len(files) == 1 else Path(folder) / INDEX_FILE
+        single = len(stored_in) == 1
+        where = next(iter(stored_in)) if single else Path(folder) / INDEX_FILE
         raise ValueError(f'{where}: tensor "{next(iter(expected))}" is missing')
     return files
 

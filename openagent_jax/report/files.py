@@ -147,13 +147,17 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
       The reports by name, or by path where no name was given.
 
     Raises:
-      ValueError: as for `load` and `median`; the message is one line.
+      ValueError: as for `load` and `median`, or two columns have one name; the message
+        is one line.
     """
     reports = {}
     for text in texts:
         *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
         paths = [runs] if os.path.exists(runs) else runs.split("+")
-        reports[name[0] if name else runs] = median([load(path) for path in paths])
+        column = name[0] if name else runs
+        if column in reports:
+            raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
+        reports[column] = median([load(path) for path in paths])
     return reports
 
 

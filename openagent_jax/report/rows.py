@@ -199,7 +199,12 @@ def median(reports: Sequence[Json]) -> Json:
             )
     rows = []
     for runs in zip(*(report["rows"] for report in reports), strict=True):
-        columns = {name: [r.get(name) for r in runs] for name in runs[0]}
+        names = dict.fromkeys(name for run in runs for name in run)
+        # Only a row where episodes were never answered has their number.
+        columns = {
+            name: [r.get(name, 0 if name == "unanswered" else None) for r in runs]
+            for name in names
+        }
         rows.append({name: _middle(values) for name, values in columns.items()})
     return {**first, "rows": rows}
 

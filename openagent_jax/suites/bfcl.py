@@ -127,11 +127,13 @@ def load(category: str) -> list[Item]:
     if file is None:
         raise ValueError(f"{folder}: no file of {category}")
     answers = {}
-    if category != "irrelevance":
-        found = _lines(file.parent / "possible_answer" / file.name)
-        answers = {row["id"]: row["ground_truth"][0] for row in found}
     try:
+        if category != "irrelevance":
+            found = _lines(file.parent / "possible_answer" / file.name)
+            answers = {row["id"]: row["ground_truth"][0] for row in found}
         return [_item(row, answers.get(row["id"], {})) for row in _lines(file)]
+    except OSError as error:
+        raise ValueError(f"{file}: its answers cannot be read: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{file} has an unexpected format: {error!r}") from None
 

@@ -190,6 +190,7 @@ def test_devices_and_micro_batches_change_nothing(one_device):
         assert a == pytest.approx(b, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_resumes_bit_for_bit(one_device, tmp_path):
     step, state = real("paft_grpo")
     first, _ = step(tiny.copy(state))

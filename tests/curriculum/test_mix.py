@@ -27,6 +27,13 @@ def perturb(key, task, strength):
     return task._replace(mark=strength * jax.random.uniform(key, minval=1, maxval=2))
 
 
+def test_pairs_need_an_even_number_of_tasks():
+    mix.check(0.5, True, 4)
+    mix.check(0.5, False, 3)
+    with pytest.raises(ValueError, match="3 tasks are not pairs"):
+        mix.check(0.5, True, 3)
+
+
 def entry(name, apply):
     return Entry(
         name=name,

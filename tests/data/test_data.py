@@ -87,6 +87,7 @@ def everything(records):
 # What is stored.
 
 
+@pytest.mark.slow
 def test_is_what_the_device_makes(recipe, stored):
     """Tokens and loss masks follow from seed and index, and equal the algorithm's own;
     demonstrations that are longer than a row are left out and counted."""
@@ -151,6 +152,7 @@ def test_names_tell_what_was_done(stored):
             assert name == "tool_withheld" or record["solvable"]
 
 
+@pytest.mark.slow
 def test_splits_share_neither_worlds_nor_entities(recipe, stored):
     worlds_of, entities = {}, {}
     of_split = {

@@ -51,6 +51,7 @@ NESTED = [*GOOD, calls(("ship", {"parcel": {"id": 3}})), result("x")]
 FINE = lines(weather(*GOOD), chain())
 
 
+@pytest.mark.slow
 def test_check(commands, tmp_path):
     """All reasons are listed with their lines, and with limits that would suffice."""
     file = tmp_path / "my.jsonl"
@@ -73,6 +74,7 @@ def test_check(commands, tmp_path):
     assert done.out.startswith(f"{file}: mapped 2 of 6 conversations; skipped 4: a nes")
 
 
+@pytest.mark.slow
 def test_one_conversation_makes_no_test_split(commands, tmp_path):
     """The command says so before any training."""
     file = tmp_path / "my.jsonl"

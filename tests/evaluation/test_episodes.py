@@ -137,7 +137,10 @@ def read(folder):
     }
 
 
-@pytest.fixture(scope="module", params=FORMS)
+@pytest.fixture(
+    scope="module",
+    params=["compact", pytest.param("hermes", marks=pytest.mark.slow)],
+)
 def kept(request, tmp_path_factory):
     return keep(request.param, tmp_path_factory.mktemp("kept"))
 

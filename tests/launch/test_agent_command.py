@@ -95,6 +95,7 @@ def test_bfcl(commands, tmp_path):
     assert len(server.requests) == 8
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle(commands, tmp_path):
     def slow(body, number):
         return "late", 0.1, refuse(body, number)
@@ -130,6 +131,7 @@ def test_ctrl_c_in_the_middle(commands, tmp_path):
     assert len(episodes) == 12 and played == {(n, i) for n in NAMES for i in range(4)}
 
 
+@pytest.mark.slow
 def test_a_budget(commands, tmp_path):
     with scripted.server(refuse) as server:
         done = ask(commands, server, tmp_path, "--max_calls=5")
@@ -142,6 +144,7 @@ def test_a_budget(commands, tmp_path):
         assert len(server.requests) == 12
 
 
+@pytest.mark.slow
 def test_what_was_never_answered_is_asked_again(commands, tmp_path):
     def script(body, number):
         return ("error", 500) if number < 2 else refuse(body, number)

@@ -19,6 +19,8 @@ from openagent_jax.models import hf, transformer
 from openagent_jax.suites import rehearsal
 from tests import helpers, tiny
 
+pytestmark = pytest.mark.slow
+
 
 def assert_same(a, b):
     """Check that two trees are equal bit for bit, wherever they are placed."""

@@ -89,6 +89,13 @@ BAD_USE = [
     ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
     ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),
     ([PAFT, "--config.sandbox.transfer=nope"], ["sandbox.transfer", "nope"]),
+    ([PAFT, "--config.sandbox.transfer=crafting"], ["sandbox.transfer", "medical"]),
+    (
+        [PAFT, "--config.paft.paired", "--config.paft.alpha=0.5"]
+        + ["--config.train.batch_size=3"],
+        ["paft.paired", "3 tasks"],
+    ),
+    ([GRPO, "--config.ppo.gae_lambda=1.5"], ["ppo.gae_lambda=1.5", "from 0 to 1"]),
     ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
     ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
     ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
@@ -289,6 +296,7 @@ def test_bad_use_of_data(commands, tmp_path, args, words):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_build_and_show(commands, tmp_path):
     """A dataset can be shown after it is built, and is not built a second time."""
     small = ["--config.data.num_train=9", "--config.data.num_test=2"]

@@ -84,6 +84,7 @@ def test_check_tells_all_faults(commands, drafted, tmp_path):
     assert done.err == f"domain.py: {file}: 3 faults; correct what is named above\n"
 
 
+@pytest.mark.slow
 def test_show(commands, drafted):
     args = ["domain", "show", str(drafted[0]), "--num=1", "--seed=2"]
     clean = commands(*args)
@@ -103,6 +104,7 @@ def test_show(commands, drafted):
     assert "tool_withheld: it changes nothing here" in same.out
 
 
+@pytest.mark.slow
 def test_show_of_a_log(commands, tmp_path):
     file = tmp_path / "my.jsonl"
     rows = [

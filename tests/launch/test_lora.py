@@ -22,6 +22,8 @@ from openagent_jax.models import hf, lora, transformer
 from openagent_jax.types import TrainState
 from tests import helpers, tiny
 
+pytestmark = pytest.mark.slow
+
 RANK = 3
 
 
@@ -251,7 +253,6 @@ def test_held_near_to_the_model_without_adapters(trained):
     np.testing.assert_allclose(got[:, 1:], evenly, rtol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
 def test_reinforcement(name):
     c = config(

@@ -52,7 +52,11 @@ def post(address, body):
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "Ctrl-C"]
+    ("how", "code"),
+    [
+        pytest.param(signal.SIGTERM, 0, id="TERM", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
+    ],
 )
 def test_who_is_served_is_served_to_the_end(commands, how, code):
     pid = commands.start("serve", *SMALL, "--port=0", "--name=tiny", "--max_batch=2")

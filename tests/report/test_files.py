@@ -137,3 +137,5 @@ def test_columns(tmp_path):
     assert [x["policy"] for x in columns.values()] == ["a", "a", "x=y+z", "x=y+z"]
     with pytest.raises(ValueError, match="no report to read"):
         report.load_columns([f"Both={a}+{tmp_path}/c"])
+    with pytest.raises(ValueError, match='two columns are called "A"'):
+        report.load_columns([f"A={a}", f"A={b}"])

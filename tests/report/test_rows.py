@@ -150,6 +150,17 @@ def test_median_is_of_each_number():
     assert {r["success"]["mean"] for r in even} == {0.2, 0.1}
 
 
+@pytest.mark.parametrize(("numbers", "middle"), [((7, 0, 0), 0), ((0, 7, 9), 7)])
+def test_median_of_what_few_rows_have(numbers, middle):
+    """A row says how many episodes were never answered only where there were any."""
+    runs = [make_report(name) for name in "abc"]
+    for run, number in zip(runs, numbers, strict=True):
+        for r in run["rows"]:
+            r.update({"unanswered": number} if number else {})
+    rows = report.median(runs)["rows"]
+    assert [r["unanswered"] for r in rows] == [middle] * len(rows)
+
+
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"rows": make_report()["rows"][1:]}])
 def test_median_is_of_runs_that_compare(changes):
     with pytest.raises(ValueError, match="evaluated alike"):

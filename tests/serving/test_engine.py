@@ -42,6 +42,7 @@ def running(decoder=None):
         engine.close()
 
 
+@pytest.mark.slow
 def test_more_requests_than_rows():
     prompts = [prompt(n, n) for n in (150, 9, 129, 7, 40, 260, 33, 12, 5, 64)]
     with running() as engine:

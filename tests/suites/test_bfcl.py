@@ -74,6 +74,17 @@ def test_files():
         bfcl.load("parallel")
 
 
+@pytest.mark.parametrize("answers", [None, "{", '{"id": 1}'])
+def test_broken_answers_are_named(tmp_path, monkeypatch, answers):
+    monkeypatch.setattr(bfcl.packages, "data", lambda module, package: tmp_path)
+    (tmp_path / "BFCL_v4_multiple.json").write_text("")
+    if answers:
+        (tmp_path / "possible_answer").mkdir()
+        (tmp_path / "possible_answer/BFCL_v4_multiple.json").write_text(answers)
+    with pytest.raises(ValueError, match="BFCL_v4_multiple.json"):
+        bfcl.load("multiple")
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(bfcl, "MODULE", "no_such_package")
     with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval"):

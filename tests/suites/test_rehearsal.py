@@ -107,6 +107,7 @@ def rehearsed(tmp_path_factory):
     return domain_file.load(file, LIMITS), rehearsal.rehearse(world, seed=0)
 
 
+@pytest.mark.slow
 def test_every_goal_is_rehearsed(rehearsed):
     _, seen = rehearsed
     assert list(seen) == ["clean", *helpers.CATALOGUE]
@@ -115,6 +116,7 @@ def test_every_goal_is_rehearsed(rehearsed):
     assert np.bincount(seen["clean"].goal).tolist() == [128, 128]
 
 
+@pytest.mark.slow
 def test_troubles(rehearsed):
     spec, seen = rehearsed
     told = list(rehearsal.troubles(spec, seen, SIZES, LIMITS, num_visible=12))

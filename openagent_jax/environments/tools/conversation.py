@@ -16,11 +16,6 @@ from openagent_jax.environments.tools.types import Action, Task, ToolResult
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
-MAX_CHARS = 20_000  # of a reply or of arguments that are repeated to the agent
-MAX_NAME = 256  # characters of the name of a called tool; the protocol allows 64
-
-Message = dict[str, Any]  # as `chat` makes them
-
 
 class Transcriber:
     """Writes the episodes of tool worlds as OpenAI messages and tools.

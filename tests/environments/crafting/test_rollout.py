@@ -4,6 +4,7 @@ import functools
 
 import jax
 import numpy as np
+import pytest
 
 from openagent_jax import rollout
 from openagent_jax.models.decoding import Sampling
@@ -15,6 +16,7 @@ NUM = 8
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
+@pytest.mark.slow
 def test_rollout():
     world = crafts.world()
     sizes = world.environment.sizes._replace(

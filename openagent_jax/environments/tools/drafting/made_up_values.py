@@ -148,7 +148,9 @@ def _date(split: str, i: int) -> str:
 def _time(split: str, i: int) -> str:
     hour, minute = i % 24, 10 * (i // 24) % 60
     if split == "shift":
-        return f"{1 + i % 12} o'clock{' sharp' * (i // 12)}"
+        # "3 o'clock", then "3.05 o'clock", and so on.
+        minute = f".{5 * (i // 12) % 60:02}" if i >= 12 else ""
+        return f"{1 + i % 12}{minute} o'clock"
     return f"{hour:02}:{minute + 5 * _SPLIT_INDEX[split]:02}"
 
 

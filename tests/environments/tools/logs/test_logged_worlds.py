@@ -233,6 +233,7 @@ def edits(world):
 
 
 @pytest.mark.parametrize("name", helpers.CATALOGUE)
+@pytest.mark.slow
 def test_perturbations(world, edits, name):
     old, run = edits
     same, new = run(name, 0.0), run(name, 1.0)
@@ -310,6 +311,7 @@ def test_generated_worlds_have_no_facts():
     assert helpers.tasks("poi").facts is None
 
 
+@pytest.mark.slow
 def test_export():
     """Rows are plain JSON, a share of tasks is perturbed, and each call has an id."""
     world = helpers.world("poi")

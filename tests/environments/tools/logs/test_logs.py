@@ -34,6 +34,7 @@ def test_one_conversation_makes_no_test_split(tmp_path):
             fails("test")
 
 
+@pytest.mark.slow
 def test_limits(tmp_path):
     """A conversation that exceeds a limit is skipped, with the limit that it needs."""
     long = [user("word " * 150), *GOOD, says("sunny")]
