@@ -15,10 +15,10 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 
 
 def main() -> None:
-    from launch.common import runs
+    from launch.common import backbones
     from openagent_jax.models import hf, lora
 
-    model, params, step = runs.restore(Path(str(WORKDIR.value)), STEP.value)
+    model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
     params = lora.merge(model.config.lora, params)
     hf.save(folder, model.config, params, model.folder)

@@ -62,11 +62,11 @@ HOMES = {
     "uvicorn": {"launch"},
 }
 PRINTERS = {"launch", "metrics"}
+FOLDERS = ("openagent_jax", "launch", "configs")
 
 
 def test_repository():
-    folders = ("openagent_jax", "launch", "configs")
-    files = [file for name in folders for file in (ROOT / name).rglob("*.py")]
+    files = [file for name in FOLDERS for file in (ROOT / name).rglob("*.py")]
     problems, edges = [], {}
     for file in files:
         path, source = file.relative_to(ROOT), file.read_text("utf-8")
@@ -78,6 +78,25 @@ def test_repository():
     assert not problems, "\n" + "\n".join(sorted(problems))
     assert cycle(edges) is None
     assert not PLACE.keys() - edges.keys() - {ANY_ENVIRONMENT}, "these do not exist"
+
+
+def test_modules_make_no_cycle():
+    """Within a unit too, and with the imports inside functions."""
+    files = [x for name in FOLDERS for x in (ROOT / name).rglob("*.py")]
+    sources = {x.relative_to(ROOT): x.read_text("utf-8") for x in files}
+    names = {module_of(path) for path in sources}
+    edges = {}
+    for path, source in sources.items():
+        found = imports(path, source)
+        found |= {x.rpartition(".")[0] for x in found - names}  # what a module defines
+        edges[module_of(path)] = names & found
+    # To import a module is to import the packages that it is in.
+    edges = {
+        name: {x for x in others if not name.startswith(f"{x}.")}
+        for name, others in edges.items()
+    }
+    assert edges["launch.common.backbones"] >= {"launch.common.runs"}
+    assert cycle(edges) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from launch.common import backbones, build, checks, runs
+from launch.common import backbones, build, checks, model_loading, runs
 from launch.common import config as configs
 from launch.common.config import Config
 from openagent_jax.checkpoint import Checkpoints
@@ -81,7 +81,7 @@ def copy(state: TrainState) -> TrainState:
     return jax.tree.map(lambda x: x.copy(), state)
 
 
-def leave_run(workdir: Path, c: Config, model: backbones.Backbone, params) -> None:
+def leave_run(workdir: Path, c: Config, model: model_loading.Backbone, params) -> None:
     """Write what a run leaves for others to start from."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(3, {"params": params}, {}, {})

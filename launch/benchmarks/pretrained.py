@@ -10,8 +10,8 @@ import numpy as np
 
 from launch.benchmarks.timing import Medians
 from launch.common import backbones, errors, model_folders
-from launch.common.backbones import Backbone
 from launch.common.config import Config
+from launch.common.model_loading import Backbone
 from openagent_jax.interop import gguf
 from openagent_jax.models import sampling
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from launch.benchmarks import python_loop
 from launch.benchmarks.timing import Medians
-from launch.common.backbones import Backbone
+from launch.common.model_loading import Backbone
 from openagent_jax import rollout
 from openagent_jax.environments.world import World
 from openagent_jax.models import decoding, sampling

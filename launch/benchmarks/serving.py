@@ -15,8 +15,8 @@ import multiprocessing
 import threading
 
 from launch.benchmarks.timing import Medians
-from launch.common.backbones import Backbone
 from launch.common.config import Config
+from launch.common.model_loading import Backbone
 
 NUM_CLIENTS = 8
 LENGTHS = (32, 256)  # of replies, in tokens

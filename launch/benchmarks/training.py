@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from launch.common import build
-from launch.common.backbones import Backbone
 from launch.common.config import Config
+from launch.common.model_loading import Backbone
 from openagent_jax import metrics, train
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.environments.world import World

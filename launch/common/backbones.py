@@ -1,37 +1,24 @@
-"""Find a backbone by name: random, builtin, a folder, a GGUF file or another run."""
+"""Find a backbone by name, and restore what runs have trained.
+
+A backbone is random, builtin, a folder, a GGUF file or another run. With adapters, the
+checkpoint of a run holds only these; the weights that they adapt are found again by the
+`init_from` of the run, and compared with digests in the checkpoint.
+"""
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-from tokenizers import Tokenizer
 
-from launch.common import errors, model_folders, placement, tokenizer_files
+from launch.common import config, errors, model_folders, model_loading, placement, runs
 from launch.common.config import Config
 from launch.common.errors import UsageError
-from launch.common.sections import Model
-from openagent_jax.models import hf, lora, previous_token_heads, transformer
-from openagent_jax.text import token_bytes
-from openagent_jax.types import Params, Policy
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """A model, its tokenizer, and where its weights come from."""
-
-    config: transformer.ModelConfig
-    tokenizer: Tokenizer
-    init: Callable[..., Params]  # (key, shardings or None) -> params
-    folder: Path  # holds the files of the tokenizer
-    template: str = ""  # the chat template, in Jinja; "" is our compact form
-
-    @property
-    def policy(self) -> Policy:
-        """The model as pure functions of its parameters."""
-        return transformer.make_policy(self.config)
+from launch.common.model_loading import Backbone
+from openagent_jax import sharding
+from openagent_jax.models import hf, lora
+from openagent_jax.types import Params
 
 
 def backbone(c: Config) -> Backbone:
@@ -79,88 +66,91 @@ def first_params(c: Config, model: Backbone, shardings: Any = None) -> Params:
     return model.init(key, shardings)
 
 
-def from_folder(
-    folder: Path, settings: Model | None = None, what: str = "backbone"
-) -> Backbone:
-    """Return the model of a folder in the layout of Hugging Face, with its tokenizer.
+def restore(
+    workdir: Path,
+    which: str = "latest",
+    c: Config | None = None,
+    shardings: Any = None,
+) -> tuple[Backbone, Params, int]:
+    """Restore the policy that a run has trained.
 
     Args:
-      folder: holds config.json, tokenizer.json and, unless `init` is replaced, weights.
-      settings: the section `model` of the config; None takes the folder as it is.
-      what: names the model in error messages.
+      workdir: workdir of the run.
+      which: "latest", "best", or a step.
+      c: determines the dtype of the parameters and the mesh; if None, they keep the
+        dtype that they were saved with, on one device.
+      shardings: how to place the parameters; by default according to `c.mesh`.
+
+    Returns:
+      The model, its parameters, and their step.
 
     Raises:
-      UsageError: its architecture or its files cannot be used.
+      UsageError: there is no such run or step, or the model that its adapters need is
+        gone or has changed.
     """
-    overrides = settings.overrides if settings else {}
-    with errors.blame(what):
-        config = hf.load_config(folder, **overrides)
-    tokenizer = tokenizer_files.tokenizer(folder)
-    num_tokens = token_bytes.num_tokens(tokenizer)
-    if num_tokens > config.vocab_size:
-        raise UsageError(
-            f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "
-            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}"
+    folder = workdir / "checkpoints"
+    if not folder.is_dir():
+        raise UsageError(f"{workdir} is no workdir: it has no checkpoints")
+    model = model_loading.from_folder(workdir / "model", c.model if c else None)
+    run = config.stored_config(workdir) if config.stored(workdir) else None
+    saved_dtype = run.model.param_dtype if run else "float32"
+    saved = dataclasses.replace(model.config, param_dtype=saved_dtype)
+    if c is None:
+        model = dataclasses.replace(model, config=saved)
+    if shardings is None and c is not None:
+        shardings = placement.split(c, model.config)
+    abstract, frozen = placement.shapes(saved), {}
+    if run and run.model.lora.adapters:
+        adapters = run.model.lora.adapters
+        model = dataclasses.replace(
+            model, config=dataclasses.replace(model.config, lora=adapters)
         )
-    template = tokenizer_files.template(
-        folder, settings.chat_template if settings else ""
-    )
-
-    def init(_, shardings=None):
-        return hf.load(folder, shardings, **overrides)[1]
-
-    return Backbone(config, tokenizer, init, folder, template)
+        frozen = _adapted(workdir, run, shardings)
+        abstract = jax.eval_shape(
+            partial(lora.init, adapters), jax.random.key(0), frozen
+        )
+        if shardings is not None:  # adapters are small: each device holds all of them
+            mesh = jax.tree.leaves(shardings)[0].mesh
+            shardings = jax.tree.map(lambda _: sharding.replicated(mesh), abstract)
+    if shardings is not None:
+        abstract = jax.tree.map(
+            lambda x, sharding: x.update(sharding=sharding), abstract, shardings
+        )
+    params, step, meta = runs.read_params(folder, which, abstract)
+    runs.check_frozen(workdir, runs.digests(frozen), meta)
+    params = {**frozen, **params}
+    dtype = model.config.param_dtype
+    cast = jax.tree.map(lambda x: x.astype(dtype), lora.base(params))
+    params = {**params, **cast}
+    model = dataclasses.replace(model, init=lambda key, _=None: params)
+    return model, params, step
 
 
 def _find(c: Config, name: str, key: str) -> Backbone:
     """Return the backbone that `name`, the value of the config key `key`, refers to."""
     if name == "random":
-        return _random(c.model)
+        return model_loading.random(c.model)
     folder, what = model_folders.with_weights(name, key), f'{key}="{name}"'
     if (folder / "checkpoints").is_dir():
         return _of_run(c, folder, what)
-    model = from_folder(folder, c.model, what)
+    model = model_loading.from_folder(folder, c.model, what)
     with errors.blame(what):
         hf.check(folder, model.config)
     return model
 
 
-def _random(settings: Model) -> Backbone:
-    """Return a model of random weights, with previous-token heads."""
-    folder = model_folders.folder(settings.tokenizer, "model.tokenizer")
-    tokenizer = tokenizer_files.tokenizer(folder)
-    with errors.blame("model"):
-        config = settings.decoder(token_bytes.num_tokens(tokenizer))
-        full_precision = dataclasses.replace(config, param_dtype="float32")
-        plain_init = transformer.make_policy(full_precision).init
-
-        @jax.jit
-        def start(key):
-            plain_key, key = jax.random.split(key)
-            params = previous_token_heads.add(
-                config, plain_init(plain_key), key, settings.look_back_heads
-            )
-            return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
-
-        # Tracing it finds sizes that do not fit together, without compiling.
-        jax.eval_shape(lambda: start(jax.random.key(0)))
-
-    def init(key, shardings=None):
-        return jax.device_put(start(key), shardings)
-
-    template = tokenizer_files.template(folder, settings.chat_template)
-    return Backbone(config, tokenizer, init, folder, template)
-
-
 def _of_run(c: Config, workdir: Path, what: str) -> Backbone:
     """Return the model of another run, with its adapters merged."""
-    # Imported here because `runs` imports this module: a run may start from a run.
-    from launch.common import runs
-
-    model = from_folder(workdir / "model", c.model, what)
+    model = model_loading.from_folder(workdir / "model", c.model, what)
 
     def init(_, shardings=None):
-        restored, params, _ = runs.restore(workdir, c=c, shardings=shardings)
+        restored, params, _ = restore(workdir, c=c, shardings=shardings)
         return lora.merge(restored.config.lora, params)
 
     return dataclasses.replace(model, init=init)
+
+
+def _adapted(workdir: Path, run: Config, shardings: Any) -> Params:
+    """Return the parameters that the adapters of a run were trained with."""
+    with errors.blame(f"{workdir} holds adapters alone, and needs its init_from"):
+        return first_params(run, backbone(run), shardings)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from launch.common import backbones, errors, placement, tokenizer_files
-from launch.common.backbones import Backbone
 from launch.common.config import Config
 from launch.common.errors import UsageError
+from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
 from openagent_jax import expert, monitors, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft

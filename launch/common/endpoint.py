@@ -6,9 +6,9 @@ import socket
 import uvicorn
 
 from launch.common import build
-from launch.common.backbones import Backbone
 from launch.common.config import Config
 from launch.common.errors import UsageError
+from launch.common.model_loading import Backbone
 from openagent_jax.serving import app, compact, conversation, reply
 from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from launch.common import backbones, checks, config, placement, runs
-from launch.common.backbones import Backbone
+from launch.common import backbones, checks, config, placement
 from launch.common.config import Config
+from launch.common.model_loading import Backbone
 from openagent_jax.types import Params
 
 
@@ -42,4 +42,4 @@ def of_run(workdir: Path, which: str) -> Loaded:
     """
     c = config.stored_config(workdir)
     checks.check(c)
-    return Loaded(c, *runs.restore(workdir, which, c))
+    return Loaded(c, *backbones.restore(workdir, which, c))

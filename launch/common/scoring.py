@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from launch.common import build, errors
-from launch.common.backbones import Backbone
 from launch.common.config import Config
+from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
 from openagent_jax.curriculum import draw
 from openagent_jax.evaluation import episodes, evaluate

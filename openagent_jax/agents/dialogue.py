@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
 
@@ -50,7 +51,7 @@ def step(
       The new state, and what was made of it: the action, the timestep, the pieces of
       text that the agent is shown, and the outcome so far.
     """
-    action = environment.parse(tables, task, text, num_bytes)
+    action = environment.parse(tables, task, text, jnp.int32(num_bytes))
     state, timestep = environment.step(tables, task, state, action)
     pieces = environment.observe(tables, task, timestep.observation)
     outcome = environment.outcome(tables, task, state)

@@ -26,7 +26,6 @@ NAMES = (draw.CLEAN, *SCENARIOS)
 SEED, TURNS, ACTION, RESULT = 5, 10, 60, 64
 PROMPT = {helpers.COMPACT: 240, "hermes": 1200}  # tokens
 ROOM = 250  # for what follows a prompt: too little for ten long turns
-FORMS = tuple(PROMPT)
 # The script of each row; `EXPERT` follows the oracle on the clean task.
 EXPERT, WRONG_CALL, BABBLE, LONG, REFUSE, ANSWER, CUT, NO_TOOL = range(8)
 NUM = 8

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from launch.common import backbones, build, model_folders, placement, runs
+from launch.common import backbones, build, model_folders, placement
 from launch.common.errors import UsageError
 from openagent_jax import sharding
 from openagent_jax.curriculum.draw import CLEAN
@@ -178,7 +178,7 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
     other = backbones.first_params(c, model, placement.split(c, model.config))
     assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind == "run":  # as in an evaluation
-        other = runs.restore(tmp_path, c=c)[1]
+        other = backbones.restore(tmp_path, c=c)[1]
         assert other["embed"].addressable_data(0).nbytes * 4 == other["embed"].nbytes
     if kind != "random":
         assert_same(params, expected)
@@ -216,7 +216,7 @@ def test_a_run_in_bfloat16(qwen, tmp_path, held):
     c = tiny.config("sft", init_from=str(tmp_path), model__param_dtype=held)
     got = backbones.first_params(c, backbones.backbone(c))
     assert_same(got, jax.tree.map(lambda x: x.astype(held), params))
-    model, got, _ = runs.restore(tmp_path)  # as launch.export does it
+    model, got, _ = backbones.restore(tmp_path)  # as launch.export does it
     assert_same(got, params)
     assert model.config.param_dtype == "bfloat16"
     random = tiny.config("sft", model__param_dtype="bfloat16")

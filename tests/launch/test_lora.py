@@ -94,7 +94,7 @@ def test_checkpoints_hold_adapters_alone(trained):
     files = (workdir / "checkpoints" / "3" / "state").rglob("*")
     size = sum(file.stat().st_size for file in files if file.is_file())
     assert size < num_bytes(state.frozen)
-    model, params, at = runs.restore(workdir)
+    model, params, at = backbones.restore(workdir)
     assert at == 3 and model.config.lora == lora.Lora(RANK)
     assert same(params, jax.device_get(train.all_params(state)))
 
@@ -167,7 +167,7 @@ def test_adapters_of_a_model_with_adapters(trained, tmp_path):
     frozen = backbones.first_params(c, model)
     params = lora.init(model.config.lora, jax.random.key(0), frozen)
     save(folder, c, TrainState(jnp.int32(1), params, (), jax.random.key(0), frozen), 1)
-    _, found, _ = runs.restore(folder)
+    _, found, _ = backbones.restore(folder)
     assert same(found, {**params, **frozen})
 
 
@@ -180,17 +180,17 @@ def test_the_model_is_gone_or_another(trained, tmp_path):
     model.tokenizer.save(str(folder / "tokenizer.json"))
     c = config(init_from=str(folder))
     (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))
-    runs.restore(workdir)  # the weights are unchanged
+    backbones.restore(workdir)  # the weights are unchanged
 
     hf.save(folder, model.config, {**params, "norm": params["norm"] + 1e-3})
     with pytest.raises(UsageError) as error:
-        runs.restore(workdir)
+        backbones.restore(workdir)
     message = str(error.value)
     assert message.startswith(f"{workdir}: its adapters were trained beside another")
     assert '"norm" than is found now; bring back the model' in message
     shutil.rmtree(folder)
     with pytest.raises(UsageError) as error:
-        runs.restore(workdir)
+        backbones.restore(workdir)
     message = str(error.value)
     assert message.startswith(f"{workdir} holds adapters alone, and needs its init_f")
     assert f'init_from="{folder}" is neither a folder' in message

@@ -1,0 +1,92 @@
+"""A model with its tokenizer: of a folder, or with random weights."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+from tokenizers import Tokenizer
+
+from launch.common import errors, model_folders, tokenizer_files
+from launch.common.errors import UsageError
+from launch.common.sections import Model
+from openagent_jax.models import hf, previous_token_heads, transformer
+from openagent_jax.text import token_bytes
+from openagent_jax.types import Params, Policy
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A model, its tokenizer, and where its weights come from."""
+
+    config: transformer.ModelConfig
+    tokenizer: Tokenizer
+    init: Callable[..., Params]  # (key, shardings or None) -> params
+    folder: Path  # holds the files of the tokenizer
+    template: str = ""  # the chat template, in Jinja; "" is our compact form
+
+    @property
+    def policy(self) -> Policy:
+        """The model as pure functions of its parameters."""
+        return transformer.make_policy(self.config)
+
+
+def from_folder(
+    folder: Path, settings: Model | None = None, what: str = "backbone"
+) -> Backbone:
+    """Return the model of a folder in the layout of Hugging Face, with its tokenizer.
+
+    Args:
+      folder: holds config.json, tokenizer.json and, unless `init` is replaced, weights.
+      settings: the section `model` of the config; None takes the folder as it is.
+      what: names the model in error messages.
+
+    Raises:
+      UsageError: its architecture or its files cannot be used.
+    """
+    overrides = settings.overrides if settings else {}
+    with errors.blame(what):
+        config = hf.load_config(folder, **overrides)
+    tokenizer = tokenizer_files.tokenizer(folder)
+    num_tokens = token_bytes.num_tokens(tokenizer)
+    if num_tokens > config.vocab_size:
+        raise UsageError(
+            f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "
+            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}"
+        )
+    template = tokenizer_files.template(
+        folder, settings.chat_template if settings else ""
+    )
+
+    def init(_, shardings=None):
+        return hf.load(folder, shardings, **overrides)[1]
+
+    return Backbone(config, tokenizer, init, folder, template)
+
+
+def random(settings: Model) -> Backbone:
+    """Return a model of random weights, with previous-token heads."""
+    folder = model_folders.folder(settings.tokenizer, "model.tokenizer")
+    tokenizer = tokenizer_files.tokenizer(folder)
+    with errors.blame("model"):
+        config = settings.decoder(token_bytes.num_tokens(tokenizer))
+        full_precision = dataclasses.replace(config, param_dtype="float32")
+        plain_init = transformer.make_policy(full_precision).init
+
+        @jax.jit
+        def start(key):
+            plain_key, key = jax.random.split(key)
+            params = previous_token_heads.add(
+                config, plain_init(plain_key), key, settings.look_back_heads
+            )
+            return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
+
+        # Tracing it finds sizes that do not fit together, without compiling.
+        jax.eval_shape(lambda: start(jax.random.key(0)))
+
+    def init(key, shardings=None):
+        return jax.device_put(start(key), shardings)
+
+    template = tokenizer_files.template(folder, settings.chat_template)
+    return Backbone(config, tokenizer, init, folder, template)
