@@ -88,6 +88,7 @@ def test_large_logits(scale):
     assert jnp.isfinite(loss)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(getkey):
     config = transformer.ModelConfig(
         vocab_size=11,

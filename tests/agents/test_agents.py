@@ -470,6 +470,7 @@ def test_a_log_is_of_one_evaluation_and_one_writer(tmp_path):
         logs.Log(file, ABOUT)
 
 
+@pytest.mark.slow
 def test_a_suite_has_a_digest():
     other = dataclasses.replace(suite(), seed=4)
     assert suite().digest() == suite().digest() != other.digest()

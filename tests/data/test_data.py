@@ -31,6 +31,8 @@ pytest.importorskip("grain")
 pytest.importorskip("tensorflow_datasets")
 from openagent_jax.data import feed, store
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("identity_erasure", "tool_withheld")
 NUM = {"train": 71, "test": 20}
 SEED, ALPHA, NUM_TOKENS, MAX_TURNS = 3, 0.3, 240, 8
@@ -87,7 +89,6 @@ def everything(records):
 # What is stored.
 
 
-@pytest.mark.slow
 def test_is_what_the_device_makes(recipe, stored):
     """Tokens and loss masks follow from seed and index, and equal the algorithm's own;
     demonstrations that are longer than a row are left out and counted."""
@@ -152,7 +153,6 @@ def test_names_tell_what_was_done(stored):
             assert name == "tool_withheld" or record["solvable"]
 
 
-@pytest.mark.slow
 def test_splits_share_neither_worlds_nor_entities(recipe, stored):
     worlds_of, entities = {}, {}
     of_split = {
@@ -520,7 +520,6 @@ print(json.dumps([state, *sums, rows]))
 """
 
 
-@pytest.mark.slow
 def test_two_real_processes():
     """Each gets its rows of the same batches, and has its own read position."""
     with socket.socket() as free:

@@ -357,6 +357,7 @@ def test_agents_keep_the_same_files(compact, tmp_path):
     log.close()
 
 
+@pytest.mark.slow
 def test_as_many_as_wanted(compact, tmp_path):
     """The first tasks are kept; files of an earlier evaluation are removed."""
     _, lines, scored = compact

@@ -133,7 +133,10 @@ def test_in_short():
     assert transcript.described(refusal) == {"text": ""}
 
 
-@pytest.mark.parametrize("entry", ["identity_erasure", "unsolvable"])
+@pytest.mark.parametrize(
+    "entry",
+    ["unsolvable", pytest.param("identity_erasure", marks=pytest.mark.slow)],
+)
 def test_episodes_of_the_oracle(entry):
     """The same tasks, clean and perturbed, as in an evaluation."""
     world, num = helpers.world("poi"), 4

@@ -47,6 +47,7 @@ def lines(workdir):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_report_and_no_key_in_it(commands, tmp_path):
     more = '--request={"seed": 5, "temperature": null}'
     with scripted.server(refuse) as server:

@@ -364,6 +364,7 @@ def test_bad_weights(commands, tmp_path, spoil, words):
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.slow
 def test_export(commands, tmp_path):
     """The weights of the run, with the other files of the model it started from."""
     source, out, work = (tmp_path / name for name in ("source", "out", "w"))

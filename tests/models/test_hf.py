@@ -119,6 +119,7 @@ def test_layout(saved):
     assert len(tensors) == 9 * 2 + 2 + (not config.tied)
 
 
+@pytest.mark.slow
 def test_transformers_computes_the_same(saved):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -98,6 +98,7 @@ def test_the_formula():
 
 
 @pytest.mark.parametrize("settings", [CONFIG.lora, SOME], ids=["all", "some"])
+@pytest.mark.slow
 def test_gradients_follow_from_those_of_the_weights(settings):
     """By the chain rule, with G the gradient of W and s the scale: that of A is
     s G B', and that of B is s A' G."""

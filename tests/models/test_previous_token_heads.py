@@ -34,6 +34,7 @@ def _influence(params, config):
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
+@pytest.mark.slow
 def test_heads_attend_one_and_two_tokens_back(num_kv_heads):
     config = _config(num_kv_heads=num_kv_heads)
     plain = transformer.make_policy(config).init(jax.random.key(0))

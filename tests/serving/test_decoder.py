@@ -99,6 +99,7 @@ class Bench:
 
 # The last case begins in the first block of the cache and ends in the third.
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 128, 129, 250, 30])
+@pytest.mark.slow
 def test_greedy_rows_say_what_the_model_says(length):
     bench, tokens = Bench(), prompt(length, length)
     num = 100 if length == 30 else 40
