@@ -117,7 +117,7 @@ def _agent() -> None:
     if SUITE.value:
         c = c.replace({"eval.domain": SUITE.value})
     if AGENT.value == "openai":
-        speaker = agents.endpoint(
+        spec = agents.endpoint(
             BASE_URL.value,
             MODEL.value,
             KEY_VARIABLE.value,
@@ -127,15 +127,15 @@ def _agent() -> None:
         )
     else:
         _unused(*OF_ENDPOINT, other="--agent=openai")
-        speaker = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
+        spec = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
     compile_cache.use(c.compile_cache)
-    workdir = Path(WORKDIR.value or Path("runs") / speaker.name.replace("/", "_"))
+    workdir = Path(WORKDIR.value or Path("runs") / spec.name.replace("/", "_"))
     report = scoring.file(workdir, 0)
     log = report.with_name(agents.LOG)
     if (workdir / "config.json").exists() or report.exists() and not log.exists():
         raise cli.UsageError(f"{workdir} is that of a policy; give another --workdir")
     budget = Budget(MAX_CALLS.value, MAX_TOKENS.value)
-    scores = agents.score(c, log, speaker, CONCURRENCY.value, budget)
+    scores = agents.score(c, log, spec, CONCURRENCY.value, budget)
     scoring.write(workdir, scores)
     scoring.show(workdir, 0)
 

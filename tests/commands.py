@@ -24,7 +24,7 @@ for line in sys.stdin:
         continue
     # Tests that run in the background were told not to hear it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.alarm(120)  # nothing here takes long, and what does must not hang
+    signal.alarm(300)  # nothing here takes long, and what does must not hang
     os.environ.update(env)
     for fd, name in enumerate(files, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), fd)

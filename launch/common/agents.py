@@ -29,7 +29,7 @@ LOG = "episodes.jsonl"
 FIXED = {"messages", "model", "n", "stream", "tools"}  # --request may not set these
 
 
-class Speaker(NamedTuple):
+class AgentSpec(NamedTuple):
     """An agent that is not connected yet."""
 
     name: str
@@ -40,7 +40,7 @@ class Speaker(NamedTuple):
 
 def endpoint(
     base_url: str | None, model: str | None, key_variable: str, **more: Any
-) -> Speaker:
+) -> AgentSpec:
     """Return the agent behind an endpoint of OpenAI's protocol.
 
     Args:
@@ -70,10 +70,10 @@ def endpoint(
         import openai  # noqa: F401
     about = {"agent": "openai", "model": model, "base_url": target.place}
     about |= {"request": target.request}
-    return Speaker(model, about, partial(agents.endpoint, target))
+    return AgentSpec(model, about, partial(agents.endpoint, target))
 
 
-def function(name: str, key_variable: str) -> Speaker:
+def function(name: str, key_variable: str) -> AgentSpec:
     """Return the agent `python:module:function`.
 
     Raises:
@@ -85,7 +85,7 @@ def function(name: str, key_variable: str) -> Speaker:
     with errors.blame("--agent"):
         agent = agents.function(name, os.environ.get(key_variable, "").strip())
     about = {"agent": "python", "model": name}
-    return Speaker(name, about, lambda: contextlib.nullcontext(agent))
+    return AgentSpec(name, about, lambda: contextlib.nullcontext(agent))
 
 
 def message_world(sandbox: Settings, domain: str) -> World:
@@ -153,7 +153,7 @@ def _bfcl(c: Config) -> bfcl.Suite:
 def score(
     c: Config,
     log_file: Path,
-    speaker: Speaker,
+    spec: AgentSpec,
     concurrency: int,
     budget: play.Budget,
 ) -> dict:
@@ -162,7 +162,7 @@ def score(
     Args:
       c: the config.
       log_file: the log; answered episodes in it are not played again.
-      speaker: the agent.
+      spec: the agent.
       concurrency: episodes that are played at once.
       budget: limits on calls and tokens.
 
@@ -170,7 +170,7 @@ def score(
       RuntimeError: the evaluation did not finish; the log has the finished episodes.
     """
     tasks = suite(c)
-    about = speaker.about | {
+    about = spec.about | {
         "suite": c.eval_domain,
         "seed": c.eval.seed,
         "split": c.eval.split,
@@ -184,7 +184,7 @@ def score(
         finished = {key for key, kept in log.done.items() if kept["answered"]}
 
         async def run() -> None:
-            async with speaker.connect() as agent:
+            async with spec.connect() as agent:
                 episodes = tasks.episodes(finished)
                 playing = play.play(episodes, agent, concurrency, budget)
                 async with contextlib.aclosing(playing):
@@ -214,12 +214,12 @@ def score(
         )
         num = min(c.eval.keep, tasks.num_tasks)
         logs.keep(log, log_file.parent, tasks.names, num)
-    sent = speaker.about.get("request", {"temperature": c.eval.temperature})
+    sent = spec.about.get("request", {"temperature": c.eval.temperature})
     return {
         "suite": about["suite"],
-        "policy": speaker.name,
+        "policy": spec.name,
         "checkpoint_step": 0,
-        **speaker.about,
+        **spec.about,
         "seed": c.eval.seed,
         "num_tasks": tasks.num_tasks,
         "split": c.eval.split,

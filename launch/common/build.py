@@ -61,10 +61,10 @@ def style_of(
     """Return how episodes are written: in the model's chat template, or compactly.
 
     Returns:
-      The template, or None for the compact form; and the style of its text.
+      The template, or None for the compact style; and the style of its text.
 
     Raises:
-      UsageError: the model has no template that can be used, and no compact form.
+      UsageError: the model has no template that can be used, and no compact style.
     """
     if model.template:
         with errors.blame("model.chat_template"):

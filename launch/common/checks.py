@@ -159,6 +159,7 @@ def _check_domains(c: Config) -> None:
         ("eval.domain", c.eval_domain),
     ):
         with errors.blame(key):
+            registry.check_name(name)
             registry.spec(name).check(name, c.sandbox, c.room)
 
 

@@ -48,8 +48,8 @@ def served(
     if template:
         render_all = template.render
 
-        def render(messages, tools, speaks):
-            return [render_all(messages, tools, speaks)]
+        def render(messages, tools, add_generation_prompt):
+            return [render_all(messages, tools, add_generation_prompt)]
 
     lexicon, sizes = source.tables.lexicon, source.environment.sizes
     return app.Served(

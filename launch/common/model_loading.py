@@ -24,7 +24,7 @@ class Backbone:
     tokenizer: Tokenizer
     init: Callable[..., Params]  # (key, shardings or None) -> params
     folder: Path  # holds the files of the tokenizer
-    template: str = ""  # the chat template, in Jinja; "" is our compact form
+    template: str = ""  # the chat template, in Jinja; "" is our compact style
 
     @property
     def policy(self) -> Policy:

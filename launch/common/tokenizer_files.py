@@ -35,7 +35,7 @@ def tokenizer(folder: Path) -> Tokenizer:
 
 
 def template(folder: Path, name: str = "") -> str:
-    """Return the chat template of a model, in Jinja; "" for our compact form.
+    """Return the chat template of a model, in Jinja; "" for our compact style.
 
     Args:
       folder: the folder of the model, or the `model` folder of a run.

@@ -97,9 +97,9 @@ class Learner(NamedTuple):
         metrics |= {f"rewards/{name}/mean": x for name, x in means.items()}
         if len(self.weights) > 1:
             weighted = {name: abs(w) * means[name] for name, w in self.weights.items()}
-            whole = jnp.maximum(sum(weighted.values()), 1e-8)
+            total = jnp.maximum(sum(weighted.values()), 1e-8)
             shares = {
-                f"rewards/{name}/share": x / whole for name, x in weighted.items()
+                f"rewards/{name}/share": x / total for name, x in weighted.items()
             }
             metrics |= shares
         return played, reward, metrics | self.monitor(tables, played)

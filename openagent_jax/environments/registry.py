@@ -1,9 +1,12 @@
 """The registry of environments, by name."""
 
+import difflib
 from collections.abc import Mapping
+from pathlib import Path
 
 from openagent_jax.environments.crafting import make as crafting
 from openagent_jax.environments.tools import make as tools
+from openagent_jax.environments.tools.worlds import development, domain_file
 from openagent_jax.environments.world import EnvironmentSpec, Settings, Spelling, World
 from openagent_jax.types import Environment
 
@@ -12,6 +15,25 @@ SPECS: Mapping[str, EnvironmentSpec] = {
     "crafting": crafting.SPEC,
     "random": tools.RANDOM_WORLDS,
 }
+
+
+def check_name(domain: str) -> None:
+    """Check that a name without a suffix is that of a kind of worlds or of a domain.
+
+    Raises:
+      ValueError: nothing is called that; the message names what there is.
+    """
+    name = domain.removesuffix(development.SUFFIX)
+    known = [*SPECS, *domain_file.builtins()]
+    if Path(name).suffix or Path(name).name != name or name in known:
+        return
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f'did you mean "{close[0]}"? ' if close else ""
+    names = ", ".join(sorted(known))
+    raise ValueError(
+        f'there is no environment "{domain}"; {hint}known are {names}, and files that '
+        "end with .json or .jsonl"
+    )
 
 
 def spec(domain: str) -> EnvironmentSpec:
@@ -30,6 +52,7 @@ def make(settings: Settings, spelling: Spelling) -> World:
       ValueError: there is no such domain, its file has faults, the tokenizer cannot be
         used, or the environment is incomplete.
     """
+    check_name(settings.domain)
     world = spec(settings.domain).make(settings, spelling)
     check(world.environment)
     return world

@@ -4,7 +4,7 @@ Task i of every scenario comes from the same key, so differences are paired. All
 scenarios run in one compiled program, which takes the perturbation as a traced index.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -189,15 +189,3 @@ def rows(
         )
         for name, episodes in scored.items()
     ]
-
-
-def take(tree: Any, index: int) -> Any:
-    """Return element `index` of a batch."""
-    return jax.tree.map(lambda x: x[index], tree)
-
-
-def elements(tree: Any) -> Iterator[Any]:
-    """Yield the elements of a batch, in NumPy."""
-    tree = jax.device_get(tree)
-    for index in range(len(jax.tree.leaves(tree)[0])):
-        yield take(tree, index)

@@ -25,7 +25,7 @@ NEEDS = re.compile(
 )
 
 
-def render(messages: Messages, tools: Tools, speaks: bool) -> list[str]:
+def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> list[str]:
     """Return a conversation as texts, which must be tokenized separately.
 
     System messages are left out, because this style cannot express them.
@@ -34,7 +34,7 @@ def render(messages: Messages, tools: Tools, speaks: bool) -> list[str]:
       messages: the messages of the conversation. The arguments of a call must be an
         object (see `messages.for_template`); others are left out.
       tools: the tools, in OpenAI's function format.
-      speaks: whether the reply of the agent comes next.
+      add_generation_prompt: whether the reply of the agent comes next.
 
     Raises:
       ValueError: a tool has too many arguments.
@@ -71,7 +71,7 @@ def render(messages: Messages, tools: Tools, speaks: bool) -> list[str]:
             for call in _calls(message):
                 texts += _call(style, call, purposes)
             texts.append(style.end)
-    return texts + [style.assistant] * speaks
+    return texts + [style.assistant] * add_generation_prompt
 
 
 _style = functools.cache(styles.compact)

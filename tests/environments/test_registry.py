@@ -48,7 +48,9 @@ def test_an_unknown_environment():
     with pytest.raises(ValueError) as caught:
         registry.make(Settings(domain="crafing"), Spelling(helpers.tokenizer()))
     (line,) = str(caught.value).splitlines()
-    assert "crafing" in line
+    assert 'no environment "crafing"; did you mean "crafting"?' in line
+    for name in (*registry.SPECS, "poi", "medical", ".json", ".jsonl"):
+        assert name in line
 
 
 @pytest.mark.parametrize("lacks", NEEDED)

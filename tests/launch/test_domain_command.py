@@ -152,7 +152,7 @@ def test_show_of_a_log(commands, tmp_path):
         (["show", "my.jsonl"], "", ["my.jsonl: No such file"]),
         (["show", "poi", "--config.sandbox.max_turns=0"], "", ["sandbox.max_turns=0"]),
         (["check", "BARE"], "{", ["BARE: 1 fault"]),
-        (["show", "pio"], "", ["pio: name: unknown builtin domain", "'poi'?"]),
+        (["show", "pio"], "", ['no environment "pio"; did you mean "poi"']),
         (
             ["show", "poi", "--perturbation=semantic"],
             "",

@@ -33,9 +33,10 @@ def client(text, decoder=None, **changes):
 @contextlib.contextmanager
 def held(**changes):
     """A client of a server that generates nothing until a gate is opened."""
-    gate = threading.Event()
-    made = host.gated(host.says("Hm hm hm."), gate)
+    gate, reached = threading.Event(), threading.Event()
+    made = host.gated(host.says("Hm hm hm."), gate, reached)
     with client("", made, **changes) as found:
+        found.reached = reached
         try:
             yield found, gate
         finally:

@@ -66,10 +66,12 @@ def says(text):
     return dataclasses.replace(parrot(), _params=script(text))
 
 
-def gated(made, gate):
-    """The same decoder, but it decodes nothing until the gate is opened."""
+def gated(made, gate, reached):
+    """The same decoder, but it decodes nothing until the gate is opened; `reached` is
+    set when it waits there."""
 
     def decode(*args):
+        reached.set()
         assert gate.wait(60)
         return made._decode(*args)
 

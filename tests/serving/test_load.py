@@ -25,6 +25,7 @@ def test_too_many_requests():
         for n, thread in enumerate(threads):
             thread.start()
             waits_for(lambda n=n: _num_known(found.served.engine) == n + 1)
+            assert found.reached.wait(30)  # before that it would take another request
         with pytest.raises(openai.RateLimitError, match="3 requests are waiting") as e:
             ask(found)
         assert e.value.response.headers["Retry-After"] == "1"

@@ -3,6 +3,8 @@
 `make` runs on the host, once for each run. It returns arrays and pure functions.
 """
 
+from functools import cache
+
 import jax
 
 from openagent_jax.environments import grading
@@ -54,6 +56,7 @@ def make(settings: Settings, spelling: Spelling) -> World:
     )
 
 
+@cache  # equal environments share compiled programs
 def functions(sizes: Sizes, words: Words) -> Environment:
     """Return the environment as pure functions.
 

@@ -5,7 +5,7 @@ and pure functions.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -66,6 +66,7 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(**{f"num_{name}": getattr(settings, f"num_{name}") for name in names})
 
 
+@cache  # equal environments share compiled programs
 def functions(sizes: Sizes, num_visible: int) -> Environment:
     """Return the environment of a domain or a log as pure functions.
 
@@ -130,7 +131,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    builtin = [path.stem for path in domain_file.DOMAINS.glob("*.json")]
+    builtin = domain_file.builtins()
     code = {style.CODE}  # reserved: no argument may have this name
     avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
     words = random_words.compile(table, spelling.tokenizer, avoid)

@@ -67,8 +67,8 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     size = max(map(len, words))
     kinds = (reply_scan.CALL, reply_scan.ANSWER, reply_scan.REFUSE, reply_scan.ASK)
     *words, ask = (layout.pad(x, size) for x in words)
-    said = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
-    return jnp.concatenate([said, layout.single(style.end)])
+    text = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
+    return jnp.concatenate([text, layout.single(style.end)])
 
 
 def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:

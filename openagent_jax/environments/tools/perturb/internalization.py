@@ -103,9 +103,9 @@ def contradiction(pools: Pools) -> Perturbation:
         coin, which, gate, place = jax.random.split(key, 4)
         tool = pick(which, wanted(task) & (task.tools.code_from < 0))
         row = spare(task)
-        form = pools.gates[jax.random.randint(gate, (), 0, pools.gates.shape[0])]
+        gate = pools.gates[jax.random.randint(gate, (), 0, pools.gates.shape[0])]
         place = jax.random.randint(place, (), 0, task.tools.place.shape[0])
-        gated = add_gate(task, row, form, place)
+        gated = add_gate(task, row, gate, place)
         code_from = gated.tools.code_from.at[tool].set(row).at[row].set(tool)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, code_from=code_from), task)

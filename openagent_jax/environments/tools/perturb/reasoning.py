@@ -82,11 +82,11 @@ def logic_inversion(pools: Pools) -> Perturbation:
         free = _no_cycle(feeds, code_from, tools.call_after)
         turned = (j >= 0) & free
         # Otherwise the earlier of two independent steps is made to wait for the later.
-        apart = goal[:, None] & goal[None, :] & ~feeds & ~feeds.T
-        apart &= (row[:, None] != row[None]) & (source < 0)[:, None]
+        unordered = goal[:, None] & goal[None, :] & ~feeds & ~feeds.T
+        unordered &= (row[:, None] != row[None]) & (source < 0)[:, None]
         position = jnp.argmax(task.goal.tool[:, None] == row[None], axis=0)
-        apart &= position[:, None] < position[None, :]
-        pair = pick(other, apart.reshape(-1))
+        unordered &= position[:, None] < position[None, :]
+        pair = pick(other, unordered.reshape(-1))
         first, second = pair // num, pair % num
         waiting = source.at[first].set(second)
         waits = (pair >= 0) & _no_cycle(feeds, waiting, tools.call_after)

@@ -96,11 +96,19 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
 def _find(name: str) -> Path:
     file = Path(name)
     if file.suffix != ".json" and file.name == name:
-        builtins = sorted(path.stem for path in DOMAINS.glob("*.json"))
-        message = f"unknown builtin domain {name!r}; {suggest(name, builtins)}"
-        require(name in builtins, "name", message)
+        message = f"unknown builtin domain {name!r}; {suggest(name, builtins())}"
+        require(name in builtins(), "name", message)
         file = DOMAINS / f"{name}.json"
     return file
+
+
+def builtins() -> list[str]:
+    """Return the names of the domains that come with the package.
+
+    >>> "poi" in builtins()
+    True
+    """
+    return sorted(path.stem for path in DOMAINS.glob("*.json"))
 
 
 def read_json(file: Path) -> Any:
