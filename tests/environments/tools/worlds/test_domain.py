@@ -169,6 +169,9 @@ def test_one_program_serves_both_domains(samples):
     tables = [helpers.world(name).tables for name in helpers.DOMAINS]
     chex.assert_trees_all_equal_shapes_and_dtypes(*tables)
     assert jax.tree.structure(tables[0]) == jax.tree.structure(tables[1])
+    for name in helpers.DOMAINS:
+        for split in SPLITS:
+            helpers.tasks(name, split)
     assert helpers.TRACES["sample"] == len(SPLITS)  # splits are static arguments
 
 
