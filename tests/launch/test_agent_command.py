@@ -220,7 +220,7 @@ BAD_USE = [
     (["--agent=openai", "--base_url=http://h:99999/v1", "--model=x"], "--base_url"),
     ([*OPENAI, "--suite=bfcl:multiple", BASE, "--config.eval.num_tasks=-3"], "=-3 is"),
     ([*OPENAI, "--suite=bfcl:parallel"], 'no category "parallel"; known: simple_py'),
-    ([*OPENAI, "--suite=pio"], "did you mean 'poi'?"),
+    ([*OPENAI, "--suite=pio"], 'did you mean "poi"?'),
     ([*OPENAI, "--suite=nothing.json"], "nothing.json"),
     ([*OPENAI, "--concurrency=0"], "concurrency"),
     ([*OPENAI, BASE, '--config.eval.scenarios=("nope",)'], 'there is no "nope"'),
