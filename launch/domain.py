@@ -11,7 +11,6 @@ side by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md
 tutorial.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch.common import cli
+from openagent_jax import files
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -53,7 +53,7 @@ def main(command: str, file: str = "") -> None:
 
 def draft(file: str) -> None:
     """Write a domain file from a list of tools, and print what is left to do."""
-    from openagent_jax.environments.tools.drafting import drafting, json_format
+    from openagent_jax.drafting import drafting, json_format
     from openagent_jax.environments.tools.worlds import domain_file
     from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 
@@ -67,7 +67,8 @@ def draft(file: str) -> None:
         made = drafting.draft(document, out.stem, SKIP.value)
     except DomainError as error:
         raise cli.UsageError(f"{file}: {error}") from None
-    _write(out, json_format.dumps(made.domain))
+    with files.replacing(out) as part:
+        part.write_text(json_format.dumps(made.domain), encoding="utf-8")
     tools, goals, types = (len(made.domain[key]) for key in ("tools", "goals", "types"))
     print(f"{out}: {tools} tools, {types} types, {goals} goals")
     for title, notes in (
@@ -86,8 +87,8 @@ def draft(file: str) -> None:
 def check(file: str) -> None:
     """Print all faults of a domain file; if there are none, rehearse it and warn."""
     from launch.common import config
+    from openagent_jax.environments.logs import logs
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.logs import logs
     from openagent_jax.environments.tools.worlds import domain_file
 
     c = config.resolve(CONFIG.value)
@@ -124,7 +125,7 @@ def check(file: str) -> None:
         wanted = -(-tokens // 32) * 32  # rounded up
         raised.append(f"--config.{key}={wanted}")
         warnings.append(f"{key}={room} is too short: {name} has {tokens} tokens")
-    longest = {name: int(one.prompt.max()) for name, one in tested.items()}
+    longest = {name: int(one.lengths.prompt.max()) for name, one in tested.items()}
     print(
         f"{file}: no faults. {len(spec.tools)} tools, {len(spec.types)} types, "
         f"{len(spec.goals)} goals; the longest prompt has {longest['clean']} tokens, "
@@ -202,16 +203,6 @@ def kept(workdir: Path) -> None:
         where = f"task {line['index']} of {name}, in {folder.parent}"
         console.print(f"\n{where}", style="bold")
         console.print("\n".join(transcript.kept(line)))
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file atomically, so that no reader sees a partial file."""
-    part = file.with_suffix(".json.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ names. docs/own_logs.md has the rules.
 """
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch.common import cli
+from openagent_jax import files
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -44,7 +44,7 @@ def main(command: str, file: str = "") -> None:
 def check(file: str) -> None:
     """Print which conversations of a log become tasks, and why others do not."""
     from launch.common import backbones, build, checks, compile_cache, config
-    from openagent_jax.environments.tools.logs import logs
+    from openagent_jax.environments.logs import logs
     from openagent_jax.environments.world import SPLITS
 
     if not logs.is_log(file):
@@ -116,16 +116,12 @@ def gold() -> None:
 
 
 def _write(out: Path, rows: Iterable[dict]) -> int:
-    """Write a log atomically, and return the number of its lines."""
-    temporary, num = out.with_name(f"{out.name}.tmp"), 0
-    try:
-        with temporary.open("w", encoding="utf-8") as opened:
-            for row in rows:
-                opened.write(json.dumps(row, ensure_ascii=False) + "\n")
-                num += 1
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write a log, and return the number of its lines."""
+    num = 0
+    with files.replacing(out) as part, part.open("w", encoding="utf-8") as opened:
+        for row in rows:
+            opened.write(json.dumps(row, ensure_ascii=False) + "\n")
+            num += 1
     return num
 
 

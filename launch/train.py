@@ -19,6 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from launch.common import cli
+from openagent_jax import files
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, such as configs/paft.py.", lock_config=True
@@ -195,18 +196,13 @@ def _report_logs(workdir: Path, *worlds) -> None:
             for skipped in world.skipped
         )
         text = "".join(f"{json.dumps(row)}\n" for row in rows)
-        _write(workdir / "unmapped.jsonl", text)
+        with files.replacing(workdir / "unmapped.jsonl") as part:
+            part.write_text(text, encoding="utf-8")
 
 
 def _write_json(file: Path, value) -> None:
-    _write(file, json.dumps(value, indent=2) + "\n")
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file atomically, so that no reader sees a partial file."""
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, file)
+    with files.replacing(file) as part:
+        part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _manifest(c) -> dict:

@@ -1,5 +1,7 @@
 """Demonstrations: episodes that the expert plays, and how they become tokens."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -58,6 +60,31 @@ def write(
     tokens, index, length = lexicons.write(tables.lexicon, pieces, num_tokens)
     valid = jnp.arange(num_tokens) < length
     return tokens, valid, own[index] & valid, length
+
+
+class Lengths(NamedTuple):
+    """The numbers of tokens of an episode and of its longest parts."""
+
+    prompt: Int[Array, ""]
+    action: Int[Array, ""]
+    result: Int[Array, ""]  # what the agent is shown after an action
+    episode: Int[Array, ""]
+
+
+def lengths(environment: Environment, tables: Tables, episode: Trajectory) -> Lengths:
+    """Measure one trajectory, without a batch axis."""
+    task = episode.task
+
+    def longest(write, parts):
+        sizes = jax.vmap(lambda part: num_tokens(tables, write(tables, task, part)))
+        return jnp.max(jnp.where(episode.valid, sizes(parts), 0))
+
+    return Lengths(
+        prompt=num_tokens(tables, environment.prompt(tables, task)),
+        action=longest(environment.utterance, episode.action),
+        result=longest(environment.observe, episode.timestep.observation),
+        episode=write(environment, tables, episode, 1)[3],
+    )
 
 
 def num_tokens(tables: Tables, pieces: Int[Array, "P"]) -> Int[Array, ""]:

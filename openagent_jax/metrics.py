@@ -12,6 +12,8 @@ from typing import Any
 
 import tqdm
 
+from openagent_jax import files
+
 _log = logging.getLogger(__name__)
 
 
@@ -179,9 +181,8 @@ def _repair(path: pathlib.Path, last_step: int | None) -> None:
     pairs = zip(steps, lines, strict=True)
     new = b"".join(line for step, line in pairs if step is not None and step <= limit)
     if new != old:
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(new)
-        os.replace(temporary, path)
+        with files.replacing(path) as part:
+            part.write_bytes(new)
 
 
 def _step(line: bytes) -> int | None:

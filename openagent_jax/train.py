@@ -72,6 +72,10 @@ def init_state(
       key: the root of all randomness of the run.
       frozen: parameters that are used, but neither trained nor saved.
       curriculum: the initial state of the curriculum.
+
+    >>> state = init_state({"w": jnp.ones(2)}, optax.sgd(0.1), jax.random.key(0))
+    >>> int(state.step), all_params(state)["w"].tolist()
+    (0, [1.0, 1.0])
     """
     opt_state = optimizer.init(params)
     return TrainState(jnp.int32(0), params, opt_state, key, frozen or {}, curriculum)

@@ -1,7 +1,7 @@
 """The data types of openagent_jax: pytree dataclasses and tuples of pure functions.
 
-Types that belong to one family of environments (tools, recipes) are defined in the
-`types.py` of its folder. Letters used in shapes, here and everywhere:
+Types that belong to one environment (tools, recipes) are defined in the `types.py` of
+its folder. Letters used in shapes, here and everywhere:
 
     B rows or trajectories   P pieces of a text     D width, L layers
     G samples of a task      S tokens of a row      H heads, K head size
@@ -92,7 +92,7 @@ class Tables(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """A family of worlds as pure functions of one task; `jax.vmap` makes batches.
+    """An environment as pure functions of one task; `jax.vmap` makes batches.
 
     Rollouts, algorithms, curricula, data, evaluation and serving depend only on this
     interface, not on any particular world. A text is a row of pieces,

@@ -8,28 +8,14 @@ import pytest
 
 import openagent_jax
 
-# Importing the others needs an extra or a device.
-ROOMS = (
-    "advantages",
-    "agents",
-    "curriculum",
-    "data",
-    "environments",
-    "evaluation",
-    "interop",
-    "losses",
-    "models",
-    "perturb",
-    "report",
-    "rewards",
-    "serving",
-    "suites",
-    "text",
-)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(openagent_jax.__path__, "openagent_jax.")
 )
+
+ROOMS = sorted({name.split(".")[1] for name in MODULES})
+# Examples of these would need a policy; those of the registry play an expert.
+WITHOUT = {"expert", "rollout", "types"}
 
 
 def examples(name: str) -> list[doctest.DocTest]:
@@ -47,7 +33,7 @@ def test_examples(name):
         assert not runner.failures, "".join(report)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [x for x in ROOMS if x not in WITHOUT])
 def test_every_room_has_examples(room):
     names = [name for name in MODULES if name.split(".")[1] == room]
     assert any(examples(name) for name in names)

@@ -17,7 +17,7 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax import sharding
-from openagent_jax.models import hf, lora
+from openagent_jax.models import hf, lora, transformer
 from openagent_jax.types import Params
 
 
@@ -45,7 +45,7 @@ def reference(c: Config, model: Backbone) -> Backbone | None:
     if not c.algorithm.is_reinforcement or not c.surrogate.kl or not name:
         return None
     found = _find(c, name, "surrogate.reference")
-    if placement.shapes(model.config) != placement.shapes(found.config):
+    if transformer.shapes(model.config) != transformer.shapes(found.config):
         raise UsageError(
             f'surrogate.reference="{name}" has another shape than the model that is '
             "trained; take one like init_from"
@@ -99,7 +99,7 @@ def restore(
         model = dataclasses.replace(model, config=saved)
     if shardings is None and c is not None:
         shardings = placement.split(c, model.config)
-    abstract, frozen = placement.shapes(saved), {}
+    abstract, frozen = transformer.shapes(saved), {}
     if run and run.model.lora.adapters:
         adapters = run.model.lora.adapters
         model = dataclasses.replace(

@@ -146,7 +146,7 @@ def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
     if adapters := model.config.lora:
         # No step has this number, so no step draws its tasks from this key.
         key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)
-        abstract, frozen = placement.shapes(model.config), params
+        abstract, frozen = transformer.shapes(model.config), params
         params, _ = sharding.init_sharded(
             mesh,
             transformer.logical_axes(model.config),

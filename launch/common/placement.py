@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from jax.sharding import Mesh
 
 from launch.common import errors
@@ -12,7 +11,6 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from openagent_jax import sharding
 from openagent_jax.models import transformer
-from openagent_jax.types import Params
 
 
 def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
@@ -43,15 +41,10 @@ def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
     return made
 
 
-def shapes(config: transformer.ModelConfig) -> Params:
-    """Return the shapes and dtypes of a model's parameters."""
-    return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
-
-
 def shardings(config: transformer.ModelConfig, mesh: Mesh) -> Any:
     """Return a sharding for each parameter of a model."""
     axes = transformer.logical_axes(config)
-    return sharding.state_shardings(mesh, axes, shapes(config))
+    return sharding.state_shardings(mesh, axes, transformer.shapes(config))
 
 
 def split(c: Config, config: transformer.ModelConfig) -> Any:

@@ -50,7 +50,11 @@ class Values(NamedTuple):
 
 
 def with_value(params: Params, width: int) -> Params:
-    """Return the parameters with a value head added, which predicts 0."""
+    """Return the parameters with a value head added, which predicts 0.
+
+    >>> with_value({"embed": jnp.ones((5, 2))}, width=2)[VALUE]["weight"].tolist()
+    [0.0, 0.0]
+    """
     head = {"weight": jnp.zeros(width), "bias": jnp.zeros(())}
     return {**params, VALUE: head}
 

@@ -76,7 +76,8 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
     Returns:
       `edit(tables, edit_key, task, strength, scenario=None) -> Edited`. `scenario` is a
       traced index, 0 for clean and i for the i-th name. With None, the key chooses one
-      of the names uniformly; a task that it does not change has scenario 0.
+      of the names uniformly; a task that it does not change has scenario 0. If there
+      are no names, the task stays clean.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
@@ -92,6 +93,8 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
         scenario: Int[Array, ""] | None = None,
     ) -> Edited:
         edits = [perturb.make(environment, tables, name, split) for name in names]
+        if not edits:
+            return Edited(task, jnp.int32(0), jnp.bool_(True))
         if scenario is None:
             choice, key = perturb.choose(edit_key, len(names))
             new = jax.lax.switch(choice, edits, key, task, strength)

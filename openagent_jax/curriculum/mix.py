@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from openagent_jax.curriculum import draw
 from openagent_jax.types import Curriculum, Environment, Tables, Task
@@ -46,6 +47,21 @@ def check(alpha: float, paired: bool, num_tasks: int = 2) -> None:
         )
     if paired and num_tasks % 2:
         raise ValueError(f"paft.paired=True, but {num_tasks} tasks are not pairs")
+
+
+def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
+    """Tell which tasks of a dataset are perturbed: a share `alpha`, evenly spread.
+
+    A dataset has no batches, so an index alone decides. `index` is counted from 0.
+
+    >>> is_perturbed(np.arange(5), 0.4).tolist()
+    [False, False, True, False, True]
+    """
+
+    def before(n):
+        return np.floor(np.round(alpha * n, 6))  # 0.3 * 10 is 3
+
+    return before(index + 1) > before(index)
 
 
 def paft(

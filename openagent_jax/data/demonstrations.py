@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
-from openagent_jax.curriculum import draw
+from openagent_jax.curriculum import draw, mix
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import SPLITS, World
 from openagent_jax.text.lexicon import Lexicon
@@ -64,19 +64,6 @@ def fingerprints(lexicon: Lexicon) -> dict[str, str]:
     }
 
 
-def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
-    """Tell which indices are perturbed: a share `alpha` of them, evenly spread.
-
-    >>> is_perturbed(np.arange(5), 0.4).tolist()
-    [False, False, True, False, True]
-    """
-
-    def before(n):
-        return np.floor(np.round(alpha * n, 6))  # 0.3 * 10 is 3
-
-    return before(index + 1) > before(index)
-
-
 def player(
     recipe: Recipe, split: str
 ) -> Callable[..., tuple[Trajectory, Int[Array, ""]]]:
@@ -93,13 +80,9 @@ def player(
 
     def play(tables: Tables, index, perturbed):
         task_key, edit_key = jax.random.split(jax.random.fold_in(root, index))
-        if names:
-            # Strength 0 leaves a task as it is.
-            strength = jnp.where(perturbed, recipe.strength, 0.0)
-            task, scenario, _ = one(tables, task_key, edit_key, strength)
-        else:
-            task = environment.sample(tables, task_key, split)
-            scenario = jnp.int32(0)
+        # Strength 0 leaves a task as it is.
+        strength = jnp.where(perturbed, recipe.strength, 0.0)
+        task, scenario, _ = one(tables, task_key, edit_key, strength)
         return expert.demonstrate(environment, tables, task), scenario
 
     return play
@@ -161,7 +144,7 @@ def made(make: Callable, recipe: Recipe, num: int) -> Iterator[Any]:
     for first in range(0, num, BATCH):
         # All batches have the same size, so that one compiled program makes them.
         index = np.arange(first, first + BATCH)
-        perturbed = is_perturbed(index, recipe.alpha)
+        perturbed = mix.is_perturbed(index, recipe.alpha)
         rows = make(recipe.world.tables, jnp.asarray(index), jnp.asarray(perturbed))
         rows = jax.device_get(rows)
         for i in range(min(BATCH, num - first)):

@@ -43,6 +43,11 @@ def batches(
       process: the index of this process, and the number of processes.
       num_threads: number of threads that read.
 
+    >>> record = {"tokens": [7, 8], "loss_mask": [False, True]}
+    >>> batch = next(iter(batches([record], 0, num_rows=1, num_columns=4, packed=True)))
+    >>> batch.tokens.tolist(), batch.segments.tolist()
+    ([[7, 8, 7, 8]], [[1, 1, 2, 2]])
+
     Raises:
       ValueError: there are fewer records than processes.
     """

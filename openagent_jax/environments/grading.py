@@ -1,6 +1,6 @@
-"""Grading of episodes: counts, rewards and outcomes, shared by all families of worlds.
+"""Grading of episodes: counts, rewards and outcomes, shared by all environments.
 
-A family decides what an action does to its world, whether an answer is right, which
+An environment decides what an action does, whether an answer is right, which
 effects are wrong, and how much progress an action makes. Everything else is here.
 """
 

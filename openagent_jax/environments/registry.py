@@ -1,16 +1,25 @@
 """The registry of environments, by name."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from openagent_jax.environments.crafting import make as crafting
+from openagent_jax.environments.logs import logs
+from openagent_jax.environments.logs import make as logged
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.worlds import development, domain_file
-from openagent_jax.environments.world import EnvironmentSpec, Settings, Spelling, World
+from openagent_jax.environments.world import (
+    EnvironmentSpec,
+    Settings,
+    Spelling,
+    Transcriber,
+    World,
+)
 from openagent_jax.types import Environment
 
-# Any other name is a domain of the tool worlds: a builtin one, a JSON file, or a log.
+# Any other name is that of a log or of a domain of tools, builtin or a JSON file.
 SPECS: Mapping[str, EnvironmentSpec] = {
     "crafting": crafting.SPEC,
     "random": tools.RANDOM_WORLDS,
@@ -38,7 +47,7 @@ def check_name(domain: str) -> None:
 
 def spec(domain: str) -> EnvironmentSpec:
     """Return the spec of the environment that a domain belongs to."""
-    return SPECS.get(domain, tools.DOMAINS)
+    return SPECS.get(domain, logged.SPEC if logs.is_log(domain) else tools.DOMAINS)
 
 
 def make(settings: Settings, spelling: Spelling) -> World:
@@ -48,31 +57,59 @@ def make(settings: Settings, spelling: Spelling) -> World:
       settings: the settings of the environment.
       spelling: how its texts are written as tokens.
 
+    Everything else takes the environment and its tables, as here the expert, which
+    solves a task that is then read as messages:
+
+    >>> import jax, tokenizers
+    >>> from openagent_jax import expert
+    >>> file = Path(__file__).parents[1] / "backbones/nano/tokenizer.json"
+    >>> tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    >>> world = make(Settings("crafting"), Spelling(tokenizer))
+    >>> environment, tables = world.environment, world.tables
+    >>> @jax.jit
+    ... def play(tables, key):
+    ...     task = environment.sample(tables, key, "train")
+    ...     episode = expert.demonstrate(environment, tables, task)
+    ...     return task, environment.outcome(tables, task, episode.state)
+    >>> task, outcome = play(tables, jax.random.key(0))
+    >>> bool(outcome.success), int(outcome.num_calls) == int(outcome.fewest_calls)
+    (True, True)
+    >>> [tool["function"]["name"] for tool in world.transcriber.tools(task)]
+    ['get', 'craft', 'inventory']
+
     Raises:
       ValueError: there is no such domain, its file has faults, the tokenizer cannot be
         used, or the environment is incomplete.
     """
     check_name(settings.domain)
-    world = spec(settings.domain).make(settings, spelling)
-    check(world.environment)
+    of = spec(settings.domain)
+    if of is tools.DOMAINS and logs.is_log(settings.transfer):
+        of = logged.SPEC
+    world = of.make(settings, spelling)
+    check(world)
     return world
 
 
-def check(environment: Environment) -> None:
-    """Check that an environment has all required functions.
+def check(world: World) -> None:
+    """Check that an environment and its transcriber have all required functions.
 
     Raises:
       ValueError: a function is missing.
     """
-    optional = Environment._field_defaults
-    lacks = [
-        name
-        for name in Environment._fields
-        if name not in ("name", "sizes", *optional)
-        and not callable(getattr(environment, name))
-    ]
+    environment = world.environment
+    optional = ("name", "sizes", *Environment._field_defaults)
+    needed = [name for name in Environment._fields if name not in optional]
+    _check_callable(f'environment "{environment.name}"', environment, needed)
+    needed = [name for name in vars(Transcriber) if not name.startswith("_")]
+    whose = f'the transcriber of environment "{environment.name}"'
+    _check_callable(whose, world.transcriber, needed)
+
+
+def _check_callable(whose: str, owner: Any, names: Sequence[str]) -> None:
+    lacks = [name for name in names if not callable(getattr(owner, name, None))]
     if lacks:
+        definition = type(owner) if isinstance(owner, Environment) else Transcriber
         raise ValueError(
-            f'environment "{environment.name}" lacks {", ".join(lacks)}; '
-            "openagent_jax.types.Environment says what each is"
+            f"{whose} lacks {', '.join(lacks)}; "
+            f"{definition.__module__}.{definition.__name__} says what each is"
         )

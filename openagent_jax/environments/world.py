@@ -58,7 +58,7 @@ class Spelling:
     style: styles.Style[str] | None = None  # None is our compact style
     vocab_size: int = 0  # of the model, if it is larger than that of the tokenizer
     # The maximum sizes of an episode, by the keys of a config, for environments that
-    # leave out tasks that are too long. See `environments.tools.logs.logs.load`.
+    # leave out tasks that are too long. See `environments.logs.logs.load`.
     room: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -124,7 +124,7 @@ class World(NamedTuple):
 
 
 class EnvironmentSpec(NamedTuple):
-    """What a family of worlds offers to the registry.
+    """What an environment offers to the registry.
 
     It tells which names a config may use, before a world is made.
     """

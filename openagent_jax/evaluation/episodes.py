@@ -17,7 +17,6 @@ The format is the same for checkpoints and for agents that are reached by messag
 
 import gzip
 import json
-import os
 import shutil
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openagent_jax import expert
+from openagent_jax import expert, files
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
@@ -195,24 +194,22 @@ def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
       The path of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{name}.jsonl.part"
-    with part.open("w", encoding="utf-8") as file:
-        for line in lines:
-            # A reply may contain lone surrogates, which UTF-8 cannot encode.
-            text = json.dumps(line, ensure_ascii=False, allow_nan=False)
-            file.write(text.encode(errors="replace").decode() + "\n")
     plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
-    if part.stat().st_size <= MAX_BYTES:
-        packed.unlink(missing_ok=True)
-        os.replace(part, plain)
-        return plain
-    made = folder / f"{name}.jsonl.gz.part"
-    with part.open("rb") as source, gzip.open(made, "wb") as target:
-        shutil.copyfileobj(source, target)
-    part.unlink()
-    plain.unlink(missing_ok=True)
-    os.replace(made, packed)
-    return packed
+    with files.replacing(plain) as part:
+        with part.open("w", encoding="utf-8") as file:
+            for line in lines:
+                # A reply may contain lone surrogates, which UTF-8 cannot encode.
+                text = json.dumps(line, ensure_ascii=False, allow_nan=False)
+                file.write(text.encode(errors="replace").decode() + "\n")
+        if is_large := part.stat().st_size > MAX_BYTES:
+            with (
+                files.replacing(packed) as made,
+                part.open("rb") as source,
+                gzip.open(made, "wb") as target,
+            ):
+                shutil.copyfileobj(source, target)
+    (plain if is_large else packed).unlink(missing_ok=True)
+    return packed if is_large else plain
 
 
 def clear(folder: Path, but: Collection[str] = ()) -> None:

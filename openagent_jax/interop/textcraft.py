@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from openagent_jax.environments.tools.logs import log_file
+from openagent_jax.environments.logs import log_file
 from openagent_jax.interop import packages
 from openagent_jax.text.messages import INTEGER, STRING, call, opening, tool
 

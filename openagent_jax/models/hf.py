@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -86,7 +85,7 @@ def load(
       ValueError: a file is missing, damaged or not supported; the message names it.
     """
     config = load_config(folder, **changes)
-    files, shapes = check(folder, config), _shapes(config)
+    files, shapes = check(folder, config), transformer.shapes(config)
     params: Params = {"layers": {}}
     for file, file_tensors in files.items():
         with _open_weights(file) as opened:
@@ -184,7 +183,7 @@ def save(
         are copied.
 
     Raises:
-      ValueError: no model family of Hugging Face computes the same function.
+      ValueError: no architecture of Hugging Face computes the same function.
     """
     by_name = {tensor.name: tensor for tensor in tensors(config)}
     dtype = np.dtype(config.param_dtype)
@@ -210,7 +209,7 @@ def save_config(folder: Path, config: transformer.ModelConfig) -> None:
 
 def tensors(config: transformer.ModelConfig) -> list[Tensor]:
     """Return the tensors that the files of a model must have, in order."""
-    return list(_tensors(config, _shapes(config)))
+    return list(_tensors(config, transformer.shapes(config)))
 
 
 def save_tensors(
@@ -276,11 +275,6 @@ def _tensors(config: transformer.ModelConfig, shapes: Params) -> Iterator[Tensor
     yield tensor("model.norm.weight", "norm")
     if not config.tied:
         yield tensor("lm_head.weight", "head")
-
-
-def _shapes(config: transformer.ModelConfig) -> Params:
-    """Return the shapes of the parameters of a model."""
-    return jax.eval_shape(transformer.make_policy(config).init, jax.random.key(0))
 
 
 def _get(tree, path):

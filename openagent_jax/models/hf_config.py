@@ -13,9 +13,9 @@ from openagent_jax.models.transformer import ModelConfig
 
 FILE = "config.json"
 # Features that this decoder does not support, with the value that turns each of them
-# off: first those of all families, then those of each family.
+# off: first those of all model types, then those of each.
 _UNSUPPORTED = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}
-FAMILIES = {
+MODEL_TYPES = {
     "llama": {},
     "mistral": {"sliding_window": None},
     "qwen2": {"use_sliding_window": False},
@@ -75,13 +75,13 @@ def _parse(fields: Any) -> ModelConfig:
     """Convert the JSON object of the file."""
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
-    family = fields.get("model_type")
-    if family not in FAMILIES:
+    model_type = fields.get("model_type")
+    if model_type not in MODEL_TYPES:
         raise ValueError(
-            f'model_type "{family}" is not supported, only '
-            + ", ".join(f'"{name}"' for name in FAMILIES)
+            f'model_type "{model_type}" is not supported, only '
+            + ", ".join(f'"{name}"' for name in MODEL_TYPES)
         )
-    for key, value in (_UNSUPPORTED | FAMILIES[family]).items():
+    for key, value in (_UNSUPPORTED | MODEL_TYPES[model_type]).items():
         if fields.get(key, value) != value:
             raise ValueError(f"{key}={fields[key]!r} is not supported")
     for kind in fields.get("layer_types") or ():
@@ -117,9 +117,9 @@ def _parse(fields: Any) -> ModelConfig:
         norm_eps=_number("rms_norm_eps", fields.get("rms_norm_eps", 1e-6)),
         tied=bool(fields.get("tie_word_embeddings", False)),
         max_positions=max_positions,
-        qkv_bias=family == "qwen2" or bias,
-        o_bias=family != "qwen2" and bias,
-        qk_norm=family == "qwen3",
+        qkv_bias=model_type == "qwen2" or bias,
+        o_bias=model_type != "qwen2" and bias,
+        qk_norm=model_type == "qwen3",
     )
 
 
@@ -127,13 +127,13 @@ def write(file: Path, config: ModelConfig) -> None:
     """Write the `config.json` of a model whose files have weights in `param_dtype`.
 
     Raises:
-      ValueError: no model family of Hugging Face computes the same function.
+      ValueError: no architecture of Hugging Face computes the same function.
     """
-    family = _family(config)
+    model_type = _model_type(config)
     scaling = config.rope_scaling
     fields = {
-        "architectures": [ARCHITECTURES[family]],
-        "model_type": family,
+        "architectures": [ARCHITECTURES[model_type]],
+        "model_type": model_type,
         "vocab_size": config.vocab_size,
         "hidden_size": config.width,
         "num_hidden_layers": config.num_layers,
@@ -151,21 +151,21 @@ def write(file: Path, config: ModelConfig) -> None:
         "hidden_act": "silu",
         "rope_scaling": _scaling_fields(scaling) if scaling else None,
     }
-    if family == "qwen2":  # it always has biases
+    if model_type == "qwen2":  # it always has biases
         del fields["attention_bias"]
-    if family != "llama":
+    if model_type != "llama":
         del fields["mlp_bias"]
     file.write_text(json.dumps(fields, indent=2) + "\n", "utf-8")
 
 
-def _family(config: ModelConfig) -> str:
-    """Return the `model_type` of a family that computes the same function."""
+def _model_type(config: ModelConfig) -> str:
+    """Return a `model_type` that computes the same function."""
     qkv, o, qk_norm = config.qkv_bias, config.o_bias, config.qk_norm
     if qkv and not o and not qk_norm:
         return "qwen2"
     if qkv != o:
         raise ValueError(
-            f"no family of Hugging Face has qkv_bias={qkv}, o_bias={o} and "
+            f"no architecture of Hugging Face has qkv_bias={qkv}, o_bias={o} and "
             f"qk_norm={qk_norm}"
         )
     return "qwen3" if qk_norm else "llama"

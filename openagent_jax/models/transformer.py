@@ -28,7 +28,7 @@ from openagent_jax.types import Cache, Params, Policy
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes of the decoder, and the options in which model families differ.
+    """Sizes of the decoder, and the options in which architectures differ.
 
     Attributes:
       vocab_size: V, the number of tokens.
@@ -320,6 +320,11 @@ class Block(nn.Module):
         y = layers.rms_norm(x, self.mlp_norm, c.norm_eps)
         y = jax.nn.silu(project(y, "gate")) * project(y, "up")
         return x + project(y, "down"), extra
+
+
+def shapes(config: ModelConfig) -> Params:
+    """Return the shapes and dtypes of a model's parameters, without adapters."""
+    return jax.eval_shape(make_policy(config).init, jax.random.key(0))
 
 
 def logical_axes(config: ModelConfig) -> Params:

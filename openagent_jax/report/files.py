@@ -14,6 +14,7 @@ import pydantic
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
+from openagent_jax import files
 from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.picture import page
 from openagent_jax.report.rows import Json, median
@@ -104,9 +105,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        temporary = folder / f"{name}.tmp"
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, folder / name)
+        with files.replacing(folder / name) as part:
+            part.write_text(content, encoding="utf-8")
     return folder / "report.json"
 
 

@@ -28,14 +28,13 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax import perturb
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
-from openagent_jax.environments.tools.drafting import wording
 from openagent_jax.environments.tools.make import DOMAINS, functions
 from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import EnvironmentSpec
 from openagent_jax.interop import packages
 from openagent_jax.suites import call_check
-from openagent_jax.text import messages
+from openagent_jax.text import messages, wording
 from openagent_jax.types import Environment, Outcome, Sizes, Tables
 
 PREFIX = "bfcl:"

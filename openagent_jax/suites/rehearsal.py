@@ -30,16 +30,13 @@ TRAINED = (
 
 
 class Rehearsed(NamedTuple):
-    """Measurements of each of B tasks. Lengths are in tokens."""
+    """Measurements of each of B tasks."""
 
     goal: Int[Array, "B"]  # index into the goals of the domain
     changed: Bool[Array, "B"]  # whether the scenario changed the task
     solvable: Bool[Array, "B"]
     success: Bool[Array, "B"]  # of the expert, within the turns of an episode
-    prompt: Int[Array, "B"]  # length of the prompt
-    action: Int[Array, "B"]  # length of the longest action of the episode
-    result: Int[Array, "B"]  # length of the longest result of the episode
-    episode: Int[Array, "B"]  # length of the whole episode
+    lengths: expert.Lengths  # of the expert's episode
 
 
 def rehearse(
@@ -96,24 +93,13 @@ def _measure(
     environment: Environment, tables: Tables, task: Task, changed: Array
 ) -> Rehearsed:
     episode = expert.demonstrate(environment, tables, task)
-
-    def length(pieces):
-        return expert.num_tokens(tables, pieces)
-
-    def longest(write, parts):
-        sizes = jax.vmap(lambda part: length(write(tables, task, part)))(parts)
-        return jnp.max(jnp.where(episode.valid, sizes, 0))
-
     outcome = environment.outcome(tables, task, episode.state)
     return Rehearsed(
         goal=task.goal.kind,
         changed=changed,
         solvable=outcome.solvable,
         success=outcome.success,
-        prompt=length(environment.prompt(tables, task)),
-        action=longest(environment.utterance, episode.action),
-        result=longest(environment.observe, episode.timestep.observation),
-        episode=expert.write(environment, tables, episode, 1)[3],
+        lengths=expert.lengths(environment, tables, episode),
     )
 
 
@@ -173,8 +159,8 @@ def rooms(
         (both, "episode", "sandbox.context_tokens", sizes.context_tokens),
         (trained.items(), "episode", "algorithm.num_tokens", num_tokens),
     ):
-        lengths = [(int(getattr(one, field).max()), name) for name, one in among]
-        longest, name = max(lengths, key=lambda x: x[0])
+        maxima = ((int(getattr(x.lengths, field).max()), name) for name, x in among)
+        longest, name = max(maxima, key=lambda x: x[0])
         if longest > room:
             yield key, room, longest, name
 

@@ -84,7 +84,7 @@ class TestExpand:
 
     @pytest.mark.parametrize("usual", ["suite", "training_mix"])
     def test_tool_worlds(self, usual):
-        """A family of environments can be passed too, and its names are all known."""
+        """The spec of an environment can be passed too, and its names are all known."""
         names = draw.expand(tools.DOMAINS, ("default",), usual)
         assert names == getattr(tools.DOMAINS, usual) != ()
         assert set(names) < set(draw.expand(tools.DOMAINS, ("all",), usual))

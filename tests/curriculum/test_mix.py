@@ -96,6 +96,20 @@ def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
     assert len(np.unique(marks)) == 2 * expected
 
 
+@pytest.mark.parametrize(
+    ("alpha", "expected"),
+    [
+        (0.0, []),
+        (0.3, [3, 6, 9, 13, 16, 19]),
+        (0.5, [*range(1, 20, 2)]),
+        (1.0, [*range(20)]),
+    ],
+)
+def test_share_of_a_dataset(alpha, expected):
+    found = np.flatnonzero(mix.is_perturbed(np.arange(20), alpha))
+    assert found.tolist() == expected
+
+
 def test_share_between_two_numbers_of_tasks(getkey):
     """0.3 of 8 tasks: 2 or 3 of them, 2.4 on average."""
     curriculum, key = paft(0.3), getkey()

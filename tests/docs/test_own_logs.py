@@ -6,7 +6,7 @@ import pytest
 
 from openagent_jax import report
 from tests import pages
-from tests.environments.tools.logs.examples import (
+from tests.environments.logs.examples import (
     GOOD,
     TOOLS,
     calls,
@@ -34,7 +34,7 @@ def test_the_page(tmp_path):
         {"file": "my_logs.jsonl", "line": 3, "reason": "a nested argument", "needs": {}}
     ]
     rows = [json.loads(x) for x in (folder / "demos.jsonl").read_text().splitlines()]
-    assert len(rows) == 100 and not list(folder.glob("*.tmp"))
+    assert len(rows) == 100 and not list(folder.glob("*.part"))
     assert sum(row["perturbation"] != "clean" for row in rows) == 30
 
 

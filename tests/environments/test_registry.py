@@ -5,6 +5,8 @@ import re
 import pytest
 
 from openagent_jax.environments import registry
+from openagent_jax.environments.logs import make as logs
+from openagent_jax.environments.tools import conversation
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.world import EnvironmentSpec, Settings, Spelling
 from openagent_jax.types import Environment
@@ -17,31 +19,36 @@ NEEDED = [
 ]
 
 
-@pytest.mark.parametrize("domain", ["poi", "some/file.json", "log.jsonl"])
+@pytest.mark.parametrize("domain", ["poi", "some/file.json"])
 def test_any_other_name_is_a_domain_of_tools(domain):
     assert registry.spec(domain) is tools.DOMAINS
 
 
+@pytest.mark.parametrize("domain", ["log.jsonl", "some/log.jsonl", "log.jsonl:dev"])
+def test_a_log_is_known_by_its_suffix(domain):
+    assert registry.spec(domain) is logs.SPEC
+
+
 @pytest.mark.parametrize("name", registry.SPECS)
-def test_families_by_name(name):
-    family = registry.spec(name)
-    assert family is registry.SPECS[name] is not tools.DOMAINS
+def test_environments_by_name(name):
+    spec = registry.spec(name)
+    assert spec is registry.SPECS[name] is not tools.DOMAINS
 
 
 @pytest.mark.parametrize("name", [*registry.SPECS, "poi"])
-def test_what_a_family_offers_is_what_its_environment_has(name):
-    """A config is checked against the family before the environment is made."""
-    family, world = registry.spec(name), helpers.world(name)
+def test_what_a_spec_offers_is_what_its_environment_has(name):
+    """A config is checked against the spec before the environment is made."""
+    spec, world = registry.spec(name), helpers.world(name)
     environment = world.environment
     for field in ("perturbations", "training_mix", "suite", "rewards"):
-        assert getattr(family, field) == getattr(environment, field), field
+        assert getattr(spec, field) == getattr(environment, field), field
     assert environment.reasons[0] == ""
     assert environment.sizes.max_turns == helpers.MAX_TURNS
     known = {entry.name for entry in environment.perturbations}
     assert known >= {*environment.training_mix, *environment.suite}
     for split in ("train", "test"):
         world.check(split)
-    registry.check(environment)
+    registry.check(world)
 
 
 def test_an_unknown_environment():
@@ -53,25 +60,41 @@ def test_an_unknown_environment():
         assert name in line
 
 
+def lacking(**fields):
+    world = helpers.world("poi")
+    return world._replace(environment=world.environment._replace(name="maze", **fields))
+
+
 @pytest.mark.parametrize("lacks", NEEDED)
 def test_an_incomplete_environment(lacks):
-    broken = helpers.ENVIRONMENT._replace(name="maze", **{lacks: None})
     with pytest.raises(ValueError) as caught:
-        registry.check(broken)
+        registry.check(lacking(**{lacks: None}))
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f'environment "maze" lacks {lacks};')
+    assert "openagent_jax.types.Environment" in line
 
 
 def test_all_that_is_lacking_is_named_at_once():
-    broken = helpers.ENVIRONMENT._replace(name="maze", step=None, expert=())
     with pytest.raises(ValueError, match=re.escape('"maze" lacks step, expert;')):
-        registry.check(broken)
+        registry.check(lacking(step=None, expert=()))
+
+
+def test_an_incomplete_transcriber():
+    class Silent(conversation.Transcriber):
+        opening = shown = None
+
+    silent = object.__new__(Silent)
+    with pytest.raises(ValueError) as caught:
+        registry.check(lacking()._replace(transcriber=silent))
+    (line,) = str(caught.value).splitlines()
+    assert 'transcriber of environment "maze" lacks opening, shown;' in line
+    assert "openagent_jax.environments.world.Transcriber" in line
 
 
 def test_make_checks_what_was_made(monkeypatch):
     world = helpers.world("poi")
     broken = world._replace(environment=world.environment._replace(outcome=None))
-    family = EnvironmentSpec(lambda settings, spelling: broken)
-    monkeypatch.setattr(registry, "SPECS", {"maze": family})
+    spec = EnvironmentSpec(lambda settings, spelling: broken)
+    monkeypatch.setattr(registry, "SPECS", {"maze": spec})
     with pytest.raises(ValueError, match='environment "tools" lacks outcome;'):
         registry.make(Settings(domain="maze"), Spelling(helpers.tokenizer()))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from openagent_jax.environments.tools.logs import logs
+from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.interop import textcraft
 

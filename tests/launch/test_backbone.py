@@ -94,7 +94,7 @@ def test_worlds_are_written_in_its_template(chatty):
     assert source.tables.lexicon.style.marks.call_open == b"<tool_call>"
     assert source.tables.lexicon.vocab_size == model.config.vocab_size
     measured = rehearsal.rehearse(source, 0, (CLEAN,), "train")
-    assert 500 < measured[CLEAN].prompt.max() < 1024
+    assert 500 < measured[CLEAN].lengths.prompt.max() < 1024
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from openagent_jax.environments.tools.worlds import domain_file
-from tests.environments.tools.logs.examples import GOOD, says, user
-from tests.environments.tools.logs.examples import TOOLS as LOGGED
+from tests.environments.logs.examples import GOOD, says, user
+from tests.environments.logs.examples import TOOLS as LOGGED
 
 TEXT = {"type": "string"}
 TOOLS = [

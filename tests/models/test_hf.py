@@ -26,8 +26,8 @@ CONFIG = transformer.ModelConfig(
     norm_eps=1e-3,
     max_positions=99,
 )
-# What distinguishes families of models.
-FAMILIES = {
+# What distinguishes the architectures.
+ARCHITECTURES = {
     "smollm2": {"head_size": 4},
     "llama": {"tied": False},
     "llama3": {
@@ -54,10 +54,10 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=ARCHITECTURES)
 def saved(request, tmp_path):
     """A folder, and the config and parameters that were saved in it."""
-    config = dataclasses.replace(CONFIG, **FAMILIES[request.param])
+    config = dataclasses.replace(CONFIG, **ARCHITECTURES[request.param])
     params = random_params(config)
     hf.save(tmp_path / "model", config, params)
     return tmp_path / "model", config, params

@@ -126,7 +126,7 @@ def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
     """The sandbox's parser and the server recognise the same texts as calls."""
     lexicon = helpers.world("poi").tables.lexicon
     task = helpers.rows(helpers.tasks("poi"))[0]
-    read = jax.jit(parse.parse_bytes)
+    read = jax.jit(parse.parse)
     for form, text, *_ in texts.values():
         if form == "compact":
             data = np.frombuffer(text.encode().ljust(256), np.uint8)

@@ -11,6 +11,7 @@ from openagent_jax.environments.tools import make
 from openagent_jax.environments.tools.worlds import domain_file
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.evaluation import transcript
+from openagent_jax.expert import Lengths
 from openagent_jax.suites import rehearsal
 from tests import helpers
 
@@ -151,7 +152,7 @@ def test_rooms():
     def lengths(prompt, action, result, episode):
         no, yes = np.zeros(2, bool), np.ones(2, bool)
         sizes = (np.array([1, x]) for x in (prompt, action, result, episode))
-        return rehearsal.Rehearsed(np.arange(2), no, yes, yes, *sizes)
+        return rehearsal.Rehearsed(np.arange(2), no, yes, yes, Lengths(*sizes))
 
     seen = {"clean": lengths(224, 60, 36, 300)}
     trained = {"clean": lengths(224, 60, 36, 288)}

@@ -11,7 +11,7 @@ from openagent_jax.text import chat, style
 from tests import helpers, messages
 
 NUM_TOKENS = 3072
-NUM = 3  # episodes of each goal family and entry
+NUM = 3  # episodes of each kind of goal and entry
 
 
 @functools.cache
@@ -30,9 +30,9 @@ def written(name, form, entry):
     found, count = [], collections.Counter()
     for row in helpers.rows((episodes, tokens, mask, length)):
         episode, tokens, mask, length = row
-        family = int(episode.task.goal.kind)
-        count[family] += 1
-        if count[family] > NUM:
+        kind = int(episode.task.goal.kind)
+        count[kind] += 1
+        if count[kind] > NUM:
             continue
         assert length <= NUM_TOKENS
         found.append(
@@ -45,10 +45,10 @@ def written(name, form, entry):
 @pytest.mark.parametrize("name", helpers.DOMAINS)
 def test_text_is_that_of_the_template(name, form):
     template = helpers.template(form)
-    families = set()
+    kinds = set()
     for entry in helpers.SHOWN:
         for conversation, tokens, mask in written(name, form, entry):
-            families.add(int(conversation.task.goal.kind))
+            kinds.add(int(conversation.task.goal.kind))
             documents = conversation.documents()
             starts = np.flatnonzero(mask & ~np.roll(mask, 1))
             *before, whole = conversation.messages()
@@ -59,7 +59,7 @@ def test_text_is_that_of_the_template(name, form):
             said = helpers.spell(tokens)
             assert text.startswith(said)
             assert not text[len(said) :].strip()
-    assert families == set(range(len(helpers.spec(name).goals)))
+    assert kinds == set(range(len(helpers.spec(name).goals)))
 
 
 @pytest.mark.parametrize("form", helpers.FORMS)

@@ -6,7 +6,7 @@ done if some tool of its relation can be used. Cycles never enter a least fixed 
 so tools that need each other are certified as unusable.
 
 `expert` knows only what an agent can know (the documents, and what feedback has shown);
-`solvable`, `fewest_calls` and `certificate` know all planned faults.
+`certificate` knows all planned faults.
 """
 
 from typing import NamedTuple
@@ -36,18 +36,10 @@ UNNEEDED = 1 << 20
 REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 
 
-def solvable(task: Task) -> Bool[Array, ""]:
-    """Tell whether any sequence of actions solves the task."""
-    return jnp.all(_full_plan(task).step_ok)
-
-
-def fewest_calls(task: Task) -> Int[Array, ""]:
-    """Return the calls of the shortest solution, failing ones included, or 0."""
-    return _num_calls(task, _full_plan(task))
-
-
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
+
+    Failing calls count too. No calls are needed by tasks that cannot be solved.
 
     The reason is an index into `REASONS`. If several apply, a step for which no tool is
     on offer takes precedence over a tool that is out of service, and that over

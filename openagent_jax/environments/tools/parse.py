@@ -1,4 +1,4 @@
-"""From sampled tokens to an `Action` on the tools of a task.
+"""From the bytes of a reply to an `Action` on the tools of a task.
 
 `text/reply_scan.py` scans the bytes; this module binds the result to the task: the name
 of a call to a row of its tools, the arguments to the parameters of that tool. An
@@ -18,21 +18,6 @@ from openagent_jax.text.reply_scan import Scan
 
 
 def parse(
-    lexicon: Lexicon, task: Task, tokens: Int[Array, "S"], length: Int[Array, ""]
-) -> Action:
-    """Return the action that the first `length` tokens spell.
-
-    Args:
-      lexicon: holds the bytes of every token.
-      task: the task whose tools may be called.
-      tokens: the tokens of the reply.
-      length: number of tokens of the reply, without its end token.
-    """
-    text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
-    return parse_bytes(lexicon, task, text, num_bytes)
-
-
-def parse_bytes(
     lexicon: Lexicon,
     task: Task,
     text: UInt[Array, "Z"],

@@ -16,6 +16,7 @@ query, `Q + c * F + f` for field `f` of the result of step `c`.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import jax
 from jaxtyping import Array, Bool, Int, UInt
@@ -116,6 +117,45 @@ class Task:
     constants: Int[Array, "Q"]  # symbols; 0 where unused
     shown: Bool[Array, "Q"]  # False: the request leaves it out, the agent must ask
     facts: Facts | None = None  # None if results are generated
+
+
+@dataclass(frozen=True)
+class TaskPools:
+    """What perturbations of a task draw from, as its domain or log has it.
+
+    Y is the number of synonyms, R that of gates or phrases, and G that of goals. A gate
+    is a tool without arguments that must be called before another tool.
+    """
+
+    names: Int[Array, "N Y"]  # synonyms of each tool
+    descriptions: Int[Array, "N Y"]
+    arg_names: Int[Array, "N A Y"]
+    gates: Int[Array, "R 2"]  # name and description of each gate
+    phrases: Int[Array, "G R P"]  # rewritten requests
+    num_phrases: Int[Array, "G"]
+    shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
+    constant_range: Int[Array, "G Q 2"]  # constant ranges with unfamiliar entities
+
+
+class Tasks(Protocol):
+    """What tasks are sampled from, as a pytree of arrays: a domain or a log."""
+
+    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
+        """Sample a task that documents `num_visible` tools, or more if it needs them.
+
+        `split` is 0 for training and 1 for the test.
+        """
+        ...
+
+    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+        """Return what perturbations of one of its tasks draw from.
+
+        Args:
+          task: the task.
+          split: the split whose synonyms are used.
+          gates: name and description of each gate that a perturbation can add.
+        """
+        ...
 
 
 @jax.tree_util.register_dataclass

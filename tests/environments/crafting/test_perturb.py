@@ -10,32 +10,13 @@ import pytest
 from openagent_jax import perturb
 from openagent_jax.environments.crafting import make, oracle
 from openagent_jax.text import lexicon as lexicons
-from tests import helpers
+from tests import differences, helpers
 from tests.environments.crafting import crafts
 
 SPLITS = ("train", "test")
 MIN_CHANGED = 0.3  # share of the tasks, at strength 1
 every_entry = pytest.mark.parametrize("name", crafts.CATALOGUE)
 every_split = pytest.mark.parametrize("split", SPLITS)
-
-
-def leaves(task):
-    """`{path: array}` of a task, paths such as `items.name`."""
-    return {
-        ".".join(key.name for key in path): np.asarray(leaf)
-        for path, leaf in jax.tree.leaves_with_path(task)
-    }
-
-
-def changed(old, new):
-    """`{path: which tasks of the batch differ there}`."""
-    old, new = leaves(old), leaves(new)
-    differs = {path: new[path] != leaf for path, leaf in old.items()}
-    return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
-
-
-def anywhere(old, new):
-    return np.any([*changed(old, new).values()], axis=0)
 
 
 class TestEveryEntry:
@@ -56,11 +37,13 @@ class TestEveryEntry:
     @every_entry
     def test_strength_is_how_much(self, name, split):
         tasks = crafts.tasks(split)
-        old = leaves(tasks)
-        news = [leaves(crafts.edited(name, split, s)) for s in (0.1, 0.4, 1.0)]
+        old = differences.leaves(tasks)
+        news = [
+            differences.leaves(crafts.edited(name, split, s)) for s in (0.1, 0.4, 1.0)
+        ]
         counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
         assert 0 < counts[0] < counts[1] < counts[2]
-        hit = anywhere(tasks, crafts.edited(name, split))
+        hit = differences.anywhere(tasks, crafts.edited(name, split))
         assert hit.mean() >= MIN_CHANGED
         if name in ("impossible_goal", "missing_spare"):
             assert hit.all()
@@ -70,19 +53,19 @@ class TestEveryEntry:
         same = crafts.edited.__wrapped__(name, "train", 0.5)
         chex.assert_trees_all_equal(same, crafts.edited(name, "train", 0.5))
         other = crafts.edited(name, "train", 0.5, seed=2)
-        assert anywhere(same, other).any()
+        assert differences.anywhere(same, other).any()
 
     @every_split
     @every_entry
     def test_touches_what_it_declares(self, name, split):
-        hit = changed(crafts.tasks(split), crafts.edited(name, split))
+        hit = differences.changed(crafts.tasks(split), crafts.edited(name, split))
         touched = {path for path, tasks in hit.items() if tasks.any()}
         assert touched == {*crafts.CATALOGUE[name].touches}
 
     @every_split
     @every_entry
     def test_solvability(self, name, split):
-        hit = anywhere(crafts.tasks(split), crafts.edited(name, split))
+        hit = differences.anywhere(crafts.tasks(split), crafts.edited(name, split))
         solvable = crafts.played(name, split)[1].solvable
         assert np.all(solvable[hit] == crafts.CATALOGUE[name].solvable)
         assert solvable[~hit].all()

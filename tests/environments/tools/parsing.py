@@ -26,7 +26,11 @@ MAX_PAIRS = helpers.LIMITS.num_args + 1
 @jax.jit
 @helpers.traced
 def parse_batch(lexicon, tasks, tokens, length):
-    return jax.vmap(parse.parse, (None, 0, 0, 0))(lexicon, tasks, tokens, length)
+    def one(task, tokens, length):
+        text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
+        return parse.parse(lexicon, task, text, num_bytes)
+
+    return jax.vmap(one)(tasks, tokens, length)
 
 
 @jax.jit

@@ -86,8 +86,8 @@ def clean(name="poi", split="train"):
 
 def game(goal, max_turns=30, name="poi", **edits):
     """A clean task of a goal; `faults_failures={"tool": 2}` changes one row."""
-    family = helpers.goal_kind(name, goal)
-    task = next(task for task in clean(name) if task.goal.kind == family)
+    kind = helpers.goal_kind(name, goal)
+    task = next(task for task in clean(name) if task.goal.kind == kind)
     rows = helpers.rows_of(name)
     for path, changes in edits.items():
         part, field = path.split("_", 1)

@@ -116,9 +116,9 @@ EPISODES = (
 
 def transcripts():
     for name, split, entry, goal in EPISODES:
-        tables, family = helpers.world(name).tables, helpers.goal_kind(name, goal)
+        tables, kind = helpers.world(name).tables, helpers.goal_kind(name, goal)
         tasks = helpers.edited(name, split, entry)
-        i = int(np.argmax(tasks.goal.kind == family))
+        i = int(np.argmax(tasks.goal.kind == kind))
         episodes, _ = helpers.demonstrate(tables, tasks)
         tokens, valid, _, _ = helpers.rows(helpers.write(tables, episodes))[i]
         text = helpers.spell(tokens[valid])

@@ -1,35 +1,24 @@
 """The pools that perturbations of tool worlds draw from, and edits of tasks."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax.environments.tools.types import Task, Tools
+from openagent_jax.environments.tools.types import Task, TaskPools, Tools
 
 
-class Pools(NamedTuple):
-    """What perturbations of one domain and split draw from.
-
-    Y is the number of synonyms, R that of gates or phrases, and G that of goals. A gate
-    is a tool without arguments that must be called before another tool.
+@dataclass(frozen=True)
+class Pools(TaskPools):
+    """What perturbations of one task and split draw from.
 
     The pools of the training and the test split share no surface form.
     """
 
-    names: Int[Array, "N Y"]  # synonyms of each tool
-    descriptions: Int[Array, "N Y"]
-    arg_names: Int[Array, "N A Y"]
     opaque: Int[Array, "2"]  # range of names without meaning
-    gates: Int[Array, "R 2"]  # name and description of each gate
-    phrases: Int[Array, "G R P"]  # rewritten requests
-    num_phrases: Int[Array, "G"]
     styles: Int[Array, "2"]  # range of result styles
-    shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
-    constant_range: Int[Array, "G Q 2"]  # constant ranges with unfamiliar entities
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 

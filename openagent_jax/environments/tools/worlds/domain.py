@@ -15,7 +15,7 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -30,6 +30,7 @@ from openagent_jax.environments.tools.types import (
     Goal,
     Limits,
     Task,
+    TaskPools,
     Tools,
 )
 from openagent_jax.environments.tools.worlds import domain_spec
@@ -81,64 +82,72 @@ class Domain:
     variants: Variants
     facts: Facts | None  # empty rows, if tasks share a batch with logged tasks
 
+    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
+        """Sample a task: its goal, request, constants, world, and the tools on offer.
 
-def sample_task(domain: Domain, key: jax.Array, split: int, num_visible: int) -> Task:
-    """Sample a task: its goal, request, constants, world, and the tools on offer.
+        Args:
+          key: a PRNG key; the task is a function of it.
+          split: `TRAIN` or `TEST`.
+          num_visible: how many tools are documented, unless the goal needs more.
+        """
+        # A single call of the generator, because each one takes long to compile.
+        tools = self.tools
+        num_tools = tools.relation.shape[0]
+        uniforms = jax.random.uniform(key, (num_tools + 6,))
 
-    Args:
-      domain: what to sample from.
-      key: PRNG key; the task is a function of it.
-      split: `TRAIN` or `TEST`.
-      num_visible: how many tools are documented, unless the goal needs more.
+        g = draw.below(uniforms[num_tools], self.num_goals)
+        pool = PLAIN + split
+        r = draw.below(uniforms[num_tools + 1], self.num_phrases[pool, g])
 
-    Returns:
-      One task, without a batch axis.
-    """
-    # A single call of the generator, because each one takes long to compile.
-    tools = domain.tools
-    num_tools = tools.relation.shape[0]
-    uniforms = jax.random.uniform(key, (num_tools + 6,))
+        # What the goal needs is visible, and a random choice of the others.
+        real = jnp.arange(num_tools) < self.num_tools
+        needs = self.goal_needs[g]
+        order = jnp.where(needs, -1.0, uniforms[:num_tools])
+        rank = jnp.argsort(jnp.argsort(jnp.where(real, order, 2.0)))
+        visible = real & (needs | (rank < num_visible))
 
-    g = draw.below(uniforms[num_tools], domain.num_goals)
-    pool = PLAIN + split
-    r = draw.below(uniforms[num_tools + 1], domain.num_phrases[pool, g])
+        result_low, result_high = jnp.moveaxis(self.result_range[split], -1, 0)
+        none = jnp.zeros(num_tools, jnp.int32)
+        world = jax.random.key_data(key)[-1].astype(jnp.uint32)
+        ranges = self.constant_range[split, g]
+        constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
+        code_range = (jnp.full(num_tools, end) for end in self.codes)
+        return Task(
+            world=(world & ~jnp.uint32(1)) | jnp.uint32(split != TRAIN),
+            tools=replace(
+                tools,
+                result_low=result_low,
+                result_high=result_high,
+                code=draw.distinct_symbols(uniforms[-2:], *code_range),
+                visible=visible,
+            ),
+            goal=Goal(
+                tool=self.goal_tool[g],
+                source=self.goal_source[g],
+                answer=self.goal_answer[g],
+                kind=g,
+            ),
+            faults=Faults(none, none - 1, none.astype(bool), none),
+            phrase=self.phrases[pool, g, r],
+            constants=constants,
+            shown=jnp.ones(self.constant_range.shape[2], bool),
+            facts=self.facts,
+        )
 
-    # What the goal needs is visible, and a random choice of the others.
-    real = jnp.arange(num_tools) < domain.num_tools
-    needs = domain.goal_needs[g]
-    order = jnp.where(needs, -1.0, uniforms[:num_tools])
-    rank = jnp.argsort(jnp.argsort(jnp.where(real, order, 2.0)))
-    visible = real & (needs | (rank < num_visible))
-
-    low, high = domain.result_range[split, ..., 0], domain.result_range[split, ..., 1]
-    none = jnp.zeros(num_tools, jnp.int32)
-    world = jax.random.key_data(key)[-1].astype(jnp.uint32)
-    ranges = domain.constant_range[split, g]
-    constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
-    code_range = (jnp.full(num_tools, end) for end in domain.codes)
-    return Task(
-        world=(world & ~jnp.uint32(1)) | jnp.uint32(split != TRAIN),
-        tools=Tools(
-            **{
-                **vars(tools),
-                "result_low": low,
-                "result_high": high,
-                "code": draw.distinct_symbols(uniforms[-2:], *code_range),
-                "visible": visible,
-            }
-        ),
-        goal=Goal(
-            tool=domain.goal_tool[g],
-            source=domain.goal_source[g],
-            answer=domain.goal_answer[g],
-            kind=g,
-        ),
-        faults=Faults(none, none - 1, none.astype(bool), none),
-        phrase=domain.phrases[pool, g, r],
-        constants=constants,
-        shown=jnp.ones(domain.constant_range.shape[2], bool),
-        facts=domain.facts,
-    )
+    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+        """Return what perturbations of a split draw from; it is equal for all tasks."""
+        del task
+        rewrite = REWRITE + split
+        return TaskPools(
+            names=self.variants.name[split],
+            descriptions=self.variants.description[split],
+            arg_names=self.variants.arg_name[split],
+            gates=gates,
+            phrases=self.phrases[rewrite],
+            num_phrases=self.num_phrases[rewrite],
+            shifted=self.result_range[SHIFT],
+            constant_range=self.constant_range[SHIFT],
+        )
 
 
 # What follows runs on the host, once.

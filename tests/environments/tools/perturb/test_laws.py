@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from openagent_jax import perturb
 from openagent_jax.environments.world import SPLITS
-from tests import helpers
+from tests import differences, helpers
 
 ENTRIES = tuple(helpers.CATALOGUE)
 MIN_CHANGED = 0.3  # share of the tasks, at strength 1
@@ -28,25 +28,6 @@ def tasks(split="train"):
 @functools.cache
 def edited(entry, split="train", strength=1.0, start=0):
     return helpers.host(helpers.edited("poi", split, entry, strength, start))
-
-
-def leaves(task):
-    """`{path: array}` of a task, paths such as `tools.name`."""
-    return {
-        ".".join(key.name for key in path): np.asarray(leaf)
-        for path, leaf in jax.tree.leaves_with_path(task)
-    }
-
-
-def changed(old, new):
-    """`{path: which tasks of the batch differ there}`."""
-    old, new = leaves(old), leaves(new)
-    differs = {path: new[path] != leaf for path, leaf in old.items()}
-    return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
-
-
-def anywhere(old, new):
-    return np.any([*changed(old, new).values()], axis=0)
 
 
 @functools.cache
@@ -76,15 +57,15 @@ class TestEveryEntry:
     @every_split
     @every_entry
     def test_strength_1_changes_most_tasks(self, entry, split):
-        share = np.mean(anywhere(tasks(split), edited(entry, split)))
+        share = np.mean(differences.anywhere(tasks(split), edited(entry, split)))
         assert share >= MIN_CHANGED
 
     @every_entry
     def test_strength_is_how_much(self, entry):
         """A higher strength changes more tasks, or more of each task."""
         strengths = (0.1, 0.4, 1.0)
-        news = [leaves(edited(entry, strength=s)) for s in strengths]
-        old = leaves(tasks())
+        news = [differences.leaves(edited(entry, strength=s)) for s in strengths]
+        old = differences.leaves(tasks())
         counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
         assert 0 < counts[0] < counts[1] < counts[2]
 
@@ -95,7 +76,7 @@ class TestEveryEntry:
         chex.assert_trees_all_equal(again, edited(entry))
         # At full strength some entries are deterministic.
         half, other = (edit(index, helpers.keys(seed), 0.5) for seed in (1, 2))
-        assert anywhere(half, other).any()
+        assert differences.anywhere(half, other).any()
 
     @every_split
     @every_entry
@@ -103,7 +84,9 @@ class TestEveryEntry:
         declared = helpers.CATALOGUE[entry].touches
         touched = {
             path
-            for path, tasks_ in changed(tasks(split), edited(entry, split)).items()
+            for path, tasks_ in differences.changed(
+                tasks(split), edited(entry, split)
+            ).items()
             if tasks_.any()
         }
         for path in touched:
@@ -117,7 +100,7 @@ class TestEveryEntry:
         tables = helpers.world("poi").tables
         episodes, _ = helpers.demonstrate(tables, edited(entry, split))
         claim = helpers.CATALOGUE[entry].solvable
-        hit = anywhere(tasks(split), edited(entry, split))
+        hit = differences.anywhere(tasks(split), edited(entry, split))
         assert np.all(np.asarray(episodes.state.solvable)[hit] == claim)
         if entry == "unsolvable":
             assert hit.all()
@@ -176,7 +159,7 @@ def test_layouts_agree():
     for entry in ENTRIES:
         index = jnp.int32(helpers.EDITS.index(entry))
         want = helpers.host(edit(index, keys, 0.5))
-        assert anywhere(tasks(), want).any()
+        assert differences.anywhere(tasks(), want).any()
         by_device = pmapped(index, tables, split(keys), split(old), half)
         assert len(by_device.world.sharding.device_set) == 8
         by_device = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), by_device)
@@ -252,7 +235,7 @@ def test_on_trajectory_demonstrates_again():
     batch = jax.jit(jax.vmap(lift, (0, 0, None)))
     new = helpers.host(batch(helpers.keys(3), episodes, jnp.float32(1)))
     old = helpers.host(episodes)
-    hit = anywhere(old.task, new.task)
+    hit = differences.anywhere(old.task, new.task)
     assert 0.3 < hit.mean() < 0.7
     kept = (jax.tree.map(lambda x: x[~hit], tree) for tree in (old, new))
     chex.assert_trees_all_equal(*kept)

@@ -44,16 +44,16 @@ def test_pieces_of_a_phrase():
 
 
 def requests(name, tasks):
-    """`(family, template, constants)` of the request of each task."""
+    """`(kind, template, constants)` of the request of each task."""
     texts, goals = helpers.texts(name), helpers.spec(name).goals
-    for family, phrase, values in zip(
+    for kind, phrase, values in zip(
         tasks.goal.kind, tasks.phrase, tasks.constants, strict=True
     ):
-        slots = [slot for slot, _ in goals[family].constants]
+        slots = [slot for slot, _ in goals[kind].constants]
         template = "".join(
             texts[s] if s >= 0 else "{" + slots[-1 - s] + "}" for s in phrase
         )
-        yield family, template, [texts[v] for v in values[: len(slots)]]
+        yield kind, template, [texts[v] for v in values[: len(slots)]]
 
 
 @pytest.mark.parametrize("name", helpers.DOMAINS)
@@ -61,20 +61,20 @@ class TestSplits:
     def test_phrases(self, samples, name):
         goals, seen = helpers.spec(name).goals, collections.defaultdict(set)
         for split in domains.SPLITS:
-            for family, template, _ in requests(name, samples[name, split]):
-                assert template in goals[family].phrases[split]
-                seen[split, family].add(template)
-        for family, goal in enumerate(goals):
+            for kind, template, _ in requests(name, samples[name, split]):
+                assert template in goals[kind].phrases[split]
+                seen[split, kind].add(template)
+        for kind, goal in enumerate(goals):
             for split in domains.SPLITS:
-                assert seen[split, family] == set(goal.phrases[split])
-            assert not seen["train", family] & seen["test", family]
+                assert seen[split, kind] == set(goal.phrases[split])
+            assert not seen["train", kind] & seen["test", kind]
 
     def test_entities_of_requests(self, samples, name):
         kinds = {kind.name: kind for kind in helpers.spec(name).types}
         seen = collections.defaultdict(set)
         for split in domains.SPLITS:
-            for family, _, values in requests(name, samples[name, split]):
-                constants = helpers.spec(name).goals[family].constants
+            for kind, _, values in requests(name, samples[name, split]):
+                constants = helpers.spec(name).goals[kind].constants
                 for (_, kind), value in zip(constants, values, strict=True):
                     seen[split, kind].add(value)
         entities = {kind for _, kind in seen if kinds[kind].kind == "entity"}
@@ -122,15 +122,15 @@ class TestTasks:
         assert len(count) == len(goals)
         assert count.min() > 0.5 * len(tasks.world) / len(goals)
         names = [tool.name for tool in helpers.spec(name).tools]
-        for family, rows in zip(tasks.goal.kind, tasks.goal.tool, strict=True):
-            steps = [tool for tool, _ in goals[family].steps]
+        for kind, rows in zip(tasks.goal.kind, tasks.goal.tool, strict=True):
+            steps = [tool for tool, _ in goals[kind].steps]
             assert [names[n] for n in rows if n >= 0] == steps
 
     def test_what_is_on_offer(self, samples, name, split):
         tasks, spec = samples[name, split], helpers.spec(name)
         rows, offered = helpers.rows_of(name), set()
-        for family, visible in zip(tasks.goal.kind, tasks.tools.visible, strict=True):
-            goal = spec.goals[family]
+        for kind, visible in zip(tasks.goal.kind, tasks.tools.visible, strict=True):
+            goal = spec.goals[kind]
             steps = {tool for tool, _ in goal.steps}
             needs = steps | set(domain_spec.extra_calls(spec, goal))
             assert all(visible[rows[tool]] for tool in needs)
@@ -144,9 +144,9 @@ class TestTasks:
         assert np.all(np.diff(codes, axis=1) > 0)
         assert len(np.unique(codes)) > 2000
         twice = 0
-        for family, _, values in requests(name, tasks):
+        for kind, _, values in requests(name, tasks):
             by_type = collections.defaultdict(list)
-            constants = spec.goals[family].constants
+            constants = spec.goals[kind].constants
             for (_, kind), value in zip(constants, values, strict=True):
                 by_type[kind].append(value)
             for same in by_type.values():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert
-from openagent_jax.environments.tools import oracle, types
+from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.worlds import (
     domain,
     domain_file,
@@ -30,7 +30,7 @@ def played():
     def play(tables, key):
         task = world.environment.sample(tables, key, "train")
         episode = expert.demonstrate(world.environment, tables, task)
-        return task, episode, oracle.fewest_calls(task)
+        return task, episode, episode.state.fewest_calls
 
     run = jax.jit(jax.vmap(play, (None, 0)))
     return helpers.host(run(world.tables, helpers.keys(num=NUM)))

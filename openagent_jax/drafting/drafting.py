@@ -13,18 +13,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import (
+from openagent_jax.drafting import (
     draft_goals,
     draft_types,
     tool_lists,
     value_pools,
-    wording,
 )
-from openagent_jax.environments.tools.drafting.draft_goals import DraftedTool
-from openagent_jax.environments.tools.drafting.tool_lists import ListedTool
+from openagent_jax.drafting.draft_goals import DraftedTool
+from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
-from openagent_jax.text import style
+from openagent_jax.text import style, wording
 
 
 @dataclass(frozen=True)

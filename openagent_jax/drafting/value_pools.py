@@ -9,7 +9,7 @@ import itertools
 import re
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import made_up_values
+from openagent_jax.drafting import made_up_values
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text.lexicon import MAX_TEXT
 

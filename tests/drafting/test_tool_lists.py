@@ -2,9 +2,9 @@
 
 import pytest
 
-from openagent_jax.environments.tools.drafting import drafting
+from openagent_jax.drafting import drafting
 from openagent_jax.environments.tools.worlds import domain_spec
-from tests.environments.tools.drafting.examples import (
+from tests.drafting.examples import (
     SHOP,
     TEXT,
     faults,

@@ -2,11 +2,11 @@
 
 import pytest
 
+from openagent_jax.environments.logs import logged_task
+from openagent_jax.environments.logs.logged_task import UNSOLVABLE
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.logs import logged_task
-from openagent_jax.environments.tools.logs.logged_task import UNSOLVABLE
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
-from tests.environments.tools.logs.examples import (
+from tests.environments.logs.examples import (
     FOUND,
     GOOD,
     calls,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openagent_jax.environments.tools.logs import log_file
+from openagent_jax.environments.logs import log_file
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 
 

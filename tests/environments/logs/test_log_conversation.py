@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from openagent_jax.environments.tools.logs import log_conversation, log_mapping
-from tests.environments.tools.logs.examples import (
+from openagent_jax.environments.logs import log_conversation, log_mapping
+from tests.environments.logs.examples import (
     GOOD,
     TOOLS,
     calls,

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import wording
+from openagent_jax.text import wording
 
 NUM_VALUES = 40  # number of values of a split, if they are listed
 NUM_SECONDS = 3  # number of second words, if values are pairs of words
@@ -108,7 +108,7 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
 
 
 def _unused(make: Callable[[str, int], str], split: str, taken: set[str]) -> list[str]:
-    values = (make(split, i) for i in range(2000))
+    values = dict.fromkeys(make(split, i) for i in range(2000))
     return list(itertools.islice((x for x in values if x not in taken), NUM_VALUES))
 
 
@@ -146,11 +146,12 @@ def _date(split: str, i: int) -> str:
 
 
 def _time(split: str, i: int) -> str:
-    hour, minute = i % 24, 10 * (i // 24) % 60
+    extra = i // 144 % 5  # round times first, then those that are minutes later
+    hour, minute = i % 24, 10 * (i // 24) % 60 + extra
     if split == "shift":
         # "3 o'clock", then "3.05 o'clock", and so on.
-        minute = f".{5 * (i // 12) % 60:02}" if i >= 12 else ""
-        return f"{1 + i % 12}{minute} o'clock"
+        minute = 5 * (i // 12) % 60 + extra
+        return f"{1 + i % 12}{f'.{minute:02}' if minute else ''} o'clock"
     return f"{hour:02}:{minute + 5 * _SPLIT_INDEX[split]:02}"
 
 

@@ -4,8 +4,8 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from openagent_jax.drafting import drafting, json_format
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.drafting import drafting, json_format
 from openagent_jax.environments.tools.worlds import domain_file
 
 ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Int
 
-from openagent_jax.environments.tools.drafting import wording
-from openagent_jax.environments.tools.logs.logged_task import Document
+from openagent_jax.environments.logs.logged_task import Document
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import style
+from openagent_jax.text import style, wording
 
 NUM_SYNONYMS = 3  # of each name, description and argument, by split
 

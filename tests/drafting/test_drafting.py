@@ -6,10 +6,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openagent_jax.drafting import drafting, json_format
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.drafting import drafting, json_format, synonyms
 from openagent_jax.environments.tools.worlds import domain_file, domain_schema
-from tests.environments.tools.drafting.examples import (
+from openagent_jax.text import synonyms
+from tests.drafting.examples import (
     MCP,
     SHOP,
     TEXT,

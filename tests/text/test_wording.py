@@ -2,7 +2,7 @@
 
 import pytest
 
-from openagent_jax.environments.tools.drafting import wording
+from openagent_jax.text import wording
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.drafting import drafting, json_format
+from openagent_jax.drafting import drafting, json_format
 from openagent_jax.environments.tools.worlds import domain_file
-from tests.environments.tools.drafting.examples import (
+from tests.drafting.examples import (
     TEXT,
     draft_one,
     faults,

@@ -1,7 +1,7 @@
 """Goals that chain tools: which result can be an argument of which tool."""
 
-from openagent_jax.environments.tools.drafting import drafting
-from tests.environments.tools.drafting.examples import (
+from openagent_jax.drafting import drafting
+from tests.drafting.examples import (
     TEXT,
     faults,
     function,

@@ -34,14 +34,13 @@ The world of the task is what the log recorded. The rules are:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.logs.log_conversation import (
+from openagent_jax.environments.logs.log_conversation import (
     CannotMap,
     Conversation,
     LoggedCall,
     LoggedTool,
 )
-from openagent_jax.environments.tools.logs.logged_task import (
+from openagent_jax.environments.logs.logged_task import (
     UNSOLVABLE,
     Document,
     LoggedTask,
@@ -54,6 +53,7 @@ from openagent_jax.environments.tools.logs.logged_task import (
     one_line,
     pieces,
 )
+from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.text import chat, style
 from openagent_jax.text import messages as conversation
@@ -70,7 +70,7 @@ _DESCRIPTION = re.compile(f"(.*?){_CODE_FROM}{_CALL_AFTER}", re.S)
 def map_conversation(parsed: Conversation) -> LoggedTask:
     """Return the task that a conversation becomes.
 
-    >>> from openagent_jax.environments.tools.logs import log_conversation
+    >>> from openagent_jax.environments.logs import log_conversation
     >>> function = {"name": "get_weather", "arguments": {"city": "Rome"}}
     >>> messages = [
     ...     {"role": "user", "content": "Weather in Rome?"},

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from openagent_jax.environments.tools.drafting.synonyms import (
+from openagent_jax.text.synonyms import (
     ARGUMENT_TEMPLATES,
     DESCRIPTION_TEMPLATES,
     FUNCTION_WORDS,

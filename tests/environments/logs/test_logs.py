@@ -6,9 +6,9 @@ import json
 import jax
 import pytest
 
-from openagent_jax.environments.tools.logs import logs
+from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError
-from tests.environments.tools.logs.examples import (
+from tests.environments.logs.examples import (
     GOOD,
     LIMITS,
     ROOM,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from openagent_jax.environments.tools.drafting import drafting
-from tests.environments.tools.drafting.examples import (
+from openagent_jax.drafting import drafting
+from tests.drafting.examples import (
     TEXT,
     draft_one,
     faults,

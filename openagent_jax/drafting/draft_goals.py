@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import wording
-from openagent_jax.environments.tools.drafting.tool_lists import ListedTool
+from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
+from openagent_jax.text import wording
 
 NUM_CHAINS = 2  # most goals of several steps that end in the same tool
 

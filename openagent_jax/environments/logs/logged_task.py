@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from openagent_jax.environments.logs.log_conversation import CannotMap
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.logs.log_conversation import CannotMap
 from openagent_jax.text.lexicon import MAX_TEXT
 
 MAX_PIECE = 4 * MAX_TEXT  # bytes of a text that is shown, but never looked up

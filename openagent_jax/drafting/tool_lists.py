@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import wording
 from openagent_jax.environments.tools.worlds.domain_schema import LETTERS, NAME, TWICE
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
+from openagent_jax.text import wording
 
 MAX_ARGS = 5  # a request has no room for more
 _MAX_DEPTH = 8  # of nested references and nested results

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from openagent_jax.environments.tools.logs import (
+from openagent_jax.environments.logs import (
     log_conversation,
     log_file,
     log_mapping,
 )
-from openagent_jax.environments.tools.logs.log_conversation import CannotMap
-from openagent_jax.environments.tools.logs.logged_task import LoggedTask
+from openagent_jax.environments.logs.log_conversation import CannotMap
+from openagent_jax.environments.logs.logged_task import LoggedTask
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import development
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require

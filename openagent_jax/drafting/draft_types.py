@@ -7,11 +7,11 @@ that its tool is about (`order_id`).
 
 from typing import Any
 
-from openagent_jax.environments.tools.drafting import value_pools, wording
-from openagent_jax.environments.tools.drafting.tool_lists import ListedTool, Schema
-from openagent_jax.environments.tools.drafting.wording import Purpose
+from openagent_jax.drafting import value_pools
+from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
-from openagent_jax.text import style
+from openagent_jax.text import style, wording
+from openagent_jax.text.wording import Purpose
 
 NUM_FIELDS = 2  # of a result: `Limits` has room for this many by default
 # Names without meaning unless one knows the thing that they belong to.
@@ -44,7 +44,7 @@ class Types:
     Add the arguments of all tools before the first results: the names of results depend
     on what other tools can use.
 
-    >>> from openagent_jax.environments.tools.drafting import tool_lists
+    >>> from openagent_jax.drafting import tool_lists
     >>> schema = {"properties": {"id": {"type": "integer"}}}
     >>> (tool,) = tool_lists.read([{"name": "get_order", "parameters": schema}])
     >>> does = wording.purpose(tool.name, tool.description)

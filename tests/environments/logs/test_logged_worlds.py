@@ -11,13 +11,14 @@ import pytest
 
 from openagent_jax import perturb
 from openagent_jax.agents import dialogue
+from openagent_jax.curriculum import mix
 from openagent_jax.data import conversations, demonstrations
 from openagent_jax.environments import transcript
-from openagent_jax.environments.tools.logs import logged_worlds, logs
+from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS
 from tests import helpers
-from tests.environments.tools.logs.examples import (
+from tests.environments.logs.examples import (
     GOOD,
     LIMITS,
     ROOM,
@@ -106,7 +107,7 @@ def all_tasks(world):
     """Every task of a log, in its order."""
     source = world.tables.source.tasks
     uniforms, num = jnp.zeros(2), sum(source.num)
-    one = lambda r: logged_worlds.task_of_row(source, r, uniforms, domain.TRAIN)  # noqa: E731
+    one = lambda r: source.task(r, uniforms, domain.TRAIN)  # noqa: E731
     return jax.jit(jax.vmap(one))(jnp.arange(num))
 
 
@@ -329,7 +330,7 @@ def test_export():
     columns = "messages", "tools", "task_id", "perturbation", "solvable"
     assert {tuple(row) for row in rows} == {columns}
     assert len({row["task_id"] for row in rows}) == len(rows)
-    noisy = demonstrations.is_perturbed(np.arange(12), 0.5)
+    noisy = mix.is_perturbed(np.arange(12), 0.5)
     for row, perturbed in zip(rows, noisy):
         assert row["perturbation"] == ("unsolvable" if perturbed else "clean")
         assert row["solvable"] != perturbed

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools.logs import log_conversation, log_mapping
+from openagent_jax.environments.logs import log_conversation, log_mapping
 from openagent_jax.environments.world import Settings, Spelling
 from tests import helpers
 

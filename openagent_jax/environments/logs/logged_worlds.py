@@ -12,7 +12,6 @@ per task. In shapes, `_` is the number of tasks.
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,29 +19,30 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.drafting import wording
-from openagent_jax.environments.tools.logs import logs
-from openagent_jax.environments.tools.logs.logged_documents import (
+from openagent_jax.environments.logs import logs
+from openagent_jax.environments.logs.logged_documents import (
     Documents,
     DocumentTable,
 )
-from openagent_jax.environments.tools.logs.logged_task import (
+from openagent_jax.environments.logs.logged_task import (
     UNSOLVABLE,
     LoggedTask,
     Source,
 )
+from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
     Goal,
     Limits,
     Task,
+    TaskPools,
     Tools,
 )
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.text import wording
 
 BLOCK_SIZE = 256  # tasks that are measured at once
 NUM_AROUND = 2  # pieces around a rewritten request: one before it, one after it
@@ -83,122 +83,105 @@ class LoggedWorlds:
     codes: Int[Array, "2"]
     num: tuple[int, ...] = field(metadata=dict(static=True))
 
+    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
+        """Draw one of the tasks of a split, uniformly.
 
-def sample_task(source: LoggedWorlds, key: jax.Array, split: int) -> Task:
-    """Draw one of the tasks of a split, uniformly.
+        Args:
+          key: a PRNG key.
+          split: 0 for training, 1 for the test.
+          num_visible: ignored: a task documents the tools of its conversation.
 
-    Args:
-      source: the tasks.
-      key: a PRNG key.
-      split: 0 for training, 1 for the test.
+        Raises:
+          ValueError: the split has no task.
+        """
+        del num_visible
+        if not self.num[split]:
+            raise ValueError(
+                f"the log has no conversation in the split {[*domain.SPLITS][split]}; "
+                "log at least two different conversations"
+            )
+        uniforms = jax.random.uniform(key, (3,))
+        r = self.of_split[split, draw.below(uniforms[0], jnp.int32(self.num[split]))]
+        return self.task(r, uniforms[1:], split)
 
-    Raises:
-      ValueError: the split has no task.
-    """
-    if not source.num[split]:
-        raise ValueError(
-            f"the log has no conversation in the split {[*domain.SPLITS][split]}; log "
-            "at least two different conversations"
+    def task(self, r: Array, uniforms: Float[Array, "2"], split: int) -> Task:
+        """Return task number r.
+
+        Args:
+          r: an integer scalar.
+          uniforms: uniform numbers in [0, 1), which choose a code for each tool whose
+            code is not in the log.
+          split: 0 for training, 1 for the test.
+        """
+        documents, which = self.documents, self.document[r]
+        num_tools = which.shape[0]
+        row = jnp.arange(num_tools, dtype=jnp.int32)
+        none = jnp.zeros(num_tools, jnp.int32)
+        recorded = jnp.full(self.result_name.shape[1:], types.RECORDED, jnp.int32)
+        code_range = (jnp.full(num_tools, end) for end in self.codes)
+        drawn = draw.distinct_symbols(uniforms, *code_range)
+        return Task(
+            world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
+            tools=Tools(
+                relation=row,
+                arg_low=documents.arg_low[which],
+                arg_high=documents.arg_high[which],
+                result_low=recorded,
+                result_high=recorded,
+                code=jnp.where(self.code[r] >= 0, self.code[r], drawn),
+                code_from=self.code_from[r],
+                call_after=self.call_after[r],
+                effect=none.astype(bool),
+                name=documents.name[which],
+                description=documents.description[which],
+                arg_name=documents.arg_name[which],
+                result_name=self.result_name[r],
+                place=row,
+                visible=row < self.num_visible[r],
+            ),
+            goal=jax.tree.map(lambda x: x[r], self.goal),
+            faults=Faults(self.failures[r], none - 1, none.astype(bool), none),
+            phrase=self.phrase[r],
+            constants=self.constants[r],
+            shown=self.shown[r],
+            facts=jax.tree.map(lambda x: x[r], self.facts),
         )
-    uniforms = jax.random.uniform(key, (3,))
-    r = source.of_split[split, draw.below(uniforms[0], jnp.int32(source.num[split]))]
-    return task_of_row(source, r, uniforms[1:], split)
+
+    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+        """Return what perturbations draw from for a task of the log.
+
+        Constants and results stay those of the task: no others are known.
+
+        Args:
+          task: the task.
+          split: the split whose synonyms are used; 0 for training, 1 for the test.
+          gates: name and description of each gate that a perturbation can add.
+        """
+        which = self.document[task.world >> 1]
+        variants, tools, constants = self.documents.variants, task.tools, task.constants
+        begin, end = jnp.moveaxis(self.around[split], -1, 0)
+        room = (len(begin), len(task.phrase) - NUM_AROUND)
+        same = jnp.broadcast_to(task.phrase[:-NUM_AROUND], room)
+        phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
+        # A log of a perturbed task may have these tools already.
+        taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
+        free = jnp.maximum(jnp.sum(~taken), 1)
+        order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
+        return TaskPools(
+            names=variants.name[split, which],
+            descriptions=variants.description[split, which],
+            arg_names=variants.arg_name[split, which],
+            gates=gates[order],
+            phrases=phrases[None],
+            num_phrases=jnp.array([len(begin)]),
+            shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
+            constant_range=jnp.stack([constants, constants + (constants > 0)], -1)[
+                None
+            ],
+        )
 
 
-def task_of_row(
-    source: LoggedWorlds, r: Array, uniforms: Float[Array, "2"], split: int
-) -> Task:
-    """Return task number r.
-
-    Args:
-      source: the tasks.
-      r: an integer scalar.
-      uniforms: uniform numbers in [0, 1), which choose a code for each tool whose code
-        is not in the log.
-      split: 0 for training, 1 for the test.
-    """
-    documents, which = source.documents, source.document[r]
-    num_tools = which.shape[0]
-    row = jnp.arange(num_tools, dtype=jnp.int32)
-    none = jnp.zeros(num_tools, jnp.int32)
-    recorded = jnp.full(source.result_name.shape[1:], types.RECORDED, jnp.int32)
-    code_range = (jnp.full(num_tools, end) for end in source.codes)
-    drawn = draw.distinct_symbols(uniforms, *code_range)
-    return Task(
-        world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
-        tools=Tools(
-            relation=row,
-            arg_low=documents.arg_low[which],
-            arg_high=documents.arg_high[which],
-            result_low=recorded,
-            result_high=recorded,
-            code=jnp.where(source.code[r] >= 0, source.code[r], drawn),
-            code_from=source.code_from[r],
-            call_after=source.call_after[r],
-            effect=none.astype(bool),
-            name=documents.name[which],
-            description=documents.description[which],
-            arg_name=documents.arg_name[which],
-            result_name=source.result_name[r],
-            place=row,
-            visible=row < source.num_visible[r],
-        ),
-        goal=jax.tree.map(lambda x: x[r], source.goal),
-        faults=Faults(source.failures[r], none - 1, none.astype(bool), none),
-        phrase=source.phrase[r],
-        constants=source.constants[r],
-        shown=source.shown[r],
-        facts=jax.tree.map(lambda x: x[r], source.facts),
-    )
-
-
-class Pools(NamedTuple):
-    """The fields of `perturb.edits.Pools` that differ between tasks."""
-
-    names: Int[Array, "N Y"]
-    descriptions: Int[Array, "N Y"]
-    arg_names: Int[Array, "N A Y"]
-    gates: Int[Array, "G 2"]
-    phrases: Int[Array, "1 Y P"]
-    num_phrases: Int[Array, "1"]
-    constant_range: Int[Array, "1 Q 2"]  # only the constants of the task itself
-    shifted: Int[Array, "N F 2"]
-
-
-def pools(
-    source: LoggedWorlds, task: Task, split: int, gates: Int[Array, "G 2"]
-) -> Pools:
-    """Return what perturbations draw from for a task.
-
-    Args:
-      source: the tasks.
-      task: one of them.
-      split: the split whose synonyms are used; 0 for training, 1 for the test.
-      gates: names and descriptions of tools that a perturbation can add.
-    """
-    which = source.document[task.world >> 1]
-    variants, tools, constants = source.documents.variants, task.tools, task.constants
-    begin, end = jnp.moveaxis(source.around[split], -1, 0)
-    room = (len(begin), len(task.phrase) - NUM_AROUND)
-    same = jnp.broadcast_to(task.phrase[:-NUM_AROUND], room)
-    phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
-    # A log of a perturbed task may have these tools already.
-    taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
-    free = jnp.maximum(jnp.sum(~taken), 1)
-    order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
-    return Pools(
-        names=variants.name[split, which],
-        descriptions=variants.description[split, which],
-        arg_names=variants.arg_name[split, which],
-        gates=gates[order],
-        phrases=phrases[None],
-        num_phrases=jnp.array([len(begin)]),
-        constant_range=jnp.stack([constants, constants + (constants > 0)], -1)[None],
-        shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
-    )
-
-
-# Host side.
+# What follows runs on the host, once.
 
 
 def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
@@ -331,7 +314,7 @@ def measured(
         uniforms = jnp.zeros(2)
 
         def one(r):
-            return measure(task_of_row(source, r, uniforms, domain.TRAIN))
+            return measure(source.task(r, uniforms, domain.TRAIN))
 
         return jax.vmap(one)(rows)
 

@@ -1,0 +1,110 @@
+"""Make the worlds of logs: what the tools of a log did is played again.
+
+They are tool worlds in all but where their tasks come from.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from jaxtyping import Array, Int
+
+from openagent_jax import expert
+from openagent_jax.environments.logs import logged_worlds, logs
+from openagent_jax.environments.tools import make as tools
+from openagent_jax.environments.tools.types import Task
+from openagent_jax.environments.tools.worlds import domain as domains
+from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.environments.world import Settings, Spelling, World
+from openagent_jax.types import Environment, Tables
+
+# Keys of a config that limit numbers of tokens. `algorithm.num_tokens` is not in every
+# config.
+TOKENS = {f"sandbox.{x}_tokens" for x in ("prompt", "action", "result", "context")}
+TOKENS |= {"algorithm.num_tokens"}
+
+
+def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
+    """Check that a log can be used.
+
+    Args:
+      domain: the file.
+      settings: give the sizes of the arrays.
+      room: the maximum sizes of an episode, by the keys of a config.
+
+    Raises:
+      domain_spec.DomainError: the file has faults, or no conversation can be mapped.
+    """
+    limits = tools.limits_of(settings)
+    logs.load(domain, logs.room(limits) | dict(room)).checked()
+
+
+def make(settings: Settings, spelling: Spelling) -> World:
+    """Return the world of a log, or of a domain whose `transfer` is a log.
+
+    Raises:
+      domain_spec.DomainError: a file has faults, or no conversation can be mapped.
+      ValueError: the tokenizer cannot be used, or not with this style.
+    """
+    limits, table = tools.limits_of(settings), ToolSymbols()
+    names = (settings.domain, settings.transfer)
+    room = logs.room(limits) | dict(spelling.room)
+    found = {
+        name: logs.load(name, room).spelled_by(spelling.tokenizer).checked()
+        for name in names
+        if logs.is_log(name)
+    }
+    limits = logged_worlds.fitted(
+        limits, [task for log in found.values() for _, task in log.tasks]
+    )
+    tasks, transfer = (
+        logged_worlds.compile([task for _, task in found[name].tasks], table, limits)
+        if name in found
+        else domains.compile(domain_file.load(name, limits), table, limits)
+        for name in names
+    )
+    if log := found.get(settings.domain):
+        goals = ["recorded"]
+    else:
+        goals = [goal.name for goal in domain_file.load(names[0], limits).goals]
+    world = tools.world_of(tasks, transfer, goals, table, limits, settings, spelling)
+    return _with_room(world, log, room) if log else world
+
+
+def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
+    """Return the world without the conversations that have too many tokens."""
+    tasks, source = [task for _, task in log.tasks], world.tables.source
+    if keys := TOKENS & room.keys():
+        # The limit on turns in `room` may be larger than that of the settings.
+        sizes = world.environment.sizes._replace(max_turns=room["sandbox.max_turns"])
+        measure = partial(_num_tokens, tools.functions(sizes, 0), world.tables)
+        found = logged_worlds.measured(source.tasks, measure, len(tasks))
+        needs = [{key: int(found[key][i]) for key in keys} for i in range(len(tasks))]
+        log, kept = log.with_room(needs, room)
+        log.checked()
+        source = source._replace(tasks=logged_worlds.only(source.tasks, tasks, kept))
+    return world._replace(
+        tables=world.tables._replace(source=source),
+        source=log.file,
+        summary=log.summary(),
+        skipped=log.skipped,
+        notes=tuple(log.report()),
+    )
+
+
+def _num_tokens(
+    made: Environment, tables: Tables, task: Task
+) -> dict[str, Int[Array, ""]]:
+    """Count the tokens of the expert's episode on a task, by the keys of a config."""
+    episode = expert.demonstrate(made, tables, task)
+    lengths = expert.lengths(made, tables, episode)
+    return {
+        "sandbox.prompt_tokens": lengths.prompt,
+        "sandbox.action_tokens": lengths.action,
+        "sandbox.result_tokens": lengths.result,
+        "sandbox.context_tokens": lengths.episode,
+        "algorithm.num_tokens": lengths.episode,
+    }
+
+
+SPEC = tools.DOMAINS._replace(make=make, check=check)
