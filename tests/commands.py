@@ -22,9 +22,9 @@ for line in sys.stdin:
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
         continue
-    # Tests that run in the background were told not to hear it.
+    # A shell starts background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.alarm(300)  # nothing here takes long, and what does must not hang
+    signal.alarm(300)  # no command takes long; one that hangs is killed
     os.environ.update(env)
     for fd, name in enumerate(files, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), fd)
@@ -64,17 +64,17 @@ class Commands:
     def start(self, command: str, *args: str, **env: str) -> int:
         for name in self._files:
             Path(name).unlink(missing_ok=True)
-        self._say(json.dumps([f"launch.{command}", args, env, self._files]))
-        return int(self._hear())
+        self._send(json.dumps([f"launch.{command}", args, env, self._files]))
+        return int(self._receive())
 
     def wait(self) -> Done:
-        return Done(int(self._hear()), *(Path(x).read_text() for x in self._files))
+        return Done(int(self._receive()), *(Path(x).read_text() for x in self._files))
 
     def __call__(self, command: str, *args: str, **env: str) -> Done:
         self.start(command, *args, **env)
         return self.wait()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return what the command has printed so far."""
         file = Path(self._files[0])
         return file.read_text() if file.exists() else ""
@@ -84,9 +84,9 @@ class Commands:
         self._server.wait()
         self._server.stdout.close()
 
-    def _say(self, line):
+    def _send(self, line):
         self._server.stdin.write(line + "\n")
         self._server.stdin.flush()
 
-    def _hear(self):
+    def _receive(self):
         return self._server.stdout.readline()

@@ -19,6 +19,6 @@ def changed(old, new):
     return {path: d.reshape(len(d), -1).any(axis=1) for path, d in differs.items()}
 
 
-def anywhere(old, new):
+def changed_tasks(old, new):
     """Which tasks of the batch differ at all."""
     return np.any([*changed(old, new).values()], axis=0)

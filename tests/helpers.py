@@ -248,14 +248,14 @@ def goal_kind(name: str, goal: str) -> int:
     return [g.name for g in spec(name).goals].index(goal)
 
 
-def rows_of(name: str) -> dict[str, int]:
+def tool_rows(name: str) -> dict[str, int]:
     """Row of each tool of a domain."""
     return {tool.name: n for n, tool in enumerate(spec(name).tools)}
 
 
-def talker(likely: dict[str, float]) -> tuple[types.Policy, types.Params]:
+def biased_policy(likely: dict[str, float]) -> tuple[types.Policy, types.Params]:
     """A small policy at initialisation with a bias on the logits of some tokens; with
-    random weights alone it would never end, refuse or ask."""
+    random weights only, it would never end a turn, refuse or ask."""
     config = transformer.ModelConfig(
         vocab_size=tokenizer().get_vocab_size(),
         width=32,
@@ -319,7 +319,7 @@ class Writer:
         documents, request = "".join(documents), "".join(request)
         return f"<|system|>{documents}<|user|>{request}<|assistant|>"
 
-    def said(self, t):
+    def agent_text(self, t):
         action = row(self.episode.action, t)
         if action.kind == reply_scan.CALL:
             n, call = action.call.tool, action.call
@@ -339,7 +339,7 @@ class Writer:
             int(action.kind)
         ] + END
 
-    def seen(self, t):
+    def reply_text(self, t):
         result = row(self.episode.timestep.observation, t)
         if result.status == forms.NO_RESULT:
             return ""
@@ -372,5 +372,6 @@ class Writer:
 
     def turns(self):
         return [
-            (self.said(t), self.seen(t)) for t in np.flatnonzero(self.episode.valid)
+            (self.agent_text(t), self.reply_text(t))
+            for t in np.flatnonzero(self.episode.valid)
         ]

@@ -47,7 +47,7 @@ class Conversation(helpers.Writer):
     def message(self, t):
         action = helpers.row(self.episode.action, t)
         if action.kind != reply_scan.CALL:
-            said = self.said(t).removesuffix(helpers.END)
+            said = self.agent_text(t).removesuffix(helpers.END)
             return {"role": "assistant", "content": said}
         n, call = action.call.tool, action.call
         arguments = {}
@@ -65,7 +65,7 @@ class Conversation(helpers.Writer):
 
     def answer(self, t):
         """What the agent is shown after turn t: a list of one message or none."""
-        text = self.seen(t).removesuffix("<|assistant|>")
+        text = self.reply_text(t).removesuffix("<|assistant|>")
         if text.startswith("<|user|>"):
             return [{"role": "user", "content": text.removeprefix("<|user|>")}]
         if text:

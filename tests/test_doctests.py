@@ -34,6 +34,6 @@ def test_examples(name):
 
 
 @pytest.mark.parametrize("room", [x for x in ROOMS if x not in WITHOUT])
-def test_every_room_has_examples(room):
+def test_every_subpackage_has_examples(room):
     names = [name for name in MODULES if name.split(".")[1] == room]
     assert any(examples(name) for name in names)

@@ -101,7 +101,7 @@ def test_sometimes():
     ],
     ids=["chain", "one_of", "sometimes"],
 )
-def test_strength_goes_through(combine):
+def test_strength_is_passed_on(combine):
     old, new, _ = run(combine(mark("a")), strength=0.0)
     chex.assert_trees_all_equal(old, new)
     share = [
@@ -122,7 +122,7 @@ def test_one_of():
         assert len(np.unique(values, axis=0)) == len(values)
 
 
-def test_choose_tells_what_one_of_does():
+def test_choose_matches_one_of():
     """It returns the index, and the key that the chosen member gets."""
     members = [*map(mark, FIELDS)]
     _, new, keys = run(perturb.one_of(*members))
@@ -132,7 +132,7 @@ def test_choose_tells_what_one_of_does():
         chex.assert_trees_all_equal(helpers.row(new, i), helpers.host(by_hand))
 
 
-def test_batched_is_each_alone():
+def test_batched_equals_single_tasks():
     a = mark("a")
     _, new, keys = run(a)
     alone = a(keys[3], toy(), jnp.float32(1))

@@ -82,13 +82,13 @@ def test_the_expert_earns_the_outcome(earn):
     np.testing.assert_array_equal(last, num_turns - 1)
 
 
-def test_refusing_what_cannot_be_done(earn):
+def test_refusing_an_unsolvable_task(earn):
     got = sums(earn(expert("unsolvable")[0]))
     assert np.all(got["refusal"] == 1)
     assert not np.any(got["outcome"]) and not np.any(got["abstain"])
 
 
-def test_refusing_what_can_be_done(earn):
+def test_refusing_a_solvable_task(earn):
     got = sums(earn(change(expert()[0], 0, kind=reply_scan.REFUSE)))
     assert np.all(got["abstain"] == 1)
     for name in ("outcome", "refusal", "wrong", "progress"):
@@ -105,13 +105,13 @@ def test_an_answer_without_the_calls_is_wrong(earn):
     assert not np.any(got["outcome"])
 
 
-def test_what_cannot_be_read(earn):
+def test_a_malformed_action(earn):
     got = sums(earn(change(expert()[0], 0, kind=reply_scan.MALFORMED)))
     assert np.all(got["format"] == 1) and np.all(got["step"] == 1)
     assert not np.any(got["outcome"])
 
 
-def test_progress_comes_with_the_calls(earn):
+def test_progress_is_paid_for_each_step(earn):
     """A step of the goal is rewarded with its share once, when it is done."""
     episodes, _ = expert()
     earned = earn(episodes)["progress"]
@@ -122,7 +122,7 @@ def test_progress_comes_with_the_calls(earn):
     assert not np.any(earned[~(calls & episodes.valid)])
 
 
-def test_calls_that_were_not_needed(earn):
+def test_unneeded_calls_are_detours(earn):
     """The first call is made twice, then the rest: one call too many."""
     episodes, fewest = expert()
     again = jax.tree.map(
@@ -139,7 +139,7 @@ def test_calls_that_were_not_needed(earn):
     assert np.all(fewest > 0)
 
 
-def test_faults_are_no_detour(earn):
+def test_retries_after_faults_are_not_detours(earn):
     """A call that has to be repeated counts among the fewest calls."""
     episodes, fewest = expert("runtime_error")
     got = sums(earn(episodes))

@@ -46,19 +46,19 @@ def lengths(tables, tasks):
 
 
 @pytest.fixture(scope="module")
-def room(lengths):
+def prompt_limit(lengths):
     """The limit on prompt tokens: enough for all prompts but the longest."""
     return int(np.sort(lengths)[-2])
 
 
 @pytest.fixture(scope="module")
 def agent():
-    return helpers.talker(LIKELY)
+    return helpers.biased_policy(LIKELY)
 
 
 @pytest.fixture(scope="module")
-def environment(room):
-    sizes = Sizes(TURNS, room, ACTION, RESULT, room + CONTEXT)
+def environment(prompt_limit):
+    sizes = Sizes(TURNS, prompt_limit, ACTION, RESULT, prompt_limit + CONTEXT)
     return make.functions(sizes, helpers.NUM_VISIBLE)
 
 
@@ -71,7 +71,7 @@ def play(agent, environment, tables, tasks):
     """
     policy, params = agent
 
-    def trained_on(played):
+    def trainer_log_probs(played):
         """The trainer's log-probabilities of the next token at each position."""
         positions = jnp.broadcast_to(
             jnp.arange(played.tokens.shape[1])[None], played.tokens.shape
@@ -86,8 +86,10 @@ def play(agent, environment, tables, tasks):
         )
         warm, greedy = runner(WARM), runner()
         following = warm.tokens[:, 1:, None]
-        log_probs = jnp.take_along_axis(trained_on(warm)[:, :-1], following, axis=-1)
-        best = jnp.argmax(trained_on(greedy)[:, :-1], axis=-1)
+        log_probs = jnp.take_along_axis(
+            trainer_log_probs(warm)[:, :-1], following, axis=-1
+        )
+        best = jnp.argmax(trainer_log_probs(greedy)[:, :-1], axis=-1)
         return warm, greedy, log_probs[..., 0], best
 
     return lambda seed: helpers.host(run(tables, helpers.keys(seed, num=NUM)))
@@ -98,7 +100,7 @@ def played(play):
     return play(0)
 
 
-def spoken(played, i):
+def sampled_turns(played, i):
     """The policy's tokens of row i, a list for each turn."""
     tokens, sampled = played.tokens[i], played.sampled[i]
     starts = np.flatnonzero(sampled & ~np.roll(sampled, 1))
@@ -107,7 +109,7 @@ def spoken(played, i):
 
 
 class TestTokens:
-    def test_log_probs_are_those_of_the_trainer(self, played):
+    def test_log_probs_match_the_trainer(self, played):
         sampled, _, log_probs, _ = played
         own = sampled.sampled[:, 1:]
         assert own.sum() > 100
@@ -116,7 +118,7 @@ class TestTokens:
         assert np.ptp(log_probs[own]) > 3  # they are not all alike
         assert not np.any(sampled.log_prob[~sampled.sampled])
 
-    def test_greedy_tokens_are_the_best_of_the_trainer(self, played):
+    def test_greedy_tokens_match_the_trainer(self, played):
         _, greedy, _, best = played
         own = greedy.sampled[:, 1:]
         assert own.any()
@@ -131,7 +133,7 @@ class TestTokens:
         assert len(set(length)) > NUM // 3
         assert played[0].valid.sum(axis=1).max() > length.min()
 
-    def test_sampled_is_exactly_what_the_policy_said(self, played):
+    def test_sampled_marks_exactly_the_tokens_of_the_policy(self, played):
         """All other tokens spell the prompt and the observations of plain Python."""
         sampled = played[0]
         closed, fitting = 0, 0
@@ -140,26 +142,26 @@ class TestTokens:
                 continue
             fitting += 1
             writer = helpers.Writer("poi", episode)
-            turns, runs = np.flatnonzero(episode.valid), spoken(sampled, i)
+            turns, runs = np.flatnonzero(episode.valid), sampled_turns(sampled, i)
             assert len(turns) == len(runs)
             expected = writer.prompt()
             for t, run in zip(turns, runs, strict=True):
                 ended = helpers.spell(run[-1:]) == helpers.END
                 assert ended or len(run) == ACTION
                 if t + 1 < len(turns):
-                    expected += ("" if ended else helpers.END) + writer.seen(t)
+                    expected += ("" if ended else helpers.END) + writer.reply_text(t)
                     closed += not ended
             rest = sampled.valid[i] & ~sampled.sampled[i]
             assert helpers.spell(sampled.tokens[i][rest]) == expected
         assert closed > 0
         assert fitting > NUM // 2
 
-    def test_actions_are_what_the_tokens_say(self, play):
+    def test_actions_match_the_tokens(self, play):
         said = {"Refuse<|end|>": reply_scan.REFUSE, "Ask<|end|>": reply_scan.ASK}
         kinds = set()
         for rolled in (play(seed)[0] for seed in range(8)):
             for i, episode in enumerate(helpers.rows(rolled.trajectory)):
-                for t, run in enumerate(spoken(rolled, i)):
+                for t, run in enumerate(sampled_turns(rolled, i)):
                     text, kind = helpers.spell(run), episode.action.kind[t]
                     answers = text.startswith("Answer: ") and text.endswith(helpers.END)
                     other = reply_scan.ANSWER if answers else reply_scan.MALFORMED
@@ -172,9 +174,9 @@ class TestTokens:
             reply_scan.MALFORMED,
         }
 
-    def test_overflow_is_told(self, played, lengths, room):
+    def test_overflow_is_reported(self, played, lengths, prompt_limit):
         for rolled in played[:2]:
-            assert np.array_equal(rolled.overflow, lengths > room)
+            assert np.array_equal(rolled.overflow, lengths > prompt_limit)
         assert played[0].overflow.any()
 
 
@@ -201,16 +203,16 @@ class TestEpisodes:
                 assert played[0].sampled[i, last]
         assert 0 < early < NUM
 
-    def test_episodes_without_room_are_over(self, played, room):
+    def test_episodes_end_when_the_context_is_full(self, played, prompt_limit):
         sampled = played[0]
         length, cut = sampled.valid.sum(axis=1), sampled.cut
         assert cut.any() and not cut.all()
-        assert (length[cut] + RESULT + ACTION + RESULT > room + CONTEXT).all()
-        assert length.max() <= room + CONTEXT
+        assert (length[cut] + RESULT + ACTION + RESULT > prompt_limit + CONTEXT).all()
+        assert length.max() <= prompt_limit + CONTEXT
         assert not sampled.trajectory.state.success[cut].any()
 
-    def test_state_is_the_environments(self, played):
-        """The recorded actions are played again by hand."""
+    def test_states_match_the_environment(self, played):
+        """The recorded actions are replayed one by one."""
         lexicon = helpers.lexicon("poi")
         for episode in helpers.rows(played[0].trajectory)[:4]:
             state = helpers.reset(lexicon, episode.task)
@@ -233,11 +235,11 @@ class TestEpisodes:
         jax.tree.map(np.testing.assert_array_equal, other[1], played[1])
         assert np.any(other[0].tokens != played[0].tokens)
 
-    def test_decode_steps_are_those_of_the_longest_row(self, played):
+    def test_decode_steps_equal_the_longest_row(self, played):
         for rolled in played[:2]:
             longest = np.zeros(TURNS, int)
             for i in range(NUM):
-                for t, run in enumerate(spoken(rolled, i)):
+                for t, run in enumerate(sampled_turns(rolled, i)):
                     longest[t] = max(longest[t], len(run))
             assert rolled.decode_steps.tolist() == longest.tolist()
 
@@ -275,7 +277,7 @@ def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
 
 
 @pytest.mark.slow
-def test_a_group_reads_its_prompt_once(agent, environment, tables, tasks):
+def test_a_group_prefills_its_prompt_once(agent, environment, tables, tasks):
     """Four episodes per task equal those of four rows with the same task and keys."""
     policy, params = agent
     few = jax.tree.map(lambda x: x[: NUM // 4], tasks)

@@ -227,7 +227,7 @@ def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
 
 
 @pytest.mark.parametrize("num_micro_batches", [1, 2])
-def test_nothing_to_learn_from(num_micro_batches):
+def test_a_batch_without_loss_tokens(num_micro_batches):
     def empty(*args):
         batch, _ = make_batch(*args)
         nothing, none = jnp.zeros_like(batch.loss_mask), jnp.zeros(8)
@@ -244,7 +244,7 @@ def test_nothing_to_learn_from(num_micro_batches):
 # A run.
 
 
-def test_stopped_and_resumed_is_the_same_bit_for_bit(step, tmp_path):
+def test_resumes_bit_for_bit(step, tmp_path):
     whole, _ = run(tmp_path / "whole", step, toy_state(), num_steps=8)
     with pytest.raises(train.Preempted, match="step 3"):
         run(tmp_path / "cut", stop_at(step, 3, terminate), toy_state(), num_steps=8)
@@ -274,7 +274,7 @@ def test_a_run_killed_between_its_checkpoints(step, tmp_path):
     assert logged(tmp_path / "cut") == logged(tmp_path / "whole")
 
 
-def test_when_what_is_done(step, tmp_path):
+def test_intervals_of_logging_saving_and_evaluation(step, tmp_path):
     """The last step is logged and saved, whatever its number."""
     evaluated = []
 
@@ -340,7 +340,7 @@ def sampler(state, tables, key, tasks):
 
 
 @pytest.mark.parametrize("cut", [None, 2, 3])
-def test_a_budget_of_tokens(tmp_path, cut, capsys):
+def test_token_budget(tmp_path, cut, capsys):
     """It ends with the step that uses up the budget, also after resuming."""
     step = toy_step(Algorithm(sampler, loss_fn))
     lines, state = [], toy_state()
@@ -402,7 +402,7 @@ def test_divergence_is_not_saved(tmp_path, log_every):
         assert_same(checkpoints.restore(toy_state())[0], state)
 
 
-def test_sigterm_is_ours_only_while_we_run(step, tmp_path):
+def test_the_sigterm_handler_is_restored(step, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     run(tmp_path / "whole", step, toy_state(), num_steps=2)
     assert signal.getsignal(signal.SIGTERM) == before
@@ -411,7 +411,7 @@ def test_sigterm_is_ours_only_while_we_run(step, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_sigterm_cuts_an_evaluation(step, tmp_path):
+def test_sigterm_interrupts_an_evaluation(step, tmp_path):
     """Its scores can be computed again, so SIGTERM does not wait for its end."""
     reached = []
 
@@ -457,7 +457,7 @@ def test_disk_full(step, tmp_path, monkeypatch, at):
 
 
 @pytest.fixture(scope="module")
-def real():
+def paft_trainers():
     """PAFT on one device, and on eight as 2 x 2 x 2 with two micro-batches."""
     one = tiny.config("paft")
     eight = tiny.config(
@@ -485,9 +485,9 @@ def assert_close(a, b):
 
 
 @pytest.mark.slow
-def test_devices_and_micro_batches_change_nothing(real):
-    one, lines = play(*real[1], 4)
-    eight, others = play(*real[8], 4)
+def test_devices_and_micro_batches_change_nothing(paft_trainers):
+    one, lines = play(*paft_trainers[1], 4)
+    eight, others = play(*paft_trainers[8], 4)
     assert len(eight.params["embed"].sharding.device_set) == 8
     assert not eight.params["embed"].sharding.is_fully_replicated
     assert len({line["train/loss"] for line in lines}) == 4
@@ -510,8 +510,8 @@ def test_one_axis_of_data_changes_nothing():
 
 
 @pytest.mark.slow
-def test_real_run_resumes_bit_for_bit(real, tmp_path):
-    step, state = real[1]
+def test_paft_run_resumes_bit_for_bit(paft_trainers, tmp_path):
+    step, state = paft_trainers[1]
     whole, lines = play(step, state, 6)
     with pytest.raises(train.Preempted):
         run(tmp_path, stop_at(step, 3, terminate), tiny.copy(state))
@@ -522,11 +522,11 @@ def test_real_run_resumes_bit_for_bit(real, tmp_path):
 
 
 @pytest.mark.slow
-def test_goes_on_with_more_devices(real, tmp_path):
-    step, state = real[1]
+def test_resumes_on_more_devices(paft_trainers, tmp_path):
+    step, state = paft_trainers[1]
     _, lines = play(step, state, 4)
     run(tmp_path, step, tiny.copy(state), num_steps=2)
-    step, state = real[8]
+    step, state = paft_trainers[8]
     resumed, _ = run(tmp_path, step, tiny.copy(state), num_steps=4)
     assert len(resumed.params["embed"].sharding.device_set) == 8
     losses = logged(tmp_path)

@@ -52,10 +52,10 @@ _trainers = {}
 def config(name: str, arg: str = "", **changes) -> Config:
     """A config of `configs/`, made small; `a__b=1` changes the key `a.b`."""
     changed = {key.replace("__", "."): value for key, value in changes.items()}
-    return stated(name, arg).replace(CHANGES | changed)
+    return full_config(name, arg).replace(CHANGES | changed)
 
 
-def stated(name: str = "base", arg: str = "") -> Config:
+def full_config(name: str = "base", arg: str = "") -> Config:
     """A config of `configs/`, unchanged."""
     made = importlib.import_module(f"configs.{name}").get_config(arg)
     return configs.resolve(made)
@@ -81,8 +81,8 @@ def copy(state: TrainState) -> TrainState:
     return jax.tree.map(lambda x: x.copy(), state)
 
 
-def leave_run(workdir: Path, c: Config, model: model_loading.Backbone, params) -> None:
-    """Write what a run leaves for others to start from."""
+def save_run(workdir: Path, c: Config, model: model_loading.Backbone, params) -> None:
+    """Write the files of a run from which others can start."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
         checkpoints.save(3, {"params": params}, {}, {})
     (workdir / "config.json").write_text(json.dumps(configs.to_dict(c)))

@@ -48,7 +48,7 @@ def plain(message):
 
 @pytest.mark.parametrize("entry", helpers.SHOWN)
 @pytest.mark.parametrize("name", helpers.DOMAINS)
-def test_demonstrations_are_what_they_were(name, entry):
+def test_demonstrations_replayed_as_messages(name, entry):
     """Messages, results and outcomes are the same as in the compiled world."""
     transcriber, kinds = helpers.world(name).transcriber, set()
     for episode in demonstrated(name, entry):
@@ -92,8 +92,8 @@ def called(name, arguments, call_id="a"):
 
 
 def test_several_calls_are_answered_one_by_one():
-    ours, said = begin(task().task), turns()
-    calls = [call for m in said[:2] for call in m["tool_calls"]]
+    ours, replies = begin(task().task), turns()
+    calls = [call for m in replies[:2] for call in m["tool_calls"]]
     calls = [{**call, "id": f"id{i}"} for i, call in enumerate(calls)]
     ours.hear({"content": "Let me look.", "tool_calls": calls})
     shown, *answers = ours.messages[2:]
@@ -101,12 +101,12 @@ def test_several_calls_are_answered_one_by_one():
     assert [m["tool_call_id"] for m in answers] == ["id0", "id1"]
     assert [m["role"] for m in answers] == ["tool"] * 2
     assert ours.outcome.num_calls == 2 and ours.outcome.num_errors == 0
-    for message in said[2:]:
+    for message in replies[2:]:
         ours.hear(message)
     assert ours.outcome.success
 
 
-def test_calls_behind_the_last_turn_are_not_made():
+def test_calls_after_the_last_turn_are_ignored():
     ours, first = begin(task().task, max_turns=2), turns()[0]["tool_calls"][0]
     ours.hear({"tool_calls": [first] * 5})
     assert ours.finished and ours.outcome.num_calls == 2
@@ -156,13 +156,13 @@ def test_bad_calls_are_answered_by_an_error(calls):
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", None, {}, "{}"])
-def test_nothing_to_pass(arguments):
+def test_empty_arguments(arguments):
     (call,) = chat_messages.calls({"tool_calls": [called("sign_in", arguments)]})
     assert call.text == '{"name":"sign_in","arguments":{}}'
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content",
     [
         "I do not know.",
         None,
@@ -177,9 +177,9 @@ def test_nothing_to_pass(arguments):
         [{"type": "text", "text": "Who?"}, {"type": "image"}, 7],
     ],
 )
-def test_talk_is_not_an_answer(said):
+def test_free_text_is_not_an_answer(content):
     ours = begin(task().task)
-    ours.hear({"content": said})
+    ours.hear({"content": content})
     assert ours.messages[-1] == {
         "role": "user",
         "content": '{"error":"cannot read this"}',
@@ -194,16 +194,16 @@ def test_talk_is_not_an_answer(said):
 
 @pytest.mark.parametrize("before", ["", "It is done.\n\n", "<think>\nRefuse\n"])
 def test_the_last_line_is_the_answer(before):
-    ours, said = begin(task().task), turns()
-    for message in said[:-1]:
+    ours, replies = begin(task().task), turns()
+    for message in replies[:-1]:
         ours.hear(message)
-    ours.hear({"content": [{"type": "text", "text": before + said[-1]["content"]}]})
+    ours.hear({"content": [{"type": "text", "text": before + replies[-1]["content"]}]})
     assert ours.finished and ours.outcome.success
 
 
-def test_what_was_cut_off_counts_for_nothing():
-    ours, said = begin(task().task), turns()
-    ours.hear(said[0], cut=True)
+def test_truncated_replies_are_malformed():
+    ours, replies = begin(task().task), turns()
+    ours.hear(replies[0], cut=True)
     assert ours.outcome.num_errors == 1
     ours.hear({"content": "Refuse"}, cut=True)
     assert ours.outcome.num_errors == 2 and not ours.finished
@@ -218,24 +218,24 @@ def test_refusal_and_question():
     assert ours.finished and ours.outcome.refused and not ours.outcome.success
 
 
-def test_worlds_of_other_styles_are_refused():
+def test_chat_template_styles_are_refused():
     """Their replies would be parsed in the style of the model's chat template."""
     with pytest.raises(ValueError, match="not of the compact style"):
         dialogue.Player(helpers.world("poi", "hermes"))
 
 
 @pytest.mark.parametrize("form", [helpers.COMPACT, *helpers.FORMS])
-def test_texts(form):
+def test_transcriber_texts(form):
     """A transcriber knows the symbols of the tasks in every chat style."""
     known = helpers.texts("poi", form)
     assert helpers.world("poi", form).transcriber._texts[: len(known)] == known
 
 
-def test_what_was_done_is_recorded():
+def test_actions_results_and_rewards_are_recorded():
     """For each action: how it was parsed, what was shown, and its reward."""
-    episode, said = task(), turns()
+    episode, replies = task(), turns()
     ours, other = begin(episode.task), begin(episode.task)
-    for message in said:
+    for message in replies:
         ours.hear(message)
     plan = transcript.plan(
         helpers.world("poi").transcriber, episode.task, episode.action, episode.valid

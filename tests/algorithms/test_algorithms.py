@@ -1,6 +1,7 @@
-"""What SFT shows to the loss; SFT and PAFT compared with golden numbers.
+"""The batches of SFT; the first step of SFT and PAFT compared with golden numbers.
 
-After a change that is meant to change them: python -m tests.algorithms.test_algorithms
+To rewrite the numbers after an intended change:
+python -m tests.algorithms.test_algorithms
 """
 
 import json
@@ -15,7 +16,7 @@ from tests import helpers, tiny
 GOLDEN = helpers.GOLDEN / "one_step.json"
 
 
-def test_sft_shows_the_demonstrations(getkey):
+def test_sft_batch_holds_the_demonstrations(getkey):
     """Tokens and mask are the renderer's, cut to the row; the key does not matter."""
     tables, tasks = helpers.world("poi").tables, helpers.tasks("poi")
     episodes, _ = helpers.demonstrate(tables, tasks)

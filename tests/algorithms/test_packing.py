@@ -38,7 +38,7 @@ def texts():
     return jnp.asarray(np.where(here, tokens, 0)), jnp.asarray(mask), LENGTHS
 
 
-def apart() -> Batch:
+def unpacked() -> Batch:
     """One row for each text."""
     tokens, mask, lengths = texts()
     positions = jnp.broadcast_to(jnp.arange(NUM_COLUMNS)[None], tokens.shape)
@@ -85,25 +85,25 @@ def test_first_fit_keeps_every_text():
     assert not np.any(batch.loss_mask & ~batch.valid)
 
 
-def test_what_finds_no_room_is_counted():
+def test_dropped_texts_are_counted():
     batch, num_dropped = packed(num_rows=2)
     assert num_dropped == 1
     assert set(np.unique(batch.segments)) == {0, 1, 2, 3, 5, 6}
 
 
-def test_a_text_sees_no_other(params):
+def test_texts_do_not_attend_to_each_other(params):
     """A changed token affects the later tokens of its own text, and no others."""
     assert NUM_COLUMNS > 2 * layers.QUERY_BLOCK
     batch, _ = packed()
     hidden = jax.jit(POLICY.hidden)
 
-    def of(tokens):
+    def hidden_of(tokens):
         return hidden(params, tokens, batch.positions, batch.segments)
 
-    before = of(batch.tokens)
+    before = hidden_of(batch.tokens)
     for row, column in ((0, 2), (0, 45), (1, 35), (1, 95)):
         token = (batch.tokens[row, column] + 1) % CONFIG.vocab_size
-        after = of(batch.tokens.at[row, column].set(token))
+        after = hidden_of(batch.tokens.at[row, column].set(token))
         reached = np.any(np.asarray(before != after), axis=-1)
         own = batch.segments == batch.segments[row, column]
         own &= batch.positions >= batch.positions[row, column]
@@ -111,8 +111,8 @@ def test_a_text_sees_no_other(params):
         np.testing.assert_array_equal(reached, own)
 
 
-def test_hidden_is_that_of_a_row_for_each(params):
-    alone, batch = apart(), packed()[0]
+def test_hidden_states_equal_unpacked(params):
+    alone, batch = unpacked(), packed()[0]
     expected = POLICY.hidden(params, alone.tokens, alone.positions, alone.segments)
     got = POLICY.hidden(params, batch.tokens, batch.positions, batch.segments)
     for i, ((row, start), size) in enumerate(zip(WHERE, LENGTHS)):
@@ -120,7 +120,7 @@ def test_hidden_is_that_of_a_row_for_each(params):
         np.testing.assert_allclose(here, expected[i, :size], rtol=1e-5, atol=1e-5)
 
 
-def test_the_first_token_of_a_text_is_no_target(params):
+def test_the_first_token_of_a_text_is_not_a_target(params):
     """It is not predicted even if it is a loss token, because nothing precedes it."""
     batch, _ = packed()
     every = Batch(
@@ -155,8 +155,8 @@ def update(params, batch, num_micro_batches):
 
 
 @pytest.mark.parametrize("num_micro_batches", [1, 3])
-def test_loss_and_gradient_are_those_of_a_row_for_each(params, num_micro_batches):
-    expected, gradient = update(params, apart(), 1)
+def test_loss_and_gradient_equal_unpacked(params, num_micro_batches):
+    expected, gradient = update(params, unpacked(), 1)
     metrics, other = update(params, packed()[0], num_micro_batches)
     for name in expected:
         np.testing.assert_allclose(metrics[name], expected[name], rtol=1e-6)
@@ -165,8 +165,8 @@ def test_loss_and_gradient_are_those_of_a_row_for_each(params, num_micro_batches
 
 
 @pytest.mark.slow
-def test_a_real_step():
-    """Demonstrations, half of them perturbed, in twice 2 rows instead of in 8 rows."""
+def test_a_full_training_step():
+    """Demonstrations, half of them perturbed, in two micro-batches of 2 rows."""
     longer = dict(algorithm__num_tokens=512, paft__alpha=0.5)
     few = dict(algorithm__num_rows=4, train__num_micro_batches=2)
     both = []

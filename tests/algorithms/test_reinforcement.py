@@ -42,7 +42,7 @@ def earned(world, kind):
     return jnp.where(world == WORLDS.index("bandit"), bandit, two_turns)
 
 
-def shortest() -> tuple[int, int]:
+def shortest_prompt() -> tuple[int, int]:
     """The task with the shortest prompt, which is fast, and its number of tokens."""
     tables = helpers.world("poi").tables
 
@@ -59,8 +59,8 @@ def shortest() -> tuple[int, int]:
 def make(name):
     """`(step, state)` of an algorithm. The step takes the index of the world, so that
     one program serves both worlds."""
-    policy, params = helpers.talker(LIKELY)
-    row, prompt = shortest()
+    policy, params = helpers.biased_policy(LIKELY)
+    row, prompt = shortest_prompt()
     context = prompt + MAX_TURNS * (ACTION + RESULT) + RESULT
     sizes = Sizes(MAX_TURNS, prompt, ACTION, RESULT, context)
     environment = tools.functions(sizes, helpers.NUM_VISIBLE)
@@ -140,7 +140,7 @@ REAL = {
 }
 
 
-def real(name, num_devices=1, **changes):
+def nano_trainer(name, num_devices=1, **changes):
     changes = {key.replace("__", "."): value for key, value in changes.items()}
     changes = {key.replace(".", "__"): x for key, x in (REAL | changes).items()}
     return tiny.trainer(tiny.config(name, **changes), num_devices)
@@ -157,11 +157,11 @@ def play(step, state, num_steps):
 @pytest.fixture(scope="module")
 def one_device():
     """GRPO with PAFT, two steps of four updates each."""
-    return play(*real("paft_grpo"), 2)
+    return play(*nano_trainer("paft_grpo"), 2)
 
 
 @pytest.mark.slow
-def test_the_real_step(one_device):
+def test_a_full_training_step(one_device):
     state, (first, second) = one_device
     assert first["frac_reward_zero_std"] < 1 and first["train/grad_norm"] > 0
     assert first["rewards/progress/mean"] > 0
@@ -170,7 +170,7 @@ def test_the_real_step(one_device):
     # The KL divergence is 0 in the first of the four updates only.
     assert 0 < first["train/kl"] < 0.1 and 0 < second["train/kl"] < 0.1
     assert first["num_sampled_tokens"] > 16
-    start = real("paft_grpo")[1].params
+    start = nano_trainer("paft_grpo")[1].params
     for name in ("reference", "embed"):
         same = jax.tree.map(np.array_equal, start.get(name), state.params[name])
         assert jax.tree.all(same)
@@ -180,7 +180,7 @@ def test_the_real_step(one_device):
 @pytest.mark.slow
 def test_devices_and_micro_batches_change_nothing(one_device):
     changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
-    eight = real("paft_grpo", 8, train__num_micro_batches=2, **changes)
+    eight = nano_trainer("paft_grpo", 8, train__num_micro_batches=2, **changes)
     for a, b in zip(one_device[1], play(*eight, 2)[1], strict=True):
         gaps = [line.pop("sampler_trainer/logp_abs_diff_max") for line in (a, b)]
         assert max(gaps) < 1e-4  # only rounding differs
@@ -192,7 +192,7 @@ def test_devices_and_micro_batches_change_nothing(one_device):
 
 @pytest.mark.slow
 def test_resumes_bit_for_bit(one_device, tmp_path):
-    step, state = real("paft_grpo")
+    step, state = nano_trainer("paft_grpo")
     first, _ = step(tiny.copy(state))
     with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
         checkpoints.save(1, first, {}, {})

@@ -120,11 +120,11 @@ class TestMakeEdit:
     def test_split(self, edit, getkey):
         assert edit(getkey(), 1, 1, "test").task.mark == 102
 
-    def test_no_strength(self, edit, getkey):
+    def test_strength_zero(self, edit, getkey):
         got = edit(getkey(), 0, 1)
         assert (got.scenario, bool(got.changed), got.task.mark) == (1, False, 0)
 
-    def test_by_the_key(self, edit, getkey):
+    def test_scenarios_are_drawn_by_the_key(self, edit, getkey):
         """Names are equally likely, and the reported scenario is the applied one."""
         keys = jax.random.split(getkey(), 900)
         got = jax.jit(jax.vmap(lambda key: edit(key, 1)))(keys)
@@ -151,7 +151,7 @@ def test_make_draw(getkey):
 
 
 class TestKeys:
-    def test_of_a_task_are_a_function_of_its_index(self, getkey):
+    def test_task_keys_depend_only_on_the_index(self, getkey):
         key = getkey()
         some, more = draw.task_keys(key, 3, 4), draw.task_keys(key, 0, 9)
         assert jnp.array_equal(
@@ -159,7 +159,7 @@ class TestKeys:
         )
         assert some[0] == jax.random.fold_in(key, 3)
 
-    def test_of_edits_are_others(self, getkey):
+    def test_edit_keys_differ_from_task_keys(self, getkey):
         keys = draw.task_keys(getkey(), 0, 16)
         both = jnp.concatenate([keys, draw.edit_keys(keys)])
         assert len(np.unique(jax.random.key_data(both), axis=0)) == 32

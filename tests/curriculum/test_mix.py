@@ -110,7 +110,7 @@ def test_share_of_a_dataset(alpha, expected):
     assert found.tolist() == expected
 
 
-def test_share_between_two_numbers_of_tasks(getkey):
+def test_fractional_share_holds_on_average(getkey):
     """0.3 of 8 tasks: 2 or 3 of them, 2.4 on average."""
     curriculum, key = paft(0.3), getkey()
 
@@ -123,14 +123,14 @@ def test_share_between_two_numbers_of_tasks(getkey):
     assert abs(num.mean() - 2.4) < 0.04  # five standard errors
 
 
-def test_nothing_perturbed_is_the_inner_curriculum(getkey):
+def test_alpha_zero_is_the_inner_curriculum(getkey):
     key = getkey()
     got, want = draw(paft(0.0), key), draw(INNER, key)
     # The keys, the step and the state are the same, too.
     jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
-def test_the_clean_tasks_are_those_of_the_inner_curriculum(getkey):
+def test_clean_tasks_come_from_the_inner_curriculum(getkey):
     key = getkey()
     got, want = draw(paft(0.5), key), draw(INNER, key)
     np.testing.assert_array_equal(got.keys, want.keys)
@@ -154,7 +154,7 @@ def test_strength_is_passed_on(getkey):
     assert not none.any()
 
 
-def test_strength_may_grow(getkey):
+def test_strength_follows_its_schedule(getkey):
     """The strength follows its schedule, as a function of the step."""
     key, curriculum = getkey(), paft(1.0, mix.ramp(0.8, 4))
     none, half, full, later = (draw(curriculum, key, 8, s).mark for s in (0, 2, 4, 9))
@@ -163,13 +163,13 @@ def test_strength_may_grow(getkey):
     np.testing.assert_array_equal(later, full)
 
 
-def test_names_are_drawn_alike_and_twice_if_named_twice(getkey):
+def test_a_repeated_name_is_drawn_more_often(getkey):
     tasks = draw(paft(1, names=("plus", "minus", "minus")), getkey(), 1200)
     assert abs(np.mean(tasks.mark > 0) - 1 / 3) < 0.07  # five standard errors
     assert tasks.mark.all()
 
 
-def test_pairs_stand_beside_each_other(getkey):
+def test_pairs_are_adjacent(getkey):
     got = draw(paft(0.5, paired=True), getkey())
     assert got.world.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert not got.mark[::2].any() and got.mark[1::2].all()
@@ -178,7 +178,7 @@ def test_pairs_stand_beside_each_other(getkey):
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
-def test_no_share(alpha):
+def test_invalid_alpha(alpha):
     with pytest.raises(ValueError, match=f"paft.alpha={alpha}"):
         paft(alpha)
 
@@ -188,7 +188,7 @@ def test_an_unknown_perturbation():
         paft(0.5, names=("times",))
 
 
-def test_a_step_gives_the_algorithm_the_same_key():
+def test_the_algorithm_key_is_independent_of_the_curriculum():
     """In reinforcement learning, tasks that stay clean get the same samples."""
 
     def make_batch(state, tables, key, tasks):

@@ -24,7 +24,7 @@ PAFT = "--config=configs/paft.py:smoke"
 
 
 @pytest.mark.slow
-def test_the_page(tmp_path):
+def test_commands_of_the_page(tmp_path):
     folder = pages.checkout(tmp_path)
     assert pages.follow(PAGE, folder) == 5
     made = report.load(folder / "runs/my_logs")
@@ -38,7 +38,7 @@ def test_the_page(tmp_path):
     assert sum(row["perturbation"] != "clean" for row in rows) == 30
 
 
-def test_files_that_it_names_exist():
+def test_named_files_exist():
     assert not pages.missing(PAGE)
 
 
@@ -76,7 +76,7 @@ def test_check(commands, tmp_path):
 
 @pytest.mark.slow
 def test_one_conversation_makes_no_test_split(commands, tmp_path):
-    """The command says so before any training."""
+    """Training reports it before the first step."""
     file = tmp_path / "my.jsonl"
     file.write_bytes(lines(weather(*GOOD)))
     done = commands("logs", "check", str(file))

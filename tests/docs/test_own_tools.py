@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_page(folder):
+def test_commands_of_the_page(folder):
     assert pages.follow(PAGE, folder) > 8
     for name, success in (("my_tools", None), ("my_tools_paft", None), ("my_agent", 1)):
         made = report.load(folder / "runs" / name)
@@ -24,5 +24,5 @@ def test_the_page(folder):
         assert success is None or rows["unsolvable"] == success
 
 
-def test_files_that_it_names_exist():
+def test_named_files_exist():
     assert not pages.missing(PAGE)

@@ -25,7 +25,7 @@ PAGES = [
 
 
 @pytest.fixture(autouse=True)
-def at_the_top(monkeypatch):
+def in_the_repository_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
@@ -40,33 +40,33 @@ def table_of(text):
     return [cells(line) for line in table[0].splitlines()]
 
 
-def compared():
+def compared_reports():
     """Return the reports that the command of the page compares."""
     columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", COMPARISON)
     assert columns
     return report.load_columns(columns[1].split(","))
 
 
-def test_table_and_picture_are_what_their_command_makes():
+def test_table_and_figure_match_their_command():
     figure = re.search(r"--figure=docs/(\S+\.svg)", COMPARISON)
     assert figure
-    assert report.side_by_side(compared(), markdown=True) in COMPARISON
-    assert report.picture(compared()) == (ROOT / "docs" / figure[1]).read_text()
+    assert report.side_by_side(compared_reports(), markdown=True) in COMPARISON
+    assert report.picture(compared_reports()) == (ROOT / "docs" / figure[1]).read_text()
     assert f"]({figure[1]})" in COMPARISON
     assert f"](docs/{figure[1]})" in README
 
 
-def test_table_of_the_readme_is_a_part_of_it():
+def test_readme_table_is_part_of_the_comparison():
     header, _, *rows = table_of(README.split("## Results")[1])
     whole, _, *all_rows = table_of(
-        report.side_by_side(compared(), markdown=True) + "\n"
+        report.side_by_side(compared_reports(), markdown=True) + "\n"
     )
     assert header == whole and len(rows) > 5
     for row in rows:
         assert row in all_rows
 
 
-def test_output_of_the_readme_is_that_of_a_stored_report():
+def test_readme_output_matches_a_stored_report():
     shown = re.search(r"```text\n(.*?)```", README, re.DOTALL)
     assert shown
     printed = report.table(report.load("docs/results/paft_0")).splitlines()
@@ -76,12 +76,12 @@ def test_output_of_the_readme_is_that_of_a_stored_report():
         assert any(x.startswith(line) for x in printed), line
 
 
-def test_readme_fits_a_screen_and_a_half():
+def test_readme_is_short():
     assert len(README.splitlines()) <= 90
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_names_exists(page):
+def test_named_files_commands_and_keys_exist(page):
     text = page.read_text("utf-8")
     names = re.findall(r"(?:configs|docs|launch|openagent_jax)/[\w/.*]*[\w*]", text)
     for name in set(names) - {"configs/NAME.py"}:
@@ -112,7 +112,7 @@ def test_all_perturbations_are_listed():
     assert sorted(listed) == sorted(getattr(x, "name", x) for x in CATALOGUE)
 
 
-def test_the_diagnosis_is_that_of_the_page():
+def test_diagnosis_matches_the_results_page():
     page = [cells(x) for x in Path("docs/results.md").read_text().splitlines()]
     names = next(row for row in page if row[0] == "success %")
     columns = ["SFT", "SFT+GRPO", "PAFT", "half of PAFT", "PAFT+GRPO"]
@@ -125,7 +125,7 @@ def test_the_diagnosis_is_that_of_the_page():
         assert values == [row[i].split(" [")[0] for i in columns], label
 
 
-def test_what_grpo_raises_is_in_stored_reports():
+def test_gains_of_grpo_match_stored_reports():
     text = " ".join(pages.page("reinforcement_learning.md").split())
     for how in ("sampled", "greedy"):
         shown = []
@@ -138,7 +138,7 @@ def test_what_grpo_raises_is_in_stored_reports():
         assert " to ".join(shown) in text
 
 
-def test_scores_of_a_pretrained_model_are_in_stored_reports():
+def test_scores_of_a_pretrained_model_match_stored_reports():
     table = table_of(pages.page("pretrained.md"))[2:]
     stored = report.load_columns(
         [
@@ -159,7 +159,7 @@ def test_scores_of_a_pretrained_model_are_in_stored_reports():
         assert shown == [base[0], paft[0], "{} [{}, {}]".format(*smollm2)]
 
 
-def test_scores_on_public_tasks_are_in_stored_reports():
+def test_scores_on_public_tasks_match_stored_reports():
     (_, *names), _, *table = table_of(pages.page("own_agent.md"))
     stored = report.load_columns([f"{name}=docs/results/bfcl_{name}" for name in names])
     rows = [{row["scenario"]: row for row in x["rows"]} for x in stored.values()]

@@ -12,7 +12,7 @@ ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)
 
 
 def function(name, description="", required=None, /, **properties):
-    """A bare function; all its properties are required unless `required` says else."""
+    """A bare function; all its properties are required unless `required` is given."""
     parameters = {"type": "object", "properties": properties}
     parameters["required"] = list(properties) if required is None else required
     return {"name": name, "description": description, "parameters": parameters}

@@ -24,7 +24,7 @@ class TestChains:
         assert list(returns) == ["ticket_id", "note"]
         assert "find_note_then_drop_ticket" in goals_of(draft)
 
-    def test_a_field_that_is_an_argument_too_feeds_nothing(self):
+    def test_a_field_that_is_also_an_argument_is_not_chained(self):
         """The caller knows its value already, so this tool comes last."""
         three = {"ticket_id": TEXT, "size": TEXT, "kind": TEXT}
         tools = [
@@ -35,7 +35,7 @@ class TestChains:
         assert list(tools_of(draft)["get_ticket"]["returns"]) == ["size", "kind"]
         assert list(goals_of(draft)) == ["touch_ticket", "get_ticket"]
 
-    def test_creating_returns_an_id_and_changing_a_receipt(self):
+    def test_create_returns_an_id_and_delete_a_receipt(self):
         tools = [
             function("create_ticket", "", message=TEXT),
             function("delete_ticket", "", reason=TEXT),
@@ -45,7 +45,7 @@ class TestChains:
         assert tools["create_ticket"]["returns"] == {"ticket_id": "ticket_id"}
         assert tools["delete_ticket"]["returns"] == {"receipt": "receipt_number"}
 
-    def test_an_enum_feeds_nothing(self):
+    def test_an_enum_is_not_chained(self):
         level = {"enum": ["low", "high"]}
         tools = [
             returning("find_level", {"level": level, "size": TEXT}, owner=TEXT),

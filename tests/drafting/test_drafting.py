@@ -165,7 +165,7 @@ class TestProtocol:
         assert goal["steps"][1]["arguments"]["issue_id"] == "#0.issue_id"
         assert goal["answer"] == "done"
 
-    def test_the_whole_reply_of_a_server(self):
+    def test_a_full_server_response_is_accepted(self):
         sent = {"jsonrpc": "2.0", "id": 1, "result": MCP}
         assert drafting.draft(sent, "issues") == self.draft
 

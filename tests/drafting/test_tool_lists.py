@@ -104,7 +104,7 @@ def test_optional_arguments_may_have_any_type():
         assert tools_of(draft)["go"]["arguments"] == {}
 
 
-def test_without_required_defaults_tell_what_is_optional():
+def test_without_required_arguments_with_defaults_are_optional():
     """Servers that infer schemas from signatures write lists like this."""
     tool = function("go", "", x={"type": "array", "default": []}, y=TEXT)
     del tool["parameters"]["required"]

@@ -28,7 +28,7 @@ class TestValues:
         draft.domain["types"]["sku"]["values"] = ["ABC-1", "ABC-2", "ABC-3"]
         assert faults(tmp_path, draft.domain) == []
 
-    def test_a_pattern_with_an_example_is_no_hole(self):
+    def test_a_pattern_with_an_example_is_not_a_hole(self):
         sku = {
             "type": "string",
             "pattern": "^[A-Z]{3}-[0-9]+$",
@@ -58,7 +58,7 @@ class TestValues:
             assert all(re.fullmatch(r"C-\d{3}", x) for x in a[split] + b[split])
         assert faults(tmp_path, draft.domain) == []
 
-    def test_a_name_that_says_nothing_is_a_hole(self):
+    def test_an_uninformative_name_is_a_hole(self):
         (hole,) = draft_one("", "fetch", command=TEXT).holes
         assert hole == (
             "types.fetch_result.values[0]: three or more values that fetch may return"
@@ -84,7 +84,7 @@ class TestValues:
         made = draft_one(size=schema).domain["types"]["size"]
         assert made == {"kind": "number", "minimum": kind[0], "maximum": kind[1]}
 
-    def test_numbers_beyond_the_environment_are_texts(self, tmp_path):
+    def test_numbers_out_of_range_become_texts(self, tmp_path):
         year = {"type": "integer", "minimum": 1990, "maximum": 2030}
         draft = draft_one(start_year=year, end_year={**year, "maximum": 2040})
         assert set(tools_of(draft)["get_value"]["arguments"].values()) == {"start_year"}
@@ -93,7 +93,7 @@ class TestValues:
         assert any("texts, since numbers end at 999" in note for note in draft.review)
         assert faults(tmp_path, draft.domain) == []
 
-    def test_enums_that_share_a_value_are_one_type(self, tmp_path):
+    def test_enums_that_share_a_value_become_one_type(self, tmp_path):
         draft = draft_one(
             state={"enum": ["open", "closed"]},
             filter={"enum": ["all", "open"]},
@@ -148,7 +148,7 @@ def test_a_hole_shows_the_pattern_unchanged():
     assert f"each of the form {pattern}'; " in read_faults(draft.domain)[0]
 
 
-def test_the_number_of_a_second_type_is_not_in_its_values():
+def test_the_suffix_of_a_second_type_is_not_in_its_values():
     room = {"type": "string", "enum": ["attic", "cellar"]}
     lamp = function("light_lamp", "Light a lamp", room=room)
     door = function("open_door", "Open a door", room=TEXT)

@@ -36,7 +36,7 @@ def test_environments_by_name(name):
 
 
 @pytest.mark.parametrize("name", [*registry.SPECS, "poi"])
-def test_what_a_spec_offers_is_what_its_environment_has(name):
+def test_specs_match_their_environments(name):
     """A config is checked against the spec before the environment is made."""
     spec, world = registry.spec(name), helpers.world(name)
     environment = world.environment
@@ -60,7 +60,7 @@ def test_an_unknown_environment():
         assert name in line
 
 
-def lacking(**fields):
+def incomplete_world(**fields):
     world = helpers.world("poi")
     return world._replace(environment=world.environment._replace(name="maze", **fields))
 
@@ -68,15 +68,15 @@ def lacking(**fields):
 @pytest.mark.parametrize("lacks", NEEDED)
 def test_an_incomplete_environment(lacks):
     with pytest.raises(ValueError) as caught:
-        registry.check(lacking(**{lacks: None}))
+        registry.check(incomplete_world(**{lacks: None}))
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f'environment "maze" lacks {lacks};')
     assert "openagent_jax.types.Environment" in line
 
 
-def test_all_that_is_lacking_is_named_at_once():
+def test_all_missing_fields_are_named_at_once():
     with pytest.raises(ValueError, match=re.escape('"maze" lacks step, expert;')):
-        registry.check(lacking(step=None, expert=()))
+        registry.check(incomplete_world(step=None, expert=()))
 
 
 def test_an_incomplete_transcriber():
@@ -85,13 +85,13 @@ def test_an_incomplete_transcriber():
 
     silent = object.__new__(Silent)
     with pytest.raises(ValueError) as caught:
-        registry.check(lacking()._replace(transcriber=silent))
+        registry.check(incomplete_world()._replace(transcriber=silent))
     (line,) = str(caught.value).splitlines()
     assert 'transcriber of environment "maze" lacks opening, shown;' in line
     assert "openagent_jax.environments.world.Transcriber" in line
 
 
-def test_make_checks_what_was_made(monkeypatch):
+def test_make_checks_the_world(monkeypatch):
     world = helpers.world("poi")
     broken = world._replace(environment=world.environment._replace(outcome=None))
     spec = EnvironmentSpec(lambda settings, spelling: broken)

@@ -1,4 +1,4 @@
-"""Saved episodes: what their files contain, and that it is what happened."""
+"""Saved episodes: what their files contain, and that they match what was played."""
 
 import asyncio
 import functools
@@ -75,7 +75,7 @@ def written(form):
     return [tokens[i][own[i]].tolist() for i in range(NUM)]
 
 
-def said(form):
+def script_params(form):
     """The tokens of each row's script."""
     found, lexicon = written(form), helpers.lexicon("poi", form)
     tokenizer = helpers.chat_tokenizer() if form == "hermes" else helpers.tokenizer()
@@ -118,7 +118,7 @@ def keep(form, folder, num=NUM, num_tasks=NUM):
     scored = evaluate.evaluate(
         player(form),
         world(form),
-        said(form),
+        script_params(form),
         SCENARIOS,
         seed=SEED,
         num_tasks=num_tasks,
@@ -199,7 +199,7 @@ def plain(messages):
     return found
 
 
-def test_every_key_is_there(kept):
+def test_lines_have_all_keys(kept):
     lines, _ = kept
     assert tuple(sorted(lines)) == tuple(sorted(NAMES))
     for name, found in lines.items():
@@ -218,7 +218,7 @@ def test_every_key_is_there(kept):
             assert line["plan"] and bool(line["unsolvable"]) == (not line["solvable"])
 
 
-def test_outcomes_are_those_of_the_report(kept):
+def test_outcomes_match_the_report(kept):
     lines, scored = kept
     entries = perturb.catalogue(helpers.ENVIRONMENT)
     rows = evaluate.rows(entries, scored, 1.0, "test")
@@ -237,7 +237,7 @@ def test_outcomes_are_those_of_the_report(kept):
             assert line["num_calls"] >= line["num_errors"]
 
 
-def test_keys_are_those_of_the_tasks(kept):
+def test_task_keys_reproduce_the_tasks(kept):
     lines, _ = kept
     tables = helpers.world("poi").tables
     for name in NAMES:
@@ -254,7 +254,7 @@ def test_keys_are_those_of_the_tasks(kept):
         assert line["tools"] == transcriber.tools(task)
 
 
-def test_failures_are_the_right_words(kept):
+def test_failure_labels_of_scripts(kept):
     lines, _ = kept
     clean, unsolvable = lines[draw.CLEAN], lines["unsolvable"]
     assert [line["failure"] for line in clean] == [
@@ -289,14 +289,14 @@ def test_failures_are_the_right_words(kept):
         ({}, (True, False, True), "wrong_answer"),
     ],
 )
-def test_each_word(outcome, ends, word):
+def test_each_failure_label(outcome, ends, word):
     plain = dict.fromkeys(Outcome._fields, 0) | {"solvable": True} | outcome
     found = Outcome(**{name: np.asarray(x) for name, x in plain.items()})
     assert episodes.failure(found, *ends) == word
     assert word in episodes.FAILURES and len(episodes.FAILURES) == 7
 
 
-def test_the_words_of_the_policy(kept):
+def test_replies_are_stored_verbatim(kept):
     """Replies that could not be parsed are stored as they were written."""
     lines, _ = kept
     clean = lines[draw.CLEAN]
@@ -316,7 +316,7 @@ def test_the_words_of_the_policy(kept):
     assert clean[NO_TOOL]["results"] == ['{"error":"no such tool"}', None]
 
 
-def test_the_same_replies_by_messages_are_worth_the_same(kept):
+def test_replayed_replies_have_the_same_outcome(kept):
     """The oracle's plan, the tools and the facts are the same, too."""
     lines, _ = kept
     same = KEYS - {"failure", "messages", "actions", "results", "rewards"}
@@ -334,7 +334,7 @@ def test_the_same_replies_by_messages_are_worth_the_same(kept):
             assert theirs["rewards"] == ours["rewards"]
 
 
-def test_agents_keep_the_same_files(compact, tmp_path):
+def test_agents_write_the_same_files(compact, tmp_path):
     """`log.keep` writes the log's episodes; the last answered line of each counts."""
     _, lines, _ = compact
     log = logs.Log(tmp_path / "episodes.jsonl", {"model": "x"})
@@ -358,7 +358,7 @@ def test_agents_keep_the_same_files(compact, tmp_path):
 
 
 @pytest.mark.slow
-def test_as_many_as_wanted(compact, tmp_path):
+def test_number_of_kept_episodes(compact, tmp_path):
     """The first tasks are kept; files of an earlier evaluation are removed."""
     _, lines, scored = compact
     folder = tmp_path / episodes.FOLDER
@@ -379,7 +379,7 @@ def test_as_many_as_wanted(compact, tmp_path):
     assert not list(folder.iterdir())
 
 
-def test_nothing_is_kept_of_what_was_not_recorded(compact, tmp_path):
+def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
     keeper = episodes.Keeper(world(helpers.COMPACT), tmp_path, NUM, SEED)
     outcome = Outcome(*[np.zeros(2)] * len(Outcome._fields))
     no = np.zeros(2, bool)
@@ -414,7 +414,7 @@ def test_large_files_are_compressed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_a_file_is_there_when_all_of_it_is(tmp_path, monkeypatch, max_bytes):
+def test_a_file_appears_only_when_complete(tmp_path, monkeypatch, max_bytes):
     monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
     before = episodes.write(tmp_path, "clean", LINES)
 
@@ -434,7 +434,7 @@ def test_a_file_is_there_when_all_of_it_is(tmp_path, monkeypatch, max_bytes):
 
 
 @pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_damage_is_told_of(tmp_path, monkeypatch, max_bytes):
+def test_damaged_files_are_reported(tmp_path, monkeypatch, max_bytes):
     monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
     file = episodes.write(tmp_path, "clean", LINES)
     data = file.read_bytes()
@@ -445,7 +445,7 @@ def test_damage_is_told_of(tmp_path, monkeypatch, max_bytes):
         assert str(file) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_scenarios_are_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="kept are: none"):
         list(episodes.read(tmp_path, "clean"))
     episodes.write(tmp_path, "clean", LINES)

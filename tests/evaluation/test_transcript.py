@@ -45,7 +45,7 @@ def without_ids(turns):
 
 
 @pytest.mark.parametrize("entry", helpers.SHOWN)
-def test_messages_are_those_of_the_reference(entry):
+def test_messages_match_the_reference(entry):
     transcriber = helpers.world("poi").transcriber
     for episode in demonstrated(entry):
         ours = transcript.messages(transcriber, episode, shown(episode))
@@ -94,14 +94,14 @@ def test_calls_as_they_were_written(text, arguments):
     assert given == call("f", {"x": 1})
 
 
-def test_what_cannot_be_read_is_there_as_it_was_written():
+def test_unparsed_replies_are_kept_verbatim():
     blank = {"role": "assistant", "content": ""}
     assert transcript.as_written(blank, "Hm")["content"] == "Hm"
     answer = {"role": "assistant", "content": "Answer: 4"}
     assert transcript.as_written(answer, "Answer:  4") == answer
 
 
-def test_without_a_call_no_tool_answers():
+def test_results_without_a_call_are_user_messages():
     turns = [
         transcript.Turn({"role": "assistant", "content": "Hm"}, ("tool", "error")),
         transcript.Turn(call("f", {}), ("tool", "found")),
@@ -186,7 +186,7 @@ TOLD = [
 ]
 
 
-def test_kept_episodes_are_told():
+def test_kept_episodes_as_text():
     assert list(texts.kept(LINE)) == [
         *TOLD,
         "failure: missed_refusal",
@@ -243,7 +243,7 @@ def test_bad_use(commands, run, tmp_path, args, words):
         assert word in done.err
 
 
-def test_damage_is_one_line(commands, run):
+def test_damage_is_reported_in_one_line(commands, run):
     file = run / "eval/10" / episodes.FOLDER / "clean.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
     done = commands("domain", "show", f"--workdir={run}", "--num=3")

@@ -31,7 +31,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
         ),
     ],
 )
-def test_own(tmp_path, settings, file, source):
+def test_template_of_a_folder(tmp_path, settings, file, source):
     if settings is not None:
         (tmp_path / chat_template.SETTINGS_FILE).write_text(json.dumps(settings))
     if file is not None:
@@ -54,7 +54,7 @@ def test_damaged_files_are_named(tmp_path, name, data):
         chat_template.from_folder(tmp_path)
 
 
-def test_marks_of_the_tokenizer_and_a_date_that_stays(tmp_path):
+def test_special_tokens_and_a_fixed_date(tmp_path):
     settings = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
     helpers.chat_tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / chat_template.SETTINGS_FILE).write_text(json.dumps(settings))
@@ -73,7 +73,7 @@ def test_without_transformers(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
-def test_ours_write_several_calls_and_talk(form):
+def test_builtin_templates_render_calls_with_text(form):
     """Other tools may render more with these templates than our agents write."""
     message = messages.call("look", {"place": "Oak Bay"})
     message["content"] = "Let me see."

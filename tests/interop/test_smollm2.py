@@ -32,7 +32,7 @@ def model(tmp_path_factory):
     """The backbone of `init_from=smollm2`, and its parameters."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gguf, "CACHE", str(tmp_path_factory.mktemp("cache")))
-        c = tiny.stated().replace({"init_from": "smollm2"})
+        c = tiny.full_config().replace({"init_from": "smollm2"})
         found = backbones.backbone(c)
         return found, backbones.first_params(c, found)
 

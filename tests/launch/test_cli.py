@@ -24,7 +24,7 @@ from tests.commands import Done
 PAFT = "--config=configs/paft.py"
 GRPO = "--config=configs/grpo.py"
 SFT = "--config=configs/sft.py"
-DEFAULT = tiny.stated("paft")
+DEFAULT = tiny.full_config("paft")
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 # Arguments, and what the error line must name: the key, and a remedy.
 BAD_USE = [
@@ -231,7 +231,7 @@ def assert_one_line(done: Done, code: int, words) -> None:
 
 
 @pytest.fixture(scope="module")
-def wrong(tmp_path_factory):
+def invalid_files(tmp_path_factory):
     """A folder of invalid files."""
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "syntax.py").write_text("def get_config():\n  return (\n")
@@ -250,14 +250,14 @@ def wrong(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("args", "words"), BAD_USE)
-def test_bad_use(commands, wrong, tmp_path, args, words):
-    args = [arg.replace("WRONG", wrong) for arg in args]
+def test_bad_use(commands, invalid_files, tmp_path, args, words):
+    args = [arg.replace("WRONG", invalid_files) for arg in args]
     extra = [] if "--workdir" in args else [f"--workdir={tmp_path}/w"]
     assert_one_line(commands("train", *extra, *args), 2, words)
     assert not (tmp_path / "w").exists()
 
 
-def test_a_figure_is_of_a_comparison(commands, tmp_path):
+def test_a_figure_needs_a_comparison(commands, tmp_path):
     figure = tmp_path / "x.svg"
     done = commands("evaluate", f"--figure={figure}")
     assert_one_line(done, 2, ["--figure", "--compare"])
@@ -332,22 +332,25 @@ def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1000])
 
 
-def lacks_a_shard(folder: Path) -> None:
+def delete_a_shard(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     index = {"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def is_a_gemma(folder: Path) -> None:
+def change_the_architecture(folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "gemma3"}')
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda folder: cut(folder / "model.safetensors"), ["/model.safetensors: "]),
-        (lacks_a_shard, ["model-00002-of-00002.safetensors: no such file"]),
-        (is_a_gemma, ["config.json: model_type", "gemma3"]),
+        (
+            lambda folder: cut(folder / "model.safetensors"),
+            ["/model.safetensors: "],
+        ),
+        (delete_a_shard, ["model-00002-of-00002.safetensors: no such file"]),
+        (change_the_architecture, ["config.json: model_type", "gemma3"]),
         (lambda folder: (folder / "a.gguf").write_bytes(b"GGUF"), ["a.gguf: damaged"]),
     ],
     ids=["cut off", "shard", "architecture", "gguf"],
@@ -368,14 +371,14 @@ def test_bad_weights(commands, tmp_path, spoil, words):
 def test_export(commands, tmp_path):
     """The weights of the run, with the other files of the model it started from."""
     source, out, work = (tmp_path / name for name in ("source", "out", "w"))
-    nano = backbones.backbone(tiny.stated())
+    nano = backbones.backbone(tiny.full_config())
     config = dataclasses.replace(nano.config, qkv_bias=True)
     params = transformer.make_policy(config).init(jax.random.key(1))
     hf.save(source, config, params, nano.folder)
     (source / "chat_template.jinja").write_text("{{ messages }}")
-    c = tiny.stated().replace({"init_from": str(source)})
+    c = tiny.full_config().replace({"init_from": str(source)})
     trained = jax.tree.map(lambda x: x + 1, params)
-    tiny.leave_run(work, c, backbones.backbone(c), trained)
+    tiny.save_run(work, c, backbones.backbone(c), trained)
     done = commands("export", f"--workdir={work}", f"--out={out}")
     assert (done.code, done.err) == (0, "") and "step 3" in done.out
     assert hf.load(out)[0] == config
@@ -417,7 +420,7 @@ def wait_until(condition, seconds=90):
 
 
 @pytest.mark.slow
-def test_killed_then_terminated_then_done(commands, tmp_path):
+def test_resumes_after_sigkill_and_sigterm(commands, tmp_path):
     """kill -9 loses at most `checkpoint.every` steps; SIGTERM loses none and exits with
     143; the same command continues the run both times."""
     workdir = tmp_path / "w"
@@ -431,8 +434,8 @@ def test_killed_then_terminated_then_done(commands, tmp_path):
     reached = steps_of(workdir)[-1]
 
     pid = commands.start("train", *args)
-    wait_until(lambda: "from step" in commands.said())
-    resumed = int(re.search(r"from step (\d+)", commands.said())[1])
+    wait_until(lambda: "from step" in commands.output())
+    resumed = int(re.search(r"from step (\d+)", commands.output())[1])
     assert resumed % 20 == 0 and reached - 20 <= resumed <= reached
     wait_until(lambda: steps_of(workdir)[-1:] >= [reached + 3])  # steps that are new
     os.kill(pid, signal.SIGTERM)
@@ -450,7 +453,7 @@ def test_killed_then_terminated_then_done(commands, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_report_of_adapters_is_made_again(commands, tmp_path):
+def test_the_report_of_adapters_is_reproduced(commands, tmp_path):
     args = [f"--workdir={tmp_path}/w", PAFT, *SMALL, "--config.train.num_steps=3"]
     args += ["--config.model.lora.rank=2", "--config.optim.learning_rate=0.1"]
     done = commands("train", *args, f"--config.compile_cache={tmp_path}/cache")

@@ -40,9 +40,9 @@ def test_every_key_has_a_field():
     assert config.to_dict(typed) == c.to_dict()
 
 
-def test_hash_is_that_of_the_values():
+def test_hash_depends_only_on_values():
     """It is the same as in earlier versions, whose configs had no types."""
-    c = tiny.stated()
+    c = tiny.full_config()
     text = json.dumps(base.get_config().to_dict(), sort_keys=True)
     digest = subprocess.run(["sha256sum"], input=text.encode(), capture_output=True)
     assert config.config_hash(c) == digest.stdout.decode()[:16]
@@ -51,7 +51,7 @@ def test_hash_is_that_of_the_values():
 
 
 def test_sections_become_types_of_the_library():
-    c = tiny.stated().replace(
+    c = tiny.full_config().replace(
         {
             "sandbox.max_turns": 3,
             "sandbox.num_tools": 21,
@@ -85,12 +85,12 @@ def test_sections_become_types_of_the_library():
     ],
 )
 def test_rows_and_tasks_of_a_step(name, changes, rows, tasks):
-    c = tiny.stated(name).replace({"train.batch_size": 8} | changes)
+    c = tiny.full_config(name).replace({"train.batch_size": 8} | changes)
     assert (c.num_rows, c.num_sampled_tasks) == (rows, tasks)
 
 
 def test_replace():
-    c = tiny.stated()
+    c = tiny.full_config()
     new = c.replace({"eval.scenarios": ["unsolvable"], "optim.learning_rate": 1})
     assert new.eval.scenarios == ("unsolvable",)
     assert type(new.optim.learning_rate) is float
@@ -121,7 +121,7 @@ def test_replace():
 )
 def test_wrong_keys_and_types_are_named(changes, message):
     with pytest.raises(UsageError, match=message):
-        tiny.stated().replace(changes)
+        tiny.full_config().replace(changes)
 
 
 def test_a_missing_key_is_named():
@@ -142,7 +142,7 @@ def test_stored_configs(tmp_path):
     assert config.stored_config(tmp_path) == c
     del values["optim"], values["paft"]["paired"]
     file.write_text(json.dumps(values))
-    default = tiny.stated()
+    default = tiny.full_config()
     assert config.stored_config(tmp_path) == dataclasses.replace(c, optim=default.optim)
     values["paft"]["twins"] = False
     file.write_text(json.dumps(values))
@@ -155,10 +155,10 @@ def test_stored_configs(tmp_path):
 
 
 def test_renamed_keys_exist():
-    keys = config.flat(tiny.stated()).keys()
+    keys = config.flat(tiny.full_config()).keys()
     assert set(base.RENAMED.values()) <= keys and not base.RENAMED.keys() & keys
 
 
 def test_checked_keys_exist():
-    keys = config.flat(tiny.stated()).keys()
+    keys = config.flat(tiny.full_config()).keys()
     assert {*checks.SHARES, *checks.MAY_BE_ZERO} <= keys

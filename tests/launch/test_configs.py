@@ -28,8 +28,8 @@ def get_config(name, arg=""):
 
 
 @pytest.mark.parametrize(("name", "arg"), CASES)
-def test_is_sound(name, arg):
-    c = tiny.stated(name, arg)
+def test_config_passes_all_checks(name, arg):
+    c = tiny.full_config(name, arg)
     checks.check(c)
     placement.mesh(c, jax.devices()[:1] if arg else None)  # smoke runs fit on one
     assert c.name == (f"{name}_{arg}" if arg else name)
@@ -52,13 +52,13 @@ def test_docstring_states_command_delta_time_and_result(name):
 
 @pytest.mark.parametrize("arg", ["", "smoke"])
 def test_paft_differs_from_sft_by_alpha_alone(arg):
-    sft, paft = (config.flat(tiny.stated(x, arg)) for x in ("sft", "paft"))
+    sft, paft = (config.flat(tiny.full_config(x, arg)) for x in ("sft", "paft"))
     assert {key for key in sft if sft[key] != paft[key]} == {"name", "paft.alpha"}
 
 
 def test_checks_compile_nothing():
     """So `--dry_run` is fast for any model."""
-    c = tiny.stated("paft").replace({"init_from": "random"})
+    c = tiny.full_config("paft").replace({"init_from": "random"})
     before = len(COMPILED)
     checks.check(c)
     placement.mesh(c)

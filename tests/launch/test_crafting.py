@@ -1,4 +1,4 @@
-"""A second kind of worlds by `sandbox.domain` alone: every command plays crafting."""
+"""`sandbox.domain` selects another environment: every command plays crafting."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_agent(commands, tmp_path):
 
 def test_serve(commands):
     pid = commands.start("serve", *serving.SMALL, CRAFTING, "--port=0", "--name=tiny")
-    address = serving.ready(commands)
+    address = serving.wait_for_address(commands)
     tool = {"type": "function", "function": {"name": "get", "parameters": {}}}
     answer = serving.post(address, serving.ASKED | {"tools": [tool], "max_tokens": 20})
     assert answer["choices"][0]["message"]["role"] == "assistant"

@@ -1,4 +1,4 @@
-"""The diagnosis does the missing runs, and its page shows the stored reports."""
+"""The diagnosis executes the missing runs, and its page shows the stored reports."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ RESULTS = ROOT / "docs/results"
 
 
 @pytest.fixture
-def asked(monkeypatch, tmp_path):
+def executed(monkeypatch, tmp_path):
     """The commands that were run; each leaves the files that launch.train leaves."""
     commands = []
 
@@ -35,7 +35,7 @@ def asked(monkeypatch, tmp_path):
     return commands
 
 
-def diagnosed(**flags):
+def run_diagnosis(**flags):
     if not diagnose.flags.FLAGS.is_parsed():
         diagnose.flags.FLAGS(["diagnose"])
     with flagsaver.flagsaver(**flags):
@@ -43,30 +43,30 @@ def diagnosed(**flags):
         return Path(diagnose.PAGE.value).read_text()
 
 
-def test_page_is_that_of_the_stored_reports(monkeypatch, tmp_path):
+def test_page_matches_the_stored_reports(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     stored = Path("docs/results.md").read_text()
-    assert diagnosed(page=str(tmp_path / "results.md"), show=True) == stored
+    assert run_diagnosis(page=str(tmp_path / "results.md"), show=True) == stored
 
 
-def test_runs_what_is_missing_once(asked):
-    text = diagnosed(only=["base", "sft_grpo"], seeds=["3"])
-    assert [(c[0], c[2]) for c in asked] == [
+def test_missing_runs_are_executed_once(executed):
+    text = run_diagnosis(only=["base", "sft_grpo"], seeds=["3"])
+    assert [(c[0], c[2]) for c in executed] == [
         ("evaluate", "base"),
         ("train", "sft_half_3"),
         ("train", "sft_grpo_3"),
     ]
-    assert asked[-1][3]["init_from"] == Path("runs/diagnosis/sft_half_3")
-    assert asked[-1][3]["seed"] == 3
+    assert executed[-1][3]["init_from"] == Path("runs/diagnosis/sft_half_3")
+    assert executed[-1][3]["seed"] == 3
     assert "| SFT+GRPO | 1 | 200 |" in text  # tokens of both halves
     assert "Not run yet: SFT, half of SFT, GRPO, PAFT" in text
-    diagnosed(only=["base", "sft_grpo"], seeds=["3"])
-    assert len(asked) == 3
+    run_diagnosis(only=["base", "sft_grpo"], seeds=["3"])
+    assert len(executed) == 3
 
 
-def test_halves_are_shared(asked):
-    diagnosed(only=["paft_grpo", "paft_perturbed_grpo"], seeds=["0"])
-    assert [c[2] for c in asked].count("paft_half_0") == 1
+def test_first_halves_are_shared(executed):
+    run_diagnosis(only=["paft_grpo", "paft_perturbed_grpo"], seeds=["0"])
+    assert [c[2] for c in executed].count("paft_half_0") == 1
 
 
 def test_budgets_are_equal():
@@ -82,13 +82,13 @@ def test_budgets_are_equal():
         assert half == bool(method.after)
 
 
-def test_what_failed_is_not_kept(asked, monkeypatch):
+def test_failed_runs_leave_no_report(executed, monkeypatch):
     def fail(*_):
         raise RuntimeError("gave up")
 
     monkeypatch.setattr(diagnose, "run", fail)
     with pytest.raises(RuntimeError, match="gave up"):
-        diagnosed(only=["grpo"], seeds=["0"])
+        run_diagnosis(only=["grpo"], seeds=["0"])
     assert not list(Path().rglob("report.json"))
 
 
@@ -101,10 +101,10 @@ def test_what_failed_is_not_kept(asked, monkeypatch):
 )
 def test_bad_flags(flags, message):
     with pytest.raises(diagnose.cli.UsageError, match=message):
-        diagnosed(**flags)
+        run_diagnosis(**flags)
 
 
-def test_a_method_is_not_its_namesake(tmp_path):
+def test_runs_are_matched_by_the_full_method_name(tmp_path):
     """`sft_grpo_0` is not a run of `sft`."""
     for name in ("sft_0", "sft_grpo_0"):
         shutil.copytree(RESULTS / "sft_0", tmp_path / name)

@@ -66,7 +66,7 @@ def test_check_of_a_good_file(commands, drafted, tmp_path):
     assert "To be reviewed:\n" in done.out
 
 
-def test_check_tells_all_faults(commands, drafted, tmp_path):
+def test_check_reports_all_faults(commands, drafted, tmp_path):
     document = json.loads(drafted[0].read_text())
     document["types"]["book_title"]["train"] = []
     document["tools"][0]["type"] = "funktion"

@@ -68,7 +68,7 @@ def trained(tmp_path_factory):
     return workdir, c, state
 
 
-def test_adapters_alone_are_trained(trained):
+def test_only_adapters_are_trained(trained):
     """The model itself stays bit for bit the same, and has no optimizer moments."""
     _, c, state = trained
     start = tiny.trainer(c)[1]
@@ -83,7 +83,7 @@ def test_adapters_alone_are_trained(trained):
     assert num_bytes(moments) == 2 * num_bytes(after)
 
 
-def test_checkpoints_hold_adapters_alone(trained):
+def test_checkpoints_hold_only_adapters(trained):
     workdir, c, state = trained
     record = json.loads(
         (workdir / "checkpoints" / "3" / "record" / "metadata").read_text()
@@ -129,7 +129,7 @@ def test_devices_and_micro_batches_change_nothing():
     assert len({line["train/loss"] for line in one}) == 3
 
 
-def test_a_run_starts_from_adapters_merged(trained):
+def test_a_run_starts_from_merged_adapters(trained):
     """Through `init_from`, with adapters of its own or without."""
     workdir, _, state = trained
     expected = lora.merge(lora.Lora(RANK), jax.device_get(train.all_params(state)))
@@ -141,7 +141,7 @@ def test_a_run_starts_from_adapters_merged(trained):
         assert same(jax.device_get(found), jax.device_get(expected))
 
 
-def test_what_is_exported_has_no_adapters(trained, tmp_path):
+def test_exported_models_have_no_adapters(trained, tmp_path):
     workdir, c, state = trained
     command = f"-m launch.export --workdir={workdir} --out={tmp_path}".split()
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
@@ -171,7 +171,7 @@ def test_adapters_of_a_model_with_adapters(trained, tmp_path):
     assert same(found, {**params, **frozen})
 
 
-def test_the_model_is_gone_or_another(trained, tmp_path):
+def test_a_missing_or_changed_base_model(trained, tmp_path):
     workdir, folder = tmp_path / "run", tmp_path / "base"
     shutil.copytree(trained[0], workdir)
     model = backbones.backbone(trained[1])
@@ -214,7 +214,7 @@ def test_learns():
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
-def test_the_reference_is_within(name):
+def test_the_frozen_base_is_the_kl_reference(name):
     """No second model is held in memory; a named reference is, but it is not saved."""
     c = config(name, surrogate__kl=0.1)
     model = backbones.backbone(c)
@@ -228,7 +228,7 @@ def test_the_reference_is_within(name):
     assert same(beside, {**frozen, policy_gradient.REFERENCE: plain})
 
 
-def test_held_near_to_the_model_without_adapters(trained):
+def test_kl_penalty_refers_to_the_base_model(trained):
     """The KL penalty refers to that model unless another is named, here zeros."""
     _, c, state = trained
     policy, params = backbones.backbone(c).policy, train.all_params(state)
@@ -239,16 +239,16 @@ def test_held_near_to_the_model_without_adapters(trained):
     played = rollout.Rollout(None, tokens, mask, mask, jnp.zeros((2, 12)), *[None] * 3)
 
     @jax.jit
-    def held(params):
+    def scores(params):
         batch, _ = learner.batch(params, played, mask, jnp.ones((2, 12)))
         own, plain = (learner.score(x, batch) for x in (params, state.frozen))
         return batch.extra.reference, own, plain
 
-    got, own, plain = held(params)
+    got, own, plain = scores(params)
     np.testing.assert_allclose(got, plain, rtol=1e-6)
     assert np.max(np.abs(own - plain)) > 1e-4
     zeros = jax.tree.map(jnp.zeros_like, state.frozen)
-    got, *_ = held({**params, policy_gradient.REFERENCE: zeros})
+    got, *_ = scores({**params, policy_gradient.REFERENCE: zeros})
     evenly = -np.log(backbones.backbone(c).config.vocab_size)
     np.testing.assert_allclose(got[:, 1:], evenly, rtol=1e-5)
 

@@ -34,10 +34,10 @@ ASKED = {
 }
 
 
-def ready(commands):
+def wait_for_address(commands):
     """Return the address of the server when it is ready."""
     end = time.monotonic() + 100
-    while not (found := re.search(r"http://\S+/v1", commands.said())):
+    while not (found := re.search(r"http://\S+/v1", commands.output())):
         assert time.monotonic() < end
         time.sleep(0.05)
     return found[0]
@@ -58,11 +58,11 @@ def post(address, body):
         pytest.param(signal.SIGINT, 130, id="Ctrl-C"),
     ],
 )
-def test_who_is_served_is_served_to_the_end(commands, how, code):
+def test_accepted_requests_are_completed_at_shutdown(commands, how, code):
     pid = commands.start("serve", *SMALL, "--port=0", "--name=tiny", "--max_batch=2")
-    address = ready(commands)
+    address = wait_for_address(commands)
     assert address.startswith("http://127.0.0.1:")
-    assert commands.said() == f"tiny: {address}, 2 rows of 476 tokens\n"
+    assert commands.output() == f"tiny: {address}, 2 rows of 476 tokens\n"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = [pool.submit(post, address, ASKED) for _ in range(6)]
         asked[0].result()  # the last requests still wait for a row

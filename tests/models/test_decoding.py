@@ -75,13 +75,13 @@ class TestAppend:
         assert context.cache.length.tolist() == (6 + LENGTHS).tolist()
         assert not context.sampled.any() and not context.overflow.any()
 
-    def test_next_logits_are_those_of_the_full_pass(self, context, params):
+    def test_next_logits_equal_the_full_pass(self, context, params):
         expected = full_log_probs(params, context.tokens)
         got = jax.nn.log_softmax(context.logits)
         last = context.cache.length - 1
         np.testing.assert_allclose(got, expected[jnp.arange(ROWS), last], rtol=1e-5)
 
-    def test_texts_that_are_too_long_are_marked(self, context, params, text):
+    def test_overlong_texts_are_marked(self, context, params, text):
         length = jnp.array([7, 6, 0])
         longer = append(params, context, text, length)
         assert longer.overflow.tolist() == [True, False, False]
@@ -90,7 +90,7 @@ class TestAppend:
 
 class TestDecode:
     @pytest.mark.parametrize("temperature", [0.0, 0.7])
-    def test_log_probs_are_those_of_the_full_pass(self, context, params, temperature):
+    def test_log_probs_equal_the_full_pass(self, context, params, temperature):
         after, new, *_ = decode(params, context, Sampling(temperature))
         scores = full_log_probs(params, after.tokens) / (temperature or 1)
         scores = jax.nn.log_softmax(scores)[:, :-1]

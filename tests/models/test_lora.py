@@ -86,7 +86,7 @@ def test_initial_adapters_change_nothing(dtype):
     assert (run(adapted_params()) != run(params)).any()
 
 
-def test_the_formula():
+def test_logits_equal_those_of_merged_weights():
     """Compared with plain weights that are merged by hand."""
     params = adapted_params()
     merged = {**params["layers"]}
@@ -99,7 +99,7 @@ def test_the_formula():
 
 @pytest.mark.parametrize("settings", [CONFIG.lora, SOME], ids=["all", "some"])
 @pytest.mark.slow
-def test_gradients_follow_from_those_of_the_weights(settings):
+def test_gradients_follow_from_the_weight_gradients(settings):
     """By the chain rule, with G the gradient of W and s the scale: that of A is
     s G B', and that of B is s A' G."""
     config = dataclasses.replace(CONFIG, lora=settings)
@@ -162,7 +162,7 @@ def test_bfloat16_weights_and_activations():
 
 
 @pytest.mark.parametrize("unstacked", [False, True])
-def test_decoding_is_adapted_too(unstacked):
+def test_decoding_uses_adapters(unstacked):
     params, (tokens, positions, _) = adapted_params(), texts()
     given = POLICY.unstack_layers(params) if unstacked else params
     cache, parts = POLICY.init_cache(3, [8, 4]), []

@@ -35,7 +35,7 @@ def test_a_killed_write_keeps_the_old_report(tmp_path, monkeypatch):
     assert report.load(path)["policy"] == "old"
 
 
-def test_write_refuses_what_load_would(tmp_path):
+def test_write_refuses_invalid_reports(tmp_path):
     made = make_report()
     made["rows"][0]["success"].pop("low")
     with pytest.raises(ValueError, match=r"lacks rows\[0\]\.success\.low"):
@@ -43,7 +43,7 @@ def test_write_refuses_what_load_would(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_write_refuses_what_json_lacks(tmp_path):
+def test_write_refuses_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         report.write(tmp_path / "new", make_report(seed=float("nan")))
     assert not (tmp_path / "new").exists()
@@ -74,7 +74,7 @@ def without(key, row_key=None):
         (json.dumps(make_report(rows=3)), "rows should be a valid list$"),
     ],
 )
-def test_load_says_what_is_wrong(tmp_path, text, message):
+def test_load_errors(tmp_path, text, message):
     path = tmp_path / "report.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=message) as error:
@@ -115,13 +115,13 @@ def test_many_problems_are_counted(tmp_path):
     assert str(error.value).count("should be an object") == 20
 
 
-def test_keys_of_others_are_kept(tmp_path):
+def test_unknown_keys_are_kept(tmp_path):
     made = make_report(log="mapped 2 of 3 conversations")
     made["rows"][0] |= {"claim": "unseen_forms", "domain": "poi"}
     assert report.load(report.write(tmp_path, made)) == made
 
 
-def test_load_where_there_is_none(tmp_path):
+def test_load_without_a_report(tmp_path):
     for place in (tmp_path, tmp_path / "absent", tmp_path / "absent.json"):
         with pytest.raises(ValueError, match="no report to read"):
             report.load(place)

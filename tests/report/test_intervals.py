@@ -12,7 +12,7 @@ from openagent_jax.report import intervals
 from tests.report.builders import outcomes, paired
 
 
-def table_of_four(both, gained, lost, neither):
+def delta_of_counts(both, gained, lost, neither):
     new = np.repeat([1, 1, 0, 0], [both, gained, lost, neither])
     old = np.repeat([1, 0, 1, 0], [both, gained, lost, neither])
     return paired(new, old)
@@ -38,20 +38,20 @@ def test_success_interval_is_wilson(count, n):
     ],
 )
 def test_delta_interval_is_newcombe(counts, expected):
-    found = table_of_four(*counts)
+    found = delta_of_counts(*counts)
     np.testing.assert_allclose(list(found.values()), expected, atol=5e-5)
 
 
 @pytest.mark.parametrize("counts", [(9, 0, 0, 0), (0, 0, 0, 9), (0, 9, 0, 0)])
 def test_delta_interval_has_a_width_when_all_tasks_agree(counts):
-    found = table_of_four(*counts)
+    found = delta_of_counts(*counts)
     assert -1 <= found["low"] < found["high"] <= 1
     assert found["low"] <= found["mean"] <= found["high"]
     assert found["high"] - found["low"] > 0.2
 
 
-def test_delta_turns_around():
-    there, back = table_of_four(20, 3, 9, 8), table_of_four(20, 9, 3, 8)
+def test_delta_is_antisymmetric():
+    there, back = delta_of_counts(20, 3, 9, 8), delta_of_counts(20, 9, 3, 8)
     assert there["mean"] == pytest.approx(-6 / 40)
     np.testing.assert_allclose(there["low"], -back["high"])
     np.testing.assert_allclose(there["high"], -back["low"])
@@ -72,7 +72,7 @@ def test_coverage(monkeypatch):
     cuts = np.array(list(itertools.combinations(range(n + 3), 3)))
     bars = np.pad(cuts, ((0, 0), (1, 1)), constant_values=((0, 0), (-1, n + 3)))
     counts = np.diff(bars, axis=1) - 1  # both, gained, lost, neither
-    found = [table_of_four(*c) for c in counts]
+    found = [delta_of_counts(*c) for c in counts]
     low, high = (np.array([x[key] for x in found]) for key in ("low", "high"))
     ways = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(axis=1)
     coverage = []

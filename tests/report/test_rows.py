@@ -33,7 +33,7 @@ TASKS = [
 CLEAN = [(0, 1, 0, 9, 9, 1, 0)] + [(1, 1, 0, 2, 0, 2, 0)] * 8
 
 
-def test_row_is_the_contract():
+def test_row_by_hand():
     row = report.row(UNSOLVABLE, 0.5, episodes(TASKS), episodes(CLEAN))
     success, delta = row.pop("success"), row.pop("delta")
     assert row == {
@@ -68,7 +68,7 @@ def test_clean_row():
     assert seen == row | {"family": "train"}
 
 
-def test_unanswered_episodes_are_no_failures():
+def test_unanswered_episodes_are_not_failures():
     clean = outcomes([1, 1, 0, 0, 1], answered=[1, 1, 1, 0, 1])
     new = outcomes([1, 0, 0, 0, 0], answered=[1, 1, 0, 1, 0])
     row = report.row(TRAP, 1.0, new, clean)
@@ -100,7 +100,7 @@ def test_row_without_a_task():
         assert [row[k] for k in row if "rate" in k or "ratio" in k] == [None] * 5
 
 
-def test_rates_without_what_they_are_of():
+def test_rates_with_a_zero_denominator():
     row = report.row(TRAP, 1.0, outcomes([1, 0]), outcomes([1, 1]))
     for key in ("tool_error_rate", "recovery_rate", "refusal_rate"):
         assert row[key] is None
@@ -133,7 +133,7 @@ def test_summary_weighs_scenarios_not_rows_or_tasks():
     assert report.summary([])["perturbed"]["success"] is None
 
 
-def test_median_is_of_each_number():
+def test_median_is_taken_of_each_number():
     """The median success and the median refusal rate may come from different runs."""
     runs = [make_report(name) for name in "abc"]
     rates = (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), (0, None, 0.4)  # JSON may hold an integer
@@ -151,7 +151,7 @@ def test_median_is_of_each_number():
 
 
 @pytest.mark.parametrize(("numbers", "middle"), [((7, 0, 0), 0), ((0, 7, 9), 7)])
-def test_median_of_what_few_rows_have(numbers, middle):
+def test_median_of_optional_fields(numbers, middle):
     """A row says how many episodes were never answered only where there were any."""
     runs = [make_report(name) for name in "abc"]
     for run, number in zip(runs, numbers, strict=True):
@@ -162,6 +162,6 @@ def test_median_of_what_few_rows_have(numbers, middle):
 
 
 @pytest.mark.parametrize("changes", [{"seed": 1}, {"rows": make_report()["rows"][1:]}])
-def test_median_is_of_runs_that_compare(changes):
+def test_median_refuses_runs_that_are_not_comparable(changes):
     with pytest.raises(ValueError, match="evaluated alike"):
         report.median([make_report(), make_report(**changes)])

@@ -118,7 +118,7 @@ def test_side_by_side_warns(changes, warning):
         assert (first, second) == (f"Warning: not comparable: {warning}", "")
 
 
-def test_side_by_side_warns_where_one_does_not_say():
+def test_side_by_side_warns_about_missing_settings():
     silent = make_report()
     del silent["seed"]
     text = report.side_by_side({"a": make_report(), "b": silent})

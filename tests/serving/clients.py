@@ -22,7 +22,7 @@ ASKED = [{"role": "user", "content": "Show me the opening hour of Oak Bay."}]
 @contextlib.contextmanager
 def client(text, decoder=None, **changes):
     """A client of a server that generates a text."""
-    served = host.serve(decoder or host.says(text), **changes)
+    served = host.serve(decoder or host.scripted(text), **changes)
     with host.address(served) as address:
         base_url = f"{address}/v1"
         with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as made:
@@ -31,10 +31,10 @@ def client(text, decoder=None, **changes):
 
 
 @contextlib.contextmanager
-def held(**changes):
+def gated_client(**changes):
     """A client of a server that generates nothing until a gate is opened."""
     gate, reached = threading.Event(), threading.Event()
-    made = host.gated(host.says("Hm hm hm."), gate, reached)
+    made = host.gated(host.scripted("Hm hm hm."), gate, reached)
     with client("", made, **changes) as found:
         found.reached = reached
         try:
@@ -60,7 +60,7 @@ def post(client, body, path="chat/completions"):
         return answer.status, json.loads(answer.read())["error"], answer.headers
 
 
-def waits_for(condition):
+def wait_until(condition):
     end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end

@@ -28,7 +28,7 @@ SCRIPT = 96  # tokens of the longest script
 
 
 @functools.cache
-def parrot():
+def script_decoder():
     """A decoder whose policy generates its parameters, whatever it reads."""
 
     def init_cache(num_rows, blocks):
@@ -61,9 +61,9 @@ def script(text):
     return {"script": jnp.array(tokens + [end] * (SCRIPT - len(tokens)))}
 
 
-def says(text):
+def scripted(text):
     """A decoder that generates a text, then ends."""
-    return dataclasses.replace(parrot(), _params=script(text))
+    return dataclasses.replace(script_decoder(), _params=script(text))
 
 
 def gated(made, gate, reached):

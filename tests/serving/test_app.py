@@ -7,28 +7,28 @@ from tests.serving.clients import ASKED, CALL, TOOLS, ask, client, num_tokens
 
 
 @pytest.fixture(scope="module")
-def caller():
+def call_client():
     with client(CALL, max_tokens=32) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def talker():
+def text_client():
     with client("Well, this is Café 🦊 as it is.", max_tokens=32) as made:
         yield made
 
 
-def test_models_and_health(caller):
-    (card,) = caller.models.list().data
+def test_models_and_health(call_client):
+    (card,) = call_client.models.list().data
     assert card.id == host.NAME
-    assert caller.models.retrieve(host.NAME) == card
-    assert card.max_model_len == caller.served.max_context
-    answer = caller._client.get(f"{caller.base_url}../health")
+    assert call_client.models.retrieve(host.NAME) == card
+    assert card.max_model_len == call_client.served.max_context
+    answer = call_client._client.get(f"{call_client.base_url}../health")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-def test_a_call(caller):
-    said = ask(caller, tools=TOOLS)
+def test_a_call(call_client):
+    said = ask(call_client, tools=TOOLS)
     (choice,) = said.choices
     (call,) = choice.message.tool_calls
     assert call.function.name == "look"
@@ -41,12 +41,12 @@ def test_a_call(caller):
     )
 
 
-def test_the_next_turn_prefills_what_is_new(caller):
-    message = ask(caller, tools=TOOLS).choices[0].message
+def test_the_next_turn_prefills_only_new_tokens(call_client):
+    message = ask(call_client, tools=TOOLS).choices[0].message
     (call,) = message.tool_calls
     told = {"role": "tool", "tool_call_id": call.id, "content": '{"hour":"12"}'}
-    first = ask(caller, tools=TOOLS).usage
-    usage = ask(caller, tools=TOOLS, messages=[*ASKED, message, told]).usage
+    first = ask(call_client, tools=TOOLS).usage
+    usage = ask(call_client, tools=TOOLS, messages=[*ASKED, message, told]).usage
     before = first.prompt_tokens + first.completion_tokens
     assert usage.prompt_tokens == before + num_tokens(
         '<|tool|>{"hour":"12"}<|assistant|>'
@@ -75,18 +75,18 @@ def streamed(client, **more):
     return content, list(calls.values()), finish, usage, num
 
 
-def test_a_call_in_a_stream(caller):
-    content, ((call_id, *call),), finish, usage, _ = streamed(caller, tools=TOOLS)
+def test_a_call_in_a_stream(call_client):
+    content, ((call_id, *call),), finish, usage, _ = streamed(call_client, tools=TOOLS)
     assert (content, finish) == ("", "tool_calls")
     assert call_id and call == ["look", '{"place":"Oak Bay"}']
-    whole = ask(caller, tools=TOOLS).usage
+    whole = ask(call_client, tools=TOOLS).usage
     assert usage.completion_tokens == whole.completion_tokens
     assert usage.prompt_tokens == whole.prompt_tokens
 
 
-def test_text_in_a_stream(talker, monkeypatch):
-    content, calls, finish, _, num = streamed(talker, tools=TOOLS)
-    whole = ask(talker, tools=TOOLS).choices[0]
+def test_text_in_a_stream(text_client, monkeypatch):
+    content, calls, finish, _, num = streamed(text_client, tools=TOOLS)
+    whole = ask(text_client, tools=TOOLS).choices[0]
     assert content == whole.message.content == "Well, this is Café 🦊 as it is."
     assert finish == whole.finish_reason == "stop"
     assert not calls and not whole.message.tool_calls
@@ -104,37 +104,37 @@ def test_an_event_is_one_line():
     assert {line[:6] for line in raw.text.splitlines()} == {"data: ", ""}
 
 
-def test_tokens_of_a_stream_are_kept(talker):
-    content, *_, usage, _ = streamed(talker)
+def test_streamed_tokens_are_cached(text_client):
+    content, *_, usage, _ = streamed(text_client)
     said = [*ASKED, {"role": "assistant", "content": content}, *ASKED]
-    cached = ask(talker, messages=said).usage.prompt_tokens_details.cached_tokens
+    cached = ask(text_client, messages=said).usage.prompt_tokens_details.cached_tokens
     assert cached >= usage.prompt_tokens + usage.completion_tokens - 1
 
 
-def test_a_stopped_reply_is_tokenized_again(talker):
+def test_a_stopped_reply_is_tokenized_again(text_client):
     """Its tokens extend beyond the text that is returned."""
-    content = ask(talker, stop="is is").choices[0].message.content
+    content = ask(text_client, stop="is is").choices[0].message.content
     said = [*ASKED, {"role": "assistant", "content": content}, *ASKED]
-    anew = host.serve(host.says("")).conversations.tokens(said, [])
-    assert ask(talker, messages=said).usage.prompt_tokens == len(anew)
+    anew = host.serve(host.scripted("")).conversations.tokens(said, [])
+    assert ask(text_client, messages=said).usage.prompt_tokens == len(anew)
 
 
-def test_calls_only_of_tools_that_may_be_called(caller):
+def test_calls_are_parsed_only_if_tools_may_be_called(call_client):
     for more in ({}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}):
-        (choice,) = ask(caller, **more).choices
+        (choice,) = ask(call_client, **more).choices
         assert choice.message.content == CALL
         assert choice.finish_reason == "stop" and not choice.message.tool_calls
-        content, calls, finish, *_ = streamed(caller, **more)
+        content, calls, finish, *_ = streamed(call_client, **more)
         assert (content, calls, finish) == (CALL, [], "stop")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_limits_and_stops(talker, stream):
+def test_limits_and_stops(text_client, stream):
     def said(**more):
         if stream:
-            content, _, finish, usage, _ = streamed(talker, **more)
+            content, _, finish, usage, _ = streamed(text_client, **more)
             return content, finish, usage.completion_tokens
-        made = ask(talker, **more)
+        made = ask(text_client, **more)
         choice = made.choices[0]
         return (
             choice.message.content,
@@ -155,22 +155,22 @@ def test_limits_and_stops(talker, stream):
     assert both[:2] == ("Well, this is Café 🦊 as it is", "stop")
 
 
-def test_parts_and_roles(talker):
+def test_parts_and_roles(text_client):
     parts = [
         {"type": "text", "text": text}
         for text in ("Show me the opening hour ", "of Oak Bay.")
     ]
     said = ask(
-        talker,
+        text_client,
         messages=[
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "content": parts},
         ],
     )
-    assert said.usage.prompt_tokens == ask(talker).usage.prompt_tokens
+    assert said.usage.prompt_tokens == ask(text_client).usage.prompt_tokens
 
 
-def test_odd_letters_on_the_wire():
+def test_lone_surrogates_in_arguments():
     name = '{"name":"\\ud83d","arguments":{"a":"\\ud83d"}}'
     with client(name, max_tokens=40) as found:
         (call,) = ask(found, tools=TOOLS).choices[0].message.tool_calls

@@ -65,7 +65,7 @@ def over_the_wire(said):
 
 @pytest.mark.parametrize("entry", helpers.SHOWN)
 @pytest.mark.parametrize("name", helpers.DOMAINS)
-def test_tokens_are_those_of_the_renderer(name, entry):
+def test_tokens_match_the_renderer(name, entry):
     """For a whole conversation that has not been seen before."""
     spelled, num = tokenizer(name), 0
     for episode, tokens, mask in test_chat.written(name, helpers.COMPACT, entry):
@@ -81,7 +81,7 @@ def test_tokens_are_those_of_the_renderer(name, entry):
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
 def test_tokens_of_a_template(form):
-    """This tokenizer joins blanks to the next word, so forms are sought in all text."""
+    """This tokenizer joins blanks to the next word, so all text is searched."""
     made = conversations(form)
     for episode, tokens, mask in test_chat.written("poi", form, helpers.CLEAN)[:6]:
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
@@ -118,7 +118,7 @@ SAID = [tokens('{"')[0], *tokens("na"), *tokens('me" :'), *tokens('"look"}')]
 
 @pytest.mark.parametrize("form", [helpers.COMPACT, "hermes", "llama3"])
 @pytest.mark.parametrize("ended", [True, False])
-def test_what_was_said_stays_as_it_was_said(form, ended):
+def test_generated_tokens_are_kept(form, ended):
     made = fresh(form)
     end = made._end_token
     before = made.tokens(ASKED, TOOLS)
@@ -150,7 +150,7 @@ def test_what_was_said_stays_as_it_was_said(form, ended):
         [*ASKED, ASKED[1], called(), told()],
     ],
 )
-def test_another_conversation_is_another_one(changed):
+def test_changed_conversations_are_tokenized_anew(changed):
     made, other = fresh(), fresh()
     made.keep([*ASKED, called()], TOOLS, made.tokens(ASKED, TOOLS), SAID)
     assert made.tokens(changed, TOOLS) == other.tokens(changed, TOOLS)
@@ -159,14 +159,14 @@ def test_another_conversation_is_another_one(changed):
     assert made.tokens(again, TOOLS) != other.tokens(again, TOOLS)
 
 
-def test_what_clients_add_makes_no_difference():
+def test_null_fields_do_not_prevent_reuse():
     made = fresh()
     made.keep([*ASKED, called()], TOOLS, made.tokens(ASKED, TOOLS), SAID)
     again = [*ASKED, called() | {"content": "", "refusal": None, "audio": None}, told()]
     assert made.tokens(again, TOOLS) != fresh().tokens(again, TOOLS)
 
 
-def test_the_oldest_are_forgotten(monkeypatch):
+def test_the_oldest_conversations_are_evicted(monkeypatch):
     monkeypatch.setattr(conversation, "MAX_KEPT", 3)
     made = fresh()
     asked = [[{"role": "user", "content": f"{n}"}] for n in range(5)]
@@ -183,7 +183,7 @@ def test_the_oldest_are_forgotten(monkeypatch):
     assert known == [False, False, True, True, True]
 
 
-def test_a_template_that_writes_the_past_anew_is_read_anew():
+def test_templates_that_rewrite_earlier_turns_are_tokenized_anew():
     """For example, a template that omits the reasoning of earlier turns."""
 
     def render(said, tools, speaks):
@@ -270,13 +270,13 @@ def test_any_tools():
         ("two\nlines", [], '"two\\nlines","name":"look","parameters":[]}'),
     ],
 )
-def test_needs_of_a_tool(description, parameters, written):
+def test_prerequisites_of_a_tool(description, parameters, written):
     tool = messages.tool("look", description, dict.fromkeys(parameters, "string"))
     assert f'{{"description":{written}' in text(ASKED, [tool])
 
 
-def test_texts_of_others_are_spelled_as_they_are():
-    """This also takes little time."""
+def test_arbitrary_texts_are_reproduced():
+    """Even long ones, which take little time."""
     spelled = tokenizer("poi")
     for said in ("Zyzzyva!", "1" * 5000, "a" * 200_000, "", "é🦊"):
         assert spelled([said]) == tokens(said) or said.startswith("1")

@@ -16,18 +16,18 @@ SLOTS = 320
 
 
 @functools.cache
-def talker():
-    return helpers.talker(LIKELY)
+def policy_and_params():
+    return helpers.biased_policy(LIKELY)
 
 
 @functools.cache
-def made():
-    return host.decode(*talker(), num_slots=SLOTS)
+def shared_decoder():
+    return host.decode(*policy_and_params(), num_slots=SLOTS)
 
 
 @jax.jit
 def forward(params, tokens):
-    policy, _ = talker()
+    policy, _ = policy_and_params()
     positions = jnp.arange(SLOTS)[None]
     hidden = policy.hidden(params, tokens, positions, jnp.ones_like(positions))
     return policy.head(params, hidden)[0]
@@ -35,8 +35,8 @@ def forward(params, tokens):
 
 def greedy(prompt, num):
     """Generate greedily, with all earlier tokens read again for each token."""
-    _, params = talker()
-    said, end = [], made().end_token
+    _, params = policy_and_params()
+    said, end = [], shared_decoder().end_token
     while len(said) < num and end not in said:
         tokens = [*prompt, *said]
         row = np.zeros((1, SLOTS), np.int32)
@@ -53,11 +53,11 @@ class Bench:
     """A decoder whose rows are managed by hand."""
 
     def __init__(self):
-        self.made = made()
+        self.made = shared_decoder()
         self.cache = self.made.empty()
         self.rows = decoders.idle_rows(self.made.num_rows)
 
-    def read(self, row, tokens, num_left=0, **how):
+    def prefill(self, row, tokens, num_left=0, **how):
         """Prefill a row, and return the next token."""
         for name, value in how.items():
             getattr(self.rows, name)[row] = value
@@ -71,7 +71,7 @@ class Bench:
                 self.cache, row, piece, len(some), self.rows
             )
         self.rows.length[row] = len(tokens)
-        ended = token == made().end_token
+        ended = token == shared_decoder().end_token
         self.rows.token[row], self.rows.remaining[row] = token, 0 if ended else num_left
         return int(token)
 
@@ -81,7 +81,7 @@ class Bench:
         said = [row[row != decoders.NO_TOKEN].tolist() for row in np.asarray(said)]
         for i, row in enumerate(said):
             if row:
-                ended = row[-1] == made().end_token
+                ended = row[-1] == shared_decoder().end_token
                 self.rows.token[i] = row[-1]
                 self.rows.remaining[i] = (
                     0 if ended else self.rows.remaining[i] - len(row)
@@ -89,7 +89,7 @@ class Bench:
                 self.rows.length[i] += len(row)
         return said
 
-    def all(self, row):
+    def finish(self, row):
         """Generate all remaining tokens of a row."""
         said = []
         while self.rows.remaining[row]:
@@ -100,16 +100,16 @@ class Bench:
 # The last case begins in the first block of the cache and ends in the third.
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 128, 129, 250, 30])
 @pytest.mark.slow
-def test_greedy_rows_say_what_the_model_says(length):
+def test_greedy_rows_equal_decoding_without_a_cache(length):
     bench, tokens = Bench(), prompt(length, length)
     num = 100 if length == 30 else 40
-    first = bench.read(2, tokens, num - 1)
-    assert [first, *bench.all(2)][:num] == greedy(tokens, num)
+    first = bench.prefill(2, tokens, num - 1)
+    assert [first, *bench.finish(2)][:num] == greedy(tokens, num)
 
 
-def test_rows_of_any_length_at_once():
+def test_rows_of_different_lengths_at_once():
     bench, prompts = Bench(), [prompt(n, n) for n in (5, 200, 31)]
-    said = [[bench.read(i, tokens, 29)] for i, tokens in enumerate(prompts)]
+    said = [[bench.prefill(i, tokens, 29)] for i, tokens in enumerate(prompts)]
     while bench.rows.remaining.any():
         for row, more in zip(said, bench.decode()):
             row += more
@@ -117,10 +117,10 @@ def test_rows_of_any_length_at_once():
     assert len({*map(len, said)}) > 1  # one row ends before the others
 
 
-def test_it_leaves_off_where_a_row_has_ended():
+def test_decoding_stops_when_a_row_ends():
     bench = Bench()
-    bench.read(0, prompt(40), 3)
-    bench.read(1, prompt(40), 20)
+    bench.prefill(0, prompt(40), 3)
+    bench.prefill(1, prompt(40), 20)
     said = bench.decode()
     assert [len(row) for row in said] == [3, 3, 0, 0]
     assert len(bench.decode(5)[1]) == 5
@@ -133,9 +133,11 @@ HOT = {"temperature": 1.5, "seed": 11}
 def sampled(row, others=0, length=40, **how):
     bench = Bench()
     for other in range(others):
-        bench.read((row + 1 + other) % 4, prompt(70, other), 50, temperature=1, seed=9)
-    first = bench.read(row, prompt(length), 24, **how)
-    return [first, *bench.all(row)]
+        bench.prefill(
+            (row + 1 + other) % 4, prompt(70, other), 50, temperature=1, seed=9
+        )
+    first = bench.prefill(row, prompt(length), 24, **how)
+    return [first, *bench.finish(row)]
 
 
 def test_sampled_rows_are_functions_of_their_seed():
@@ -146,7 +148,7 @@ def test_sampled_rows_are_functions_of_their_seed():
     assert sampled(0, length=41, **HOT) != said
 
 
-def test_greedy_rows_do_not_mind_others():
+def test_greedy_rows_do_not_depend_on_others():
     assert sampled(1, others=3) == sampled(0)
 
 
@@ -154,7 +156,7 @@ def test_top_p():
     """A tiny top-p leaves only the most likely token."""
     assert sampled(0, top_p=1e-6, **HOT) == sampled(0)
     # Every token is among the fewest that make up half of the probability.
-    said, policy = sampled(0, top_p=0.5, **HOT), talker()
+    said, policy = sampled(0, top_p=0.5, **HOT), policy_and_params()
     assert said != sampled(0)
     row = np.zeros((1, SLOTS), np.int32)
     row[0, : 40 + len(said)] = [*prompt(40), *said]
@@ -167,8 +169,8 @@ def test_top_p():
 
 
 @pytest.mark.slow
-def test_a_model_that_is_split_over_devices():
-    policy, params = talker()
+def test_a_sharded_model():
+    policy, params = policy_and_params()
     mesh = jax.make_mesh((2,), ("tensor",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def split(x):
@@ -179,5 +181,5 @@ def test_a_model_that_is_split_over_devices():
     other = host.decode(policy, jax.tree.map(split, params), num_slots=SLOTS)
     bench, tokens = Bench(), prompt(140)
     bench.made, bench.cache = other, other.empty()
-    first = bench.read(1, tokens, 19)
-    assert [first, *bench.all(1)] == greedy(tokens, 20)
+    first = bench.prefill(1, tokens, 19)
+    assert [first, *bench.finish(1)] == greedy(tokens, 20)

@@ -34,13 +34,13 @@ def world():
     return helpers.world("poi")._replace(environment=environment)
 
 
-def talker():
-    return helpers.talker(LIKELY)
+def biased():
+    return helpers.biased_policy(LIKELY)
 
 
 def nano():
     """The shipped backbone: it calls tools, right or wrong."""
-    c = tiny.stated()
+    c = tiny.full_config()
     model = backbones.backbone(c)
     return model.policy, backbones.first_params(c, model)
 
@@ -83,10 +83,10 @@ def served(agent):
     ("agent", "does", "num_full"),
     [
         (nano, {reply_scan.CALL, reply_scan.ANSWER, reply_scan.MALFORMED}, 1),
-        (talker, {reply_scan.ASK, reply_scan.MALFORMED}, 0),
+        (biased, {reply_scan.ASK, reply_scan.MALFORMED}, 0),
     ],
 )
-def test_episodes_over_http_are_those_of_the_rollout(agent, does, num_full):
+def test_episodes_over_http_equal_the_rollout(agent, does, num_full):
     suite = tasks.Suite(world(), SCENARIOS, SEED, NUM, 1.0, "test")
     ours, said = served(agent), []
     keep = ours.conversations.keep

@@ -10,12 +10,12 @@ import time
 import pytest
 
 from tests.serving import host
-from tests.serving.clients import ASKED, ask, client, held, openai, waits_for
+from tests.serving.clients import ASKED, ask, client, gated_client, openai, wait_until
 
 
 def test_too_many_requests():
     num_rows = 1  # one is being decoded; the engine has not seen the others yet
-    with held(max_waiting=3) as (found, gate):
+    with gated_client(max_waiting=3) as (found, gate):
         said = []
 
         def one():
@@ -24,7 +24,7 @@ def test_too_many_requests():
         threads = [threading.Thread(target=one) for _ in range(num_rows + 3)]
         for n, thread in enumerate(threads):
             thread.start()
-            waits_for(lambda n=n: _num_known(found.served.engine) == n + 1)
+            wait_until(lambda n=n: _num_known(found.served.engine) == n + 1)
             assert found.reached.wait(30)  # before that it would take another request
         with pytest.raises(openai.RateLimitError, match="3 requests are waiting") as e:
             ask(found)
@@ -43,19 +43,19 @@ def _num_known(engine):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_disconnects_frees_its_row(stream):
     body = {"model": host.NAME, "messages": ASKED, "stream": stream, "max_tokens": 9}
-    with held() as (found, gate):
+    with gated_client() as (found, gate):
         engine, address = found.served.engine, found.base_url
         for _ in engine._rows:
             link = http.client.HTTPConnection(address.host, address.port)
             link.request("POST", "/v1/chat/completions", json.dumps(body))
-            waits_for(lambda: _num_known(engine) > 0)
+            wait_until(lambda: _num_known(engine) > 0)
             requests = [row.request for row in engine._rows if row.request]
             requests += [*engine._waiting]
             link.sock.shutdown(socket.SHUT_RDWR)
             link.close()
-            waits_for(lambda known=requests: all(x.cancelled for x in known))
+            wait_until(lambda known=requests: all(x.cancelled for x in known))
         gate.set()
-        waits_for(lambda: _num_known(engine) == 0)
+        wait_until(lambda: _num_known(engine) == 0)
         assert ask(found).choices[0].message.content == "Hm hm hm."
 
 
@@ -64,12 +64,12 @@ def test_an_engine_that_fails(stream):
     def fail(*args):
         raise RuntimeError("the device is gone")
 
-    broken = dataclasses.replace(host.says("Hm"), _decode=fail)
+    broken = dataclasses.replace(host.scripted("Hm"), _decode=fail)
     with client("", broken) as found:
         with pytest.raises(openai.APIError, match="the device is gone"):
             list(ask(found, stream=stream))
         # The server stops with it.
-        waits_for(lambda: found.served.engine.error is not None)
+        wait_until(lambda: found.served.engine.error is not None)
         with pytest.raises(openai.APIError):
             for _ in range(1000):
                 ask(found)

@@ -11,7 +11,7 @@ from tests.serving.clients import ASKED, TOOLS, ask, client, openai, post
 
 
 @pytest.fixture(scope="module")
-def talker():
+def text_client():
     with client("Well, this is Café 🦊 as it is.", max_tokens=32) as made:
         yield made
 
@@ -101,27 +101,27 @@ BAD = {
 
 
 @pytest.mark.parametrize(("more", "param"), BAD.values(), ids=BAD)
-def test_errors_name_the_place(talker, more, param):
+def test_errors_name_the_place(text_client, more, param):
     body = json.dumps({"model": host.NAME, "messages": ASKED} | more)
-    status, error, _ = post(talker, body)
+    status, error, _ = post(text_client, body)
     assert (status, error["type"]) == (400, "invalid_request_error")
     assert error["param"] == param
     assert error["message"].startswith(param) and "\n" not in error["message"]
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", b"\xff", "[" * 100_000, '"x"'])
-def test_bodies_that_are_no_requests(talker, body):
-    status, error, _ = post(talker, body)
+def test_malformed_bodies(text_client, body):
+    status, error, _ = post(text_client, body)
     assert status == 400 and error["message"].startswith("the body is not ")
 
 
-def test_defaults_are_accepted(talker):
+def test_defaults_are_accepted(text_client):
     harmless = {"n": 1, "logprobs": False, "user": "me", "seed": 2**63, "stop": None}
     harmless |= {"frequency_penalty": 0, "response_format": {"type": "text"}}
-    assert ask(talker, **harmless).choices[0].message.content.startswith("Well")
+    assert ask(text_client, **harmless).choices[0].message.content.startswith("Well")
 
 
-def test_deep_nesting_is_refused(talker):
+def test_deep_nesting_is_refused(text_client):
     """In all places, and just above the limit as well."""
     for num in range(900, 1000, 3):
         deep = '{"a":' * num + "1" + "}" * num
@@ -130,49 +130,49 @@ def test_deep_nesting_is_refused(talker):
         said = [*ASKED, {"role": "assistant", "tool_calls": [call]}]
         asked = json.dumps({"model": host.NAME, "messages": said, "tools": TOOLS})
         for body in (asked, asked.replace('{"type": "string"}', deep)):
-            status, error, _ = post(talker, body)
+            status, error, _ = post(text_client, body)
             assert status == 400, (num, error)
 
 
-def test_an_unknown_model(talker):
+def test_an_unknown_model(text_client):
     with pytest.raises(
         openai.NotFoundError, match='no model "gpt"; this server has "ours"'
     ) as e:
-        ask(talker, model="gpt")
+        ask(text_client, model="gpt")
     assert e.value.code == "model_not_found"
     with pytest.raises(openai.NotFoundError):
-        talker.models.retrieve("gpt")
+        text_client.models.retrieve("gpt")
 
 
-def test_too_long(talker):
-    room = talker.served.max_context
-    num = ask(talker).usage.prompt_tokens
-    assert ask(talker, max_tokens=room - num).choices[0].finish_reason == "stop"
+def test_context_length_exceeded(text_client):
+    room = text_client.served.max_context
+    num = ask(text_client).usage.prompt_tokens
+    assert ask(text_client, max_tokens=room - num).choices[0].finish_reason == "stop"
     message = f"maximum context length is {room} tokens; messages and tools take {num}"
     with pytest.raises(openai.BadRequestError, match=message) as e:
-        ask(talker, max_tokens=room - num + 1)
+        ask(text_client, max_tokens=room - num + 1)
     assert e.value.code == "context_length_exceeded"
     long = [{"role": "user", "content": "x" * 100_000}]
     with pytest.raises(openai.BadRequestError) as e:
-        ask(talker, messages=long)
+        ask(text_client, messages=long)
     assert e.value.code == "context_length_exceeded"
 
 
-def test_too_many_arguments(talker):
+def test_too_many_arguments(text_client):
     tool = messages.tool("look", "", {f"a{i}": "string" for i in range(20_000)})
     with pytest.raises(
         openai.BadRequestError, match="20000 arguments; this model supports"
     ):
-        ask(talker, tools=[tool])
+        ask(text_client, tools=[tool])
 
 
-def test_too_large(talker):
-    status, error, _ = post(talker, b" " * (app.MAX_BODY + 1))
+def test_request_too_large(text_client):
+    status, error, _ = post(text_client, b" " * (app.MAX_BODY + 1))
     assert (status, error["code"]) == (413, "request_too_large")
 
 
-def test_other_addresses(talker):
-    status, error, _ = post(talker, "{}", "completions")
+def test_other_paths_and_methods(text_client):
+    status, error, _ = post(text_client, "{}", "completions")
     assert status == 404 and "/v1/completions" in error["message"]
-    status, error, _ = post(talker, "{}", "models")
+    status, error, _ = post(text_client, "{}", "models")
     assert status == 405 and error["type"] == "invalid_request_error"

@@ -30,7 +30,7 @@ def marked(text):
 
 
 @pytest.mark.parametrize("form", ["hermes", "llama3"])
-def test_forms_are_those_of_the_styles(form):
+def test_call_styles_of_templates(form):
     made = reply.call_style(chat.read(helpers.template(form), 3), flat=False)
     assert made == {"hermes": HERMES, "llama3": LLAMA}[form]
 
@@ -106,7 +106,7 @@ def test_calls(form, text, talk, arguments):
 
 
 @pytest.mark.parametrize(("form", "text"), TALK.values(), ids=TALK)
-def test_whatever_else_is_content(form, text):
+def test_other_text_is_content(form, text):
     assert reply.read(FORMS[form], text) == (text, [])
 
 
@@ -116,13 +116,13 @@ def test_one_call_at_most():
     assert reply.read(HERMES, two, parallel_calls=False) == (two, [])
 
 
-def test_half_a_surrogate_pair_is_no_name():
+def test_a_lone_surrogate_is_not_a_name():
     _, (found,) = reply.read(COMPACT, call("{}", name="\\ud83d"))
     assert found.name == "?"
 
 
 @pytest.mark.parametrize("texts", [CALLS, TALK], ids=["calls", "talk"])
-def test_calls_of_the_compact_form_are_those_of_the_parser(texts):
+def test_compact_calls_match_the_parser_of_the_sandbox(texts):
     """The sandbox's parser and the server recognise the same texts as calls."""
     lexicon = helpers.world("poi").tables.lexicon
     task = helpers.rows(helpers.tasks("poi"))[0]
@@ -166,7 +166,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS)
 @given(data=st.data())
-def test_whatever_the_pieces_it_is_the_same_reply(text, data):
+def test_replies_do_not_depend_on_chunking(text, data):
     said = tokens(text + helpers.END)
     ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
     made, content = reply.Reply(detokenizer(), COMPACT), ""
@@ -178,7 +178,7 @@ def test_whatever_the_pieces_it_is_the_same_reply(text, data):
 
 
 @given(data=st.data())
-def test_talk_before_a_call_is_given_at_once_and_marks_never(data):
+def test_text_before_a_call_is_streamed_without_marks(data):
     text = "Let me see. <tool> \n" + marked(call(ONE))
     said = tokens(text)
     ends = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
@@ -190,7 +190,7 @@ def test_talk_before_a_call_is_given_at_once_and_marks_never(data):
     assert made.calls == [Call("", "look", ONE)]
 
 
-def test_bytes_that_are_no_text():
+def test_invalid_utf8():
     """They are shown as replacement characters, and are not accepted in a call."""
     letter = tokens("é")  # two bytes
     assert len(letter) == 2
@@ -204,14 +204,14 @@ def test_bytes_that_are_no_text():
     assert made.end(cut=True) == "\N{REPLACEMENT CHARACTER}"
 
 
-def test_what_was_cut_off_is_no_call():
+def test_truncated_replies_have_no_call():
     made = reply.Reply(detokenizer(), COMPACT)
     assert made.add(tokens(call(ONE))) == ""
     assert made.end(cut=True) == call(ONE)
     assert not made.calls
 
 
-def test_calls_do_not_count_where_there_are_no_tools():
+def test_calls_are_content_without_tools():
     made = reply.Reply(detokenizer(), None)
     assert made.add(tokens(call(ONE))) + made.end(cut=False) == call(ONE)
     assert not made.calls
@@ -229,14 +229,14 @@ def test_stop(data):
     assert content == "one " and made.stopped
 
 
-def test_a_stop_that_does_not_come():
+def test_a_stop_string_that_does_not_occur():
     made = reply.Reply(detokenizer(), COMPACT, ["two!"])
     assert made.add(tokens("one two")) == "one "
     assert made.end(cut=False) == "two"
     assert not made.stopped
 
 
-def test_arguments_are_the_very_text():
+def test_arguments_are_kept_verbatim():
     for arguments in ('{"a":"\\u00e9"}', '{"a" : "é" , "b":{}}', "{}"):
         (found,) = reply.read(HERMES, marked(call(arguments)))[1]
         assert found.arguments == arguments

@@ -34,7 +34,7 @@ def names(question):
     return [tool["function"]["name"] for tool in question.tools]
 
 
-def said(*calls):
+def reply(*calls):
     """A reply of `(name, arguments)`."""
     made = [
         {"id": "1", "function": {"name": name, "arguments": json.dumps(arguments)}}
@@ -45,7 +45,7 @@ def said(*calls):
 
 def outcome(episode, *calls):
     question = episode.begin()
-    question.hear(said(*calls))
+    question.hear(reply(*calls))
     assert question.finished and question.outcome.refused == (not calls)
     assert question.outcome.num_calls == len(calls)
     assert bool(question.outcome.solvable) == (not episode.facts["unsolvable"])
@@ -92,7 +92,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("category", ["simple_python", "multiple"])
-def test_clean_scores_are_those_of_the_package(category):
+def test_clean_scores_match_the_package(category):
     """Right calls, damaged ones, several, none, and calls of other functions."""
     rng, verdicts = np.random.default_rng(0), {True: 0, False: 0}
     whole = suite(category, 400)
@@ -125,7 +125,7 @@ def test_clean_scores_are_those_of_the_package(category):
 
 @pytest.mark.parametrize("scenario", [draw.CLEAN, *bfcl.SCENARIOS])
 @pytest.mark.parametrize("category", ["simple_python", "multiple"])
-def test_the_right_call_is_right_however_things_look(category, scenario):
+def test_the_gold_call_succeeds_in_every_scenario(category, scenario):
     rng = np.random.default_rng(1)
     for episode in episodes(category)[scenario]:
         assert not outcome(episode, ("nothing", {}))
@@ -143,7 +143,7 @@ def test_the_right_call_is_right_however_things_look(category, scenario):
 
 
 @pytest.mark.parametrize("category", bfcl.CATEGORIES)
-def test_each_scenario_changes_what_it_says(category):
+def test_each_scenario_changes_its_part_only(category):
     """Functions that a scenario does not rename keep their names."""
     clean = [e.begin() for e in episodes(category)[draw.CLEAN]]
     for scenario, found in episodes(category).items():
@@ -174,7 +174,7 @@ def test_each_scenario_changes_what_it_says(category):
         assert alone or changed[scenario] == NUM
 
 
-def test_irrelevance_wants_no_call():
+def test_irrelevance_expects_no_call():
     for found in episodes("irrelevance").values():
         for episode in found:
             assert episode.facts["unsolvable"] and not episode.facts["plan"]
@@ -182,7 +182,7 @@ def test_irrelevance_wants_no_call():
             assert not outcome(episode, (names(episode.begin())[0], {}))
 
 
-def test_what_cannot_be_read_is_no_call():
+def test_malformed_arguments_are_not_a_call():
     episode = episodes("irrelevance")[draw.CLEAN][0]
     question = episode.begin()
     function = {"name": names(question)[0], "arguments": "{"}

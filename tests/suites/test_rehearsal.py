@@ -138,7 +138,7 @@ def test_troubles(rehearsed):
     ]
 
 
-def test_what_is_trained():
+def test_trained_scenarios():
     assert "runtime_error" in rehearsal.TRAINED and rehearsal.TRAINED[0] == "clean"
     assert not {"rule_shift", "tool_order"} & {*rehearsal.TRAINED}
 

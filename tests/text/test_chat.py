@@ -43,7 +43,7 @@ def written(name, form, entry):
 
 @pytest.mark.parametrize("form", helpers.FORMS)
 @pytest.mark.parametrize("name", helpers.DOMAINS)
-def test_text_is_that_of_the_template(name, form):
+def test_text_equals_the_template(name, form):
     template = helpers.template(form)
     kinds = set()
     for entry in helpers.SHOWN:
@@ -63,7 +63,7 @@ def test_text_is_that_of_the_template(name, form):
 
 
 @pytest.mark.parametrize("form", helpers.FORMS)
-def test_loss_is_of_what_the_agent_says(form):
+def test_loss_mask_covers_the_agents_messages(form):
     end = helpers.lexicon("poi", form).end_token
     for conversation, tokens, mask in written("poi", form, "query_underspecified"):
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
@@ -79,7 +79,7 @@ def test_loss_is_of_what_the_agent_says(form):
             assert name in text
 
 
-def test_worlds_are_the_same_in_all_forms():
+def test_worlds_do_not_depend_on_the_chat_template():
     compact = helpers.rows(helpers.tasks("poi"))[0]
     for form in helpers.FORMS:
         world, key = helpers.world("poi", form), helpers.keys(0, 0, 1)[0]
@@ -128,7 +128,7 @@ HERMES = (chat_template.BUILTIN / "hermes.jinja").read_text()
         ),
     ],
 )
-def test_refuses(source, message):
+def test_unsupported_templates_are_refused(source, message):
     template = chat_template.load(helpers.chat_tokenizer(), source)
     with pytest.raises(ValueError, match=message):
         chat.read(template, helpers.LIMITS.num_args)

@@ -63,7 +63,7 @@ def search(lexicon, texts, seed=0, size=8192):
 
 
 class TestWrite:
-    def test_is_concatenation(self, lexicon, texts):
+    def test_concatenates_pieces(self, lexicon, texts):
         rng = np.random.default_rng(0)
         pieces = rng.integers(0, len(texts), (64, 24)).astype(np.int32)
         pieces[rng.random(pieces.shape) < 0.3] = 0  # the empty text
@@ -124,7 +124,7 @@ class TestFind:
         assert found == [first.get(text, -1) for text in near]
         assert 0 < np.mean(np.array(found) < 0) < 1
 
-    def test_a_hash_is_not_believed(self, lexicon, texts):
+    def test_hash_matches_are_verified(self, lexicon, texts):
         """If all hashes match but no text does, nothing is found."""
         flat = lexicon.texts.flat.at[:-64].add(1)
         table = dataclasses.replace(lexicon.texts, flat=flat)
@@ -151,7 +151,7 @@ def ranges():
     return build(table), one, two, three
 
 
-def test_texts_of_one_hash(monkeypatch):
+def test_hash_collisions(monkeypatch):
     """If no base separates all hashes, the bytes are compared."""
     monkeypatch.setattr(lexicons, "NUM_BASES", 1)
     letters = np.random.default_rng(0).integers(97, 123, (300_000, 8))
@@ -170,7 +170,7 @@ def test_texts_of_one_hash(monkeypatch):
     assert search(lexicon, [table.texts[code].encode(), b"no text"]) == [code, -1]
 
 
-class TestTwins:
+class TestEqualTexts:
     """Equal texts with different symbols, such as values of several types."""
 
     def test_resolve(self, ranges):
@@ -281,7 +281,7 @@ class TestTokenizer:
         assert token_bytes[made.token_to_id("<0xE2>")] == b"\xe2"
         assert token_bytes[made.token_to_id("<|end|>")] == b"\0"
 
-    def test_a_blank_is_spelled_with_what_follows(self):
+    def test_a_blank_is_tokenized_with_what_follows(self):
         made, table = sentencepiece(metaspace=False), ToolSymbols()
         made.normalizer = normalizers.Replace(" ", METASPACE)
         texts = ["say ", "to", "", "to ", "tow", "<|assistant|>", "Answer: "]
@@ -299,7 +299,7 @@ class TestTokenizer:
             assert np.all(np.diff(where[:num]) >= 0)
         assert index[0, : length[0]].max() == 3  # the final blank stays where it is
 
-    def test_where_the_agent_begins_no_blank_is_taken(self):
+    def test_the_agents_text_takes_no_preceding_blank(self):
         """Otherwise its words would be tokenized differently than in a rollout."""
         made, table = sentencepiece(metaspace=False), ToolSymbols()
         made.normalizer = normalizers.Replace(" ", METASPACE)
@@ -324,19 +324,19 @@ class TestTokenizer:
             assert bytes(rows[made.token_to_id("<|tool|>")]) == text
             assert bytes(rows[made.token_to_id("<|user|>")]) == b"\0"
 
-    def test_one_that_changes_texts_is_refused(self):
+    def test_lossy_tokenizers_are_refused(self):
         made = helpers.tokenizer().from_str(helpers.tokenizer().to_str())
         made.normalizer = normalizers.Lowercase()
         with pytest.raises(ValueError, match="it spells 'I said all' as 'i said all'"):
             lexicons.build(ToolSymbols(), made, style.compact(3))
 
-    def test_one_of_another_kind_is_refused(self):
+    def test_unsupported_tokenizers_are_refused(self):
         made = Tokenizer(models.WordPiece({"a": 0, "<|end|>": 1}, unk_token="a"))
         made.decoder = decoders.WordPiece()
         with pytest.raises(ValueError, match="neither of byte-level BPE nor of Sente"):
             lexicons.build(ToolSymbols(), made, style.compact(3))
 
-    def test_numbers_without_a_token(self):
+    def test_unassigned_token_ids(self):
         """Some tokenizers skip token ids; these have no text."""
         fields = json.loads(helpers.tokenizer().to_str())
         last = helpers.tokenizer().get_vocab_size() + 3
@@ -348,7 +348,7 @@ class TestTokenizer:
         assert holes and {rows[i] for i in holes} == {b"\0"}
         assert rows[last:] == [b"~odd"]
 
-    def test_size_of_the_model(self):
+    def test_vocab_size_of_the_model(self):
         """Tokens that the tokenizer lacks have no text; a smaller model is refused."""
         size = helpers.tokenizer().get_vocab_size()
         args = ToolSymbols(), helpers.tokenizer(), style.compact(3)
@@ -362,7 +362,7 @@ class TestTokenizer:
         with pytest.raises(ValueError, match="no token '<|end|>'"):
             lexicons.build(ToolSymbols(), Tokenizer(models.BPE()), style.compact(3))
 
-    def test_tells_of_a_text_too_long(self):
+    def test_overlong_texts_are_refused(self):
         table = ToolSymbols()
         table.one("a" * 300)
         with pytest.raises(ValueError, match="300 bytes"):

@@ -61,7 +61,7 @@ def test_a_call():
     assert reply.value is None
 
 
-def test_texts_that_are_no_surface_forms():
+def test_unknown_texts():
     """They are reported as given, although they have no symbol."""
     reply = read('{"name":"take","arguments":{"thing":"stick","item":"gold"}}')
     assert (reply.kind, reply.name) == (reply_scan.CALL, None)
@@ -102,7 +102,7 @@ def test_other_replies(text, kind, value):
     assert reply.arg_names == reply.arg_values == [None] * 3
 
 
-def test_a_reply_that_was_cut():
+def test_a_truncated_reply():
     text = '{"name":"get","arguments":{"item":"stick"}}'
     assert read(text, room=len(text)).kind == reply_scan.CALL
     assert read(text + " ", room=len(text)).kind == reply_scan.MALFORMED

@@ -117,14 +117,14 @@ def test_errors_change_nothing(play, action, status):
     assert earned(timesteps) == paid | ({"format": 1} if malformed else {})
 
 
-def test_inventory_is_free_of_effect(play):
+def test_inventory_changes_nothing(play):
     states, timesteps = play(task(), (("get", 2), ("inventory",)))
     assert int(timesteps[1].observation.status) == style.OK
     assert np.array_equal(timesteps[1].observation.held, states[2].held)
     assert states[2].held[2] == 1
 
 
-def test_needless_crafts_spoil_it(play):
+def test_unneeded_crafts_fail_the_task(play):
     """An item that the user holds was used up for something else."""
     states, timesteps = play(task(), (("craft", 4), ("get", 3), *GOOD))
     assert states[-1].held[0] == 1 and not states[-1].success
@@ -173,7 +173,7 @@ def test_ask(play):
     assert not states[1].told
 
 
-def test_the_end(play):
+def test_after_the_end(play):
     """Nothing changes after the end; an episode without an end runs out of turns."""
     states, timesteps = play(task(), (*GOOD, ("get", 2), (REFUSE,)))
     for later in states[5:]:
@@ -185,7 +185,7 @@ def test_the_end(play):
     assert states[-1].finished and not states[-1].success
 
 
-def test_components_are_declared():
+def test_reward_components_are_declared():
     names = [name for name, _ in grading.REWARDS]
     reward = crafts.played()[0].timestep.reward
     assert sorted(reward) == sorted(names)

@@ -39,7 +39,7 @@ def test_expert(entry, split):
         assert np.all(state.num_questions == 1)
 
 
-class Small:
+class SmallWorld:
     """A world of few items in plain Python."""
 
     def __init__(self, generator):
@@ -64,7 +64,7 @@ class Small:
             self.recipes, self.raw, self.held, self.goal, self.failures, self.sold_out
         )
 
-    def after(self, state):
+    def successors(self, state):
         """States after each call that changes the state."""
         held, attempts = state
         for item in range(ITEMS):
@@ -92,14 +92,14 @@ class Small:
         for num in range(HORIZON + 1):
             if any(held[self.goal] for held, _ in states):
                 return num
-            states = {new for state in states for new in self.after(state)} - seen
+            states = {new for state in states for new in self.successors(state)} - seen
             seen |= states
         return None
 
 
 def test_brute_force():
     generator = np.random.default_rng(0)
-    worlds = [Small(generator) for _ in range(400)]
+    worlds = [SmallWorld(generator) for _ in range(400)]
     tasks = jax.tree.map(lambda *x: jnp.stack(x), *(world.task for world in worlds))
     proof = helpers.host(jax.jit(jax.vmap(oracle.certificate))(tasks))
     found = [world.fewest() for world in worlds]

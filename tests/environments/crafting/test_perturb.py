@@ -35,7 +35,7 @@ class TestEveryEntry:
 
     @every_split
     @every_entry
-    def test_strength_is_how_much(self, name, split):
+    def test_strength_scales_the_change(self, name, split):
         tasks = crafts.tasks(split)
         old = differences.leaves(tasks)
         news = [
@@ -43,17 +43,17 @@ class TestEveryEntry:
         ]
         counts = [sum(np.sum(new[p] != old[p]) for p in old) for new in news]
         assert 0 < counts[0] < counts[1] < counts[2]
-        hit = differences.anywhere(tasks, crafts.edited(name, split))
+        hit = differences.changed_tasks(tasks, crafts.edited(name, split))
         assert hit.mean() >= MIN_CHANGED
         if name in ("impossible_goal", "missing_spare"):
             assert hit.all()
 
     @every_entry
-    def test_a_function_of_the_key(self, name):
+    def test_depends_only_on_the_key(self, name):
         same = crafts.edited.__wrapped__(name, "train", 0.5)
         chex.assert_trees_all_equal(same, crafts.edited(name, "train", 0.5))
         other = crafts.edited(name, "train", 0.5, seed=2)
-        assert differences.anywhere(same, other).any()
+        assert differences.changed_tasks(same, other).any()
 
     @every_split
     @every_entry
@@ -65,13 +65,13 @@ class TestEveryEntry:
     @every_split
     @every_entry
     def test_solvability(self, name, split):
-        hit = differences.anywhere(crafts.tasks(split), crafts.edited(name, split))
+        hit = differences.changed_tasks(crafts.tasks(split), crafts.edited(name, split))
         solvable = crafts.played(name, split)[1].solvable
         assert np.all(solvable[hit] == crafts.CATALOGUE[name].solvable)
         assert solvable[~hit].all()
 
     @every_entry
-    def test_names_tell_items_apart(self, name):
+    def test_item_names_are_distinct(self, name):
         names = crafts.edited(name).items.name
         names = np.asarray(crafts.world().tables.lexicon.canonical)[names]
         assert all(len({*row}) == len(row) for row in names)
@@ -91,7 +91,7 @@ def test_catalogue():
     assert {*make.SPEC.suite} <= crafts.CATALOGUE.keys()
 
 
-def test_pools_share_nothing():
+def test_pools_are_disjoint():
     """Surface forms of training perturbations never appear in an evaluation."""
     environment, tables = crafts.world().environment, crafts.world().tables
     texts = lexicons.texts(tables.lexicon)
@@ -129,14 +129,14 @@ class TestNoShortcut:
             "kinds": (items.raw | made | used.any(axis=1) | (held > 0)).sum(axis=1),
         }
 
-    def test_the_book_is_as_long_as_before(self):
+    def test_counts_of_the_request_are_unchanged(self):
         for name in ("impossible_goal", "missing_spare"):
             for field in ("recipes", "raw", "held", "ingredients"):
                 before, after = self.counts("clean")[field], self.counts(name)[field]
                 assert np.array_equal(before, after), (name, field)
 
     @pytest.mark.parametrize("field", ["loose", "loose and not held", "kinds"])
-    def test_loose_ends(self, field):
+    def test_counts_do_not_separate_solvable_tasks(self, field):
         """How well a count separates the two, as the area under the ROC curve."""
         a, b = (
             self.counts("impossible_goal")[field],

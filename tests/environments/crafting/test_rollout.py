@@ -27,7 +27,7 @@ def test_rollout():
         context_tokens=256,
     )
     environment = world.environment._replace(sizes=sizes)
-    policy, params = helpers.talker(LIKELY)
+    policy, params = helpers.biased_policy(LIKELY)
     play = functools.partial(rollout.rollout, policy, environment)
     tasks = jax.tree.map(lambda x: x[:NUM], crafts.tasks())
     run = jax.jit(functools.partial(play, sampling=Sampling(temperature=1.0)))

@@ -75,7 +75,7 @@ class TestTasks:
         assert [*found] == [f"depth {1 + i}" for i in range(6)]
         assert counts.min() > 0.02 * len(tasks)
 
-    def test_room(self, split):
+    def test_token_limits(self, split):
         """Most clean demonstrations fit a default row; all episodes fit the limits."""
         sizes = crafts.SETTINGS.sizes
         room = {name: getattr(sizes, f"{name}_tokens") for name in ROOM}

@@ -1,4 +1,4 @@
-"""Parsing conversations as others log them: tools, calls, results and errors."""
+"""Parsing conversations in common log formats: tools, calls, results and errors."""
 
 import copy
 import json
@@ -63,7 +63,7 @@ def test_a_nested_result_is_one_field_of_json():
 @pytest.mark.parametrize(
     "content", ["0", "false", "null", "[]", "1.10", "12345678901234567890.5"]
 )
-def test_a_result_that_is_no_object_is_kept_as_written(content):
+def test_a_result_that_is_not_an_object_is_kept_verbatim(content):
     task = mapped(weather(GOOD[0], result(content), last=f"Answer: {content}"))
     assert task.steps[0].fields == {"result": content}
     assert task.answer == (0, "result")

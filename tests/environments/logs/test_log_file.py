@@ -12,7 +12,7 @@ class TestLines:
         file.write_bytes(data)
         return list(log_file.lines(file))
 
-    def test_fine(self, tmp_path):
+    def test_valid_lines(self, tmp_path):
         data = b'\xef\xbb\xbf{"a": 1}\n\n  \n{"b": "\xc3\xa9"}'
         assert self.read(tmp_path, data) == [(1, {"a": 1}), (4, {"b": "é"})]
 

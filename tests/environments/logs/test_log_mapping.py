@@ -99,7 +99,7 @@ def test_answers(ending, answer):
     assert mapped(weather(*GOOD, last=ending)).answer == answer
 
 
-def test_a_value_of_the_request_is_no_answer():
+def test_a_value_from_the_request_is_not_an_answer():
     echoed = result({"city": "Rome", "sky": "sunny"})
     assert mapped(weather(GOOD[0], echoed, last="sunny in Rome")).answer == (0, "sky")
 
@@ -166,13 +166,13 @@ def test_replies_to_ask():
     assert mapped(messages).phrase == ("Weather of it?\nwhatever",)
 
 
-def test_empty_replies_of_our_users_are_no_request():
+def test_uninformative_user_replies_are_not_part_of_the_request():
     ours = [says("hm"), user('{"error":"cannot read this"}'), says("Ask")]
     task = mapped(weather(*ours, user("I said all"), *GOOD))
     assert task == mapped(weather(*GOOD))
 
 
-def test_the_longest_value_is_the_slot():
+def test_the_longest_matching_value_becomes_the_slot():
     messages = [
         user("From Rome to Rome Nord"),
         calls(("ship", {"parcel": "Rome", "to": "Rome Nord"})),
@@ -225,7 +225,7 @@ def test_codes():
 
 
 def test_a_documented_code_that_no_result_has():
-    """The log does not confirm what the description says, so it is only a text."""
+    """The log does not confirm what the description says, so it stays plain text."""
     tools = [tool("sign_in"), tool("hold", "Hold, needs the code from sign_in")]
     messages = [user("Hold it"), calls(("sign_in", {})), result({"name": "Kim"})]
     _, hold = mapped(messages, tools).documents
@@ -291,5 +291,5 @@ def test_conversations_that_are_skipped(why, messages):
     assert reason([user("Weather in Rome?"), *messages]) == why
 
 
-def test_a_repeated_call_is_no_new_step():
+def test_a_repeated_call_adds_no_step():
     assert mapped(weather(*GOOD, *GOOD)) == mapped(weather(*GOOD))

@@ -176,7 +176,7 @@ def read_call(data, arguments):
 
 
 def to_bytes(text):
-    """Return the bytes of a string; half a surrogate pair has three."""
+    """Return the bytes of a string; a lone surrogate takes three."""
     return text.encode(errors="surrogatepass")
 
 

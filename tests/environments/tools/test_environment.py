@@ -1,4 +1,4 @@
-"""The environment: statuses, effects, faults, grading; and reading is needed."""
+"""The environment: statuses, effects, faults, grading; documents must be read."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ class Game:
         self.name, self.task, self.max_turns = name, task, max_turns
         self.lexicon = helpers.lexicon(name)
         self.state = helpers.host(helpers.reset(self.lexicon, task))
-        self.rows = helpers.rows_of(name)
+        self.rows = helpers.tool_rows(name)
         self.steps = {int(n): c for c, n in enumerate(task.goal.tool) if n >= 0}
 
     def act(self, kind, tool=NONE, args=NO_ARGS, code=NONE, value=NONE):
@@ -88,7 +88,7 @@ def game(goal, max_turns=30, name="poi", **edits):
     """A clean task of a goal; `faults_failures={"tool": 2}` changes one row."""
     kind = helpers.goal_kind(name, goal)
     task = next(task for task in clean(name) if task.goal.kind == kind)
-    rows = helpers.rows_of(name)
+    rows = helpers.tool_rows(name)
     for path, changes in edits.items():
         part, field = path.split("_", 1)
         table = getattr(getattr(task, part), field).copy()
@@ -136,7 +136,7 @@ class TestStatus:
         assert play.state.num_calls == 12  # an unreadable action counts as a call
         assert play.state.num_errors == 10  # and as an error
 
-    def test_moved_is_seen_before_wrong_arguments(self):
+    def test_moved_takes_precedence_over_wrong_arguments(self):
         edits = {"faults_moved_to": {"find_event": 15}}
         play = game("city_event", **edits)
         seen = play.call("find_event", args=NO_ARGS)
@@ -161,11 +161,11 @@ class TestStatus:
         assert not play.state.attempts.any()
         assert play.call("count_seats").status == style.OK
 
-    def test_a_code_that_is_not_asked_for(self):
+    def test_an_unexpected_code(self):
         play = game("table_booking")
         assert play.call("count_seats", code=0).status == style.BAD_ARGUMENT
 
-    def test_user(self):
+    def test_user_reply(self):
         play = game("table_booking")
         task = dataclasses.replace(play.task, shown=np.array([True, False, True, True]))
         play = Game(task)
@@ -187,7 +187,7 @@ class TestResults:
         assert seen.values[1] == NONE  # there is no second field
         assert seen.code == play.task.tools.code[play.rows["hold_ticket"]]
 
-    def test_an_error_shows_nothing(self):
+    def test_an_error_returns_no_values(self):
         play = game("event_receipt")
         seen = play.call("pay_ticket")
         assert (seen.values.tolist(), seen.code, seen.tool) == (
@@ -196,7 +196,7 @@ class TestResults:
             NONE,
         )
 
-    def test_a_function_of_the_world(self):
+    def test_results_are_a_function_of_the_world(self):
         """The same call gives the same result, but another one in another world."""
         first, again = game("city_event"), game("city_event")
         seen = first.call("find_event")
@@ -208,7 +208,7 @@ class TestResults:
             others.add(tuple(Game(task).call("find_event").values.tolist()))
         assert len(others) > 20
 
-    def test_a_function_of_the_arguments(self):
+    def test_results_are_a_function_of_the_arguments(self):
         play = game("table_booking")
         place, hour, _ = play.state.args[0]
         n = play.rows["count_seats"]
@@ -224,7 +224,7 @@ class TestResults:
         assert max(seen.values()) - min(seen.values()) > 0.8 * (high - low)
         assert play.state.wrong_effects == 0
 
-    def test_presentation_means_nothing(self):
+    def test_results_do_not_depend_on_presentation(self):
         play = game("city_event")
         tools = play.task.tools
         renamed = dataclasses.replace(
@@ -239,26 +239,26 @@ class TestResults:
 
 
 class TestEffects:
-    def booked(self, **edits):
+    def ready_to_book(self, **edits):
         play = game("table_booking", **edits)
         assert play.call("count_seats").status == style.OK
         return play
 
-    def test_the_right_one_once(self):
-        play = self.booked()
+    def test_the_correct_effect_once(self):
+        play = self.ready_to_book()
         assert play.call("reserve_table").status == style.OK
         assert play.state.wrong_effects == 0
         assert paid(play.answer()) == 1
 
-    def test_twice_is_once_too_often(self):
-        play = self.booked()
+    def test_a_repeated_effect_is_wrong(self):
+        play = self.ready_to_book()
         assert play.call("reserve_table").status == style.OK
         assert play.call("reserve_table").status == style.OK
         assert play.state.wrong_effects == 1
         assert paid(play.answer()) == 0
 
-    def test_another_one(self):
-        play = self.booked()
+    def test_an_effect_with_other_arguments_is_wrong(self):
+        play = self.ready_to_book()
         args = play.state.args[1].copy()
         args[0] += 1
         assert play.call("reserve_table", args=args).status == style.OK
@@ -266,15 +266,15 @@ class TestEffects:
         assert play.call("reserve_table").status == style.OK
         assert paid(play.answer()) == 0
 
-    def test_what_fails_has_no_effect(self):
-        play = self.booked(faults_failures={"reserve_table": 1})
+    def test_failed_calls_have_no_effect(self):
+        play = self.ready_to_book(faults_failures={"reserve_table": 1})
         args = play.state.args[1].copy()
         args[0] += 1
         assert play.call("reserve_table", args=args).status == style.TRANSIENT
         assert play.call("reserve_table", code=0).status == style.WRONG_CODE
         assert play.state.wrong_effects == 0
 
-    def test_reading_is_free(self):
+    def test_read_only_calls_have_no_effect(self):
         play = game("city_event")
         for city in range(3):
             args = play.task.tools.arg_low[play.rows["find_event"]] + [city, 0, 0]
@@ -302,7 +302,7 @@ class TestPreconditions:
         assert play.call("find_guide", args=wrong).status == style.OK
         assert play.call("tour_price").status == style.OK
 
-    def test_a_failed_call_is_no_call(self):
+    def test_a_failed_call_does_not_satisfy_the_order(self):
         play = game(
             "city_tour",
             tools_call_after={"tour_price": "find_guide"},
@@ -331,7 +331,7 @@ class TestFaults:
         assert paid(play.refuse()) == 1
 
     def moved(self, guided):
-        n = helpers.rows_of("poi")["find_event"]
+        n = helpers.tool_rows("poi")["find_event"]
         play = game("city_event")
         tools = jax.tree.map(np.copy, play.task.tools)
         for field in vars(tools).values():
@@ -350,7 +350,7 @@ class TestFaults:
         assert seen.values.tolist() == play.state.values[0].tolist()
         assert paid(play.answer()) == 1
 
-    def test_moved_to_where_nobody_says(self):
+    def test_moved_without_a_hint(self):
         play = self.moved(guided=False)
         assert not play.state.solvable
         assert paid(play.refuse()) == 1
@@ -388,7 +388,7 @@ class TestGrading:
             timestep = play.answer(answered)
             assert paid(timestep) == (answered is None)
 
-    def test_a_refusal_counts_only_if_nothing_can_be_done(self):
+    def test_a_refusal_counts_only_if_the_task_is_unsolvable(self):
         play = game("city_event")
         timestep = play.refuse()
         assert (paid(timestep), timestep.terminated) == (0, True)
@@ -438,7 +438,7 @@ class TestOutcome:
     """The summary of an episode that reports use."""
 
     @staticmethod
-    def of(play):
+    def outcome(play):
         found = helpers.ENVIRONMENT.outcome((), play.task, play.state)
         return {name: value.item() for name, value in found._asdict().items()}
 
@@ -462,7 +462,10 @@ class TestOutcome:
         ],
     )
     def test_at_the_start(self, goal, fewest, edits):
-        assert self.of(game(goal, **edits)) == {**self.CLEAN, "fewest_calls": fewest}
+        assert self.outcome(game(goal, **edits)) == {
+            **self.CLEAN,
+            "fewest_calls": fewest,
+        }
 
     def test_questions(self):
         """Every question counts, whether or not there was anything to ask."""
@@ -472,7 +475,7 @@ class TestOutcome:
         play.act(reply_scan.ASK)
         play.answer()
         play.act(reply_scan.ASK)  # after the end
-        assert self.of(play) == {
+        assert self.outcome(play) == {
             **self.CLEAN,
             "success": True,
             "num_calls": 1,
@@ -486,7 +489,7 @@ class TestOutcome:
         for _ in range(2):
             play.call("find_event")
         play.answer()
-        assert self.of(play) == {
+        assert self.outcome(play) == {
             **self.CLEAN,
             "success": True,
             "num_calls": 3,
@@ -494,16 +497,16 @@ class TestOutcome:
             "fewest_calls": 2,
         }
 
-    def test_refusal_of_what_can_be_done(self):
+    def test_refusal_of_a_solvable_task(self):
         play = game("city_event")
         play.refuse()
-        assert self.of(play) == {**self.CLEAN, "refused": True, "fewest_calls": 1}
+        assert self.outcome(play) == {**self.CLEAN, "refused": True, "fewest_calls": 1}
 
-    def test_refusal_of_what_cannot_be_done(self):
+    def test_refusal_of_an_unsolvable_task(self):
         play = game("city_event", tools_visible={"find_event": False})
-        assert self.of(play)["refused"] is False
+        assert self.outcome(play)["refused"] is False
         play.refuse()
-        assert self.of(play) == {
+        assert self.outcome(play) == {
             **self.CLEAN,
             "success": True,
             "solvable": False,
@@ -511,12 +514,12 @@ class TestOutcome:
             "fewest_calls": 0,
         }
 
-    def test_a_refusal_after_the_end_is_none(self):
+    def test_a_refusal_after_the_end_does_not_count(self):
         play = game("city_event")
         play.call("find_event")
         play.answer()
         play.refuse()
-        outcome = self.of(play)
+        outcome = self.outcome(play)
         assert outcome["success"] and not outcome["refused"]
 
 
@@ -624,7 +627,7 @@ def test_random_actions():
     assert statuses >= {style.WRONG_CODE, style.OUT_OF_ORDER, style.BAD_FORMAT}
 
 
-def test_results_of_a_batch_are_those_of_its_tasks():
+def test_batched_results_equal_single_tasks():
     """`vmap` over tasks equals one task at a time."""
     tasks = helpers.tasks("poi")
     args, values = jax.jit(jax.vmap(environment.solution))(tasks)

@@ -153,7 +153,7 @@ SEARCHED = (
 
 @pytest.mark.parametrize("entry", SEARCHED)
 @pytest.mark.parametrize("name, split", PLACES)
-def test_fewest_calls_is_that_of_a_search(name, split, entry, num=60):
+def test_fewest_calls_equals_a_search(name, split, entry, num=60):
     tasks = helpers.edited(name, split, entry)
     played = helpers.demonstrate(helpers.world(name).tables, tasks)
     episodes, fewest = helpers.host(played)

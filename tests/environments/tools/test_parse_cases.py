@@ -95,7 +95,7 @@ def test_cases(name, cases):
     goal = helpers.goal_kind("poi", "table_booking")
     tasks = reference(name).tasks
     i = next(i for i, task in enumerate(tasks) if task.goal.kind == goal)
-    n = helpers.rows_of("poi")["count_seats"]
+    n = helpers.tool_rows("poi")["count_seats"]
     same = jax.tree.map(lambda x: jnp.broadcast_to(x[i], x.shape), sampled(name))
     texts, tools = helpers.texts("poi"), tasks[i].tools
     place, zero = tools.arg_low[n, :2]

@@ -45,7 +45,7 @@ class TestTrajectory:
                 assert len(spelled) < len(text)
         assert 0 < cut < 0.2 * len(written(name))
 
-    def test_loss_mask_is_what_the_agent_says(self, name):
+    def test_loss_mask_covers_the_agents_turns(self, name):
         for writer, tokens, valid, mask, length in written(name):
             said = [said for said, _ in writer.turns()]
             if length <= helpers.NUM_TOKENS:

@@ -19,7 +19,7 @@ LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 @pytest.mark.slow
 def test_same_episodes():
-    policy, params = helpers.talker(LIKELY)
+    policy, params = helpers.biased_policy(LIKELY)
     tables, keys = helpers.world("poi").tables, helpers.keys(0, num=NUM)
     environment = make.functions(SIZES, helpers.NUM_VISIBLE)
     tasks = jax.tree.map(lambda x: x[:NUM], helpers.tasks("poi"))

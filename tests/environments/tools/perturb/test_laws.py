@@ -57,11 +57,11 @@ class TestEveryEntry:
     @every_split
     @every_entry
     def test_strength_1_changes_most_tasks(self, entry, split):
-        share = np.mean(differences.anywhere(tasks(split), edited(entry, split)))
+        share = np.mean(differences.changed_tasks(tasks(split), edited(entry, split)))
         assert share >= MIN_CHANGED
 
     @every_entry
-    def test_strength_is_how_much(self, entry):
+    def test_strength_scales_the_change(self, entry):
         """A higher strength changes more tasks, or more of each task."""
         strengths = (0.1, 0.4, 1.0)
         news = [differences.leaves(edited(entry, strength=s)) for s in strengths]
@@ -70,13 +70,13 @@ class TestEveryEntry:
         assert 0 < counts[0] < counts[1] < counts[2]
 
     @every_entry
-    def test_a_function_of_the_key(self, entry):
+    def test_depends_only_on_the_key(self, entry):
         index = jnp.int32(helpers.EDITS.index(entry))
         again = edit(index, helpers.keys(1), 1.0)
         chex.assert_trees_all_equal(again, edited(entry))
         # At full strength some entries are deterministic.
         half, other = (edit(index, helpers.keys(seed), 0.5) for seed in (1, 2))
-        assert differences.anywhere(half, other).any()
+        assert differences.changed_tasks(half, other).any()
 
     @every_split
     @every_entry
@@ -100,13 +100,13 @@ class TestEveryEntry:
         tables = helpers.world("poi").tables
         episodes, _ = helpers.demonstrate(tables, edited(entry, split))
         claim = helpers.CATALOGUE[entry].solvable
-        hit = differences.anywhere(tasks(split), edited(entry, split))
+        hit = differences.changed_tasks(tasks(split), edited(entry, split))
         assert np.all(np.asarray(episodes.state.solvable)[hit] == claim)
         if entry == "unsolvable":
             assert hit.all()
 
     @every_entry
-    def test_names_tell_tools_apart(self, entry):
+    def test_tool_names_are_distinct(self, entry):
         """Otherwise a call could mean either of two tools."""
         new = edited(entry)
         texts = np.asarray(helpers.lexicon("poi").canonical)
@@ -159,7 +159,7 @@ def test_layouts_agree():
     for entry in ENTRIES:
         index = jnp.int32(helpers.EDITS.index(entry))
         want = helpers.host(edit(index, keys, 0.5))
-        assert differences.anywhere(tasks(), want).any()
+        assert differences.changed_tasks(tasks(), want).any()
         by_device = pmapped(index, tables, split(keys), split(old), half)
         assert len(by_device.world.sharding.device_set) == 8
         by_device = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), by_device)
@@ -180,13 +180,13 @@ class TestPools:
     def test_share_no_surface_form(self, name, field):
         texts = helpers.texts(name)
 
-        def said(split):
+        def surface_forms(split):
             pool = np.asarray(getattr(pools(name, split), field))
             if field == "opaque":
                 pool = np.arange(*pool)
             return {texts[s] for s in np.unique(pool) if s > 0}
 
-        train, test = said("train"), said("test")
+        train, test = surface_forms("train"), surface_forms("test")
         if field == "phrases":  # they share pieces: compare whole ones
             train, test = (templates(name, split) for split in SPLITS)
         assert min(len(train), len(test)) >= 4
@@ -235,7 +235,7 @@ def test_on_trajectory_demonstrates_again():
     batch = jax.jit(jax.vmap(lift, (0, 0, None)))
     new = helpers.host(batch(helpers.keys(3), episodes, jnp.float32(1)))
     old = helpers.host(episodes)
-    hit = differences.anywhere(old.task, new.task)
+    hit = differences.changed_tasks(old.task, new.task)
     assert 0.3 < hit.mean() < 0.7
     kept = (jax.tree.map(lambda x: x[~hit], tree) for tree in (old, new))
     chex.assert_trees_all_equal(*kept)

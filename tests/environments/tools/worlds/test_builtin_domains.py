@@ -90,7 +90,7 @@ class TestBuiltin:
             fields = [*tool.arguments, *tool.returns]
             assert all(re.fullmatch("[a-z]+", name) for name, _ in fields)
 
-    def test_every_description_tells_its_tool(self, domain):
+    def test_every_description_identifies_its_tool(self, domain):
         keys = {tool.name: key_words(tool) for tool in domain.tools}
         for one, other in itertools.combinations(keys, 2):
             assert not keys[one] & keys[other], (one, other)
@@ -235,7 +235,7 @@ def test_builtins_differ():
     assert shapes[0] - shapes[1] and shapes[1] - shapes[0]
 
 
-def test_extra_calls_come_in_an_order_that_works():
+def test_extra_calls_are_in_dependency_order():
     domain = DOMAINS["poi"]
     goals = {goal.name: goal for goal in domain.goals}
     assert domain_spec.extra_calls(domain, goals["pay_event"]) == ("sign_in",)

@@ -17,7 +17,7 @@ class TestDevelopment:
             assert not halves[0] & halves[1]
             assert halves[0] | halves[1] == train and not train & test
 
-    def test_first_words_are_kept_apart(self):
+    def test_halves_share_no_first_word(self):
         part = domain_file.load("poi:dev")
         pools = [(t.train, t.test) for t in part.types if t.kind == "entity"]
         phrases = [goal.phrases for goal in part.goals]

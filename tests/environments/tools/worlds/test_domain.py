@@ -126,9 +126,9 @@ class TestTasks:
             steps = [tool for tool, _ in goals[kind].steps]
             assert [names[n] for n in rows if n >= 0] == steps
 
-    def test_what_is_on_offer(self, samples, name, split):
+    def test_visible_tools(self, samples, name, split):
         tasks, spec = samples[name, split], helpers.spec(name)
-        rows, offered = helpers.rows_of(name), set()
+        rows, offered = helpers.tool_rows(name), set()
         for kind, visible in zip(tasks.goal.kind, tasks.tools.visible, strict=True):
             goal = spec.goals[kind]
             steps = {tool for tool, _ in goal.steps}

@@ -1,4 +1,4 @@
-"""Domain files: what a good one is compiled to, and all errors in its meaning."""
+"""Domain files: what a valid one is read as, and all semantic faults."""
 
 import contextlib
 import copy
@@ -290,7 +290,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("path, value, fault", BAD.values(), ids=BAD)
-def test_bad_meaning(tmp_path, path, value, fault):
+def test_semantic_fault(tmp_path, path, value, fault):
     check_fault(tmp_path, path, value, fault)
 
 
@@ -342,7 +342,7 @@ def test_references_to_a_missing_part_are_not_checked(tmp_path, key):
     assert faults == [f"top level: missing key '{key}'; add it"]
 
 
-def test_a_part_that_cannot_be_read_does_not_hide_other_faults(tmp_path):
+def test_an_unreadable_part_does_not_hide_other_faults(tmp_path):
     document = good()
     document["types"] = 3
     document["tools"][1]["x-openagent"]["effect"] = "yes"
@@ -354,13 +354,13 @@ def test_a_part_that_cannot_be_read_does_not_hide_other_faults(tmp_path):
     ]
 
 
-def places(value, path=()):
+def all_paths(value, path=()):
     """All paths into a document."""
     yield path
     if isinstance(value, dict | list):
         pairs = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in pairs:
-            yield from places(item, (*path, key))
+            yield from all_paths(item, (*path, key))
 
 
 SPOILED = [
@@ -378,7 +378,7 @@ SPOILED = [
     [[]],
     {"a": 1},
 ]
-PLACES = [path for path in places(good()) if path]
+PLACES = [path for path in all_paths(good()) if path]
 
 
 @hypothesis.settings(max_examples=300, deadline=None)
@@ -410,7 +410,7 @@ def faults_of(document):
     return ()
 
 
-class TestForPeople:
+class TestAuthoring:
     """Features that make a file easier to write and to complete."""
 
     def test_a_list_of_values_is_divided(self, tmp_path):
@@ -436,7 +436,7 @@ class TestForPeople:
         with pytest.raises(domain_spec.DomainError, match=re.escape(fault)):
             load(tmp_path, document)
 
-    def test_what_is_to_be_filled_in_is_refused(self, tmp_path):
+    def test_placeholders_are_refused(self, tmp_path):
         document = good()
         document["types"]["city"]["train"] = ["FILL IN: towns"]
         document["goals"][0]["phrases"]["test"] = ["FILL IN: requests"]
@@ -463,7 +463,7 @@ class TestForPeople:
             (("tools", 1, "function", "description"), 257, 256),
         ],
     )
-    def test_texts_that_cannot_be_looked_up(self, tmp_path, path, size, room):
+    def test_overlong_texts_are_refused(self, tmp_path, path, size, room):
         document = good()
         write(document, path, "x" * (size - 1))
         load(tmp_path, document)

@@ -156,7 +156,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("path, value, fault", BAD.values(), ids=BAD)
-def test_bad_structure(tmp_path, path, value, fault):
+def test_structural_fault(tmp_path, path, value, fault):
     check_fault(tmp_path, path, value, fault)
 
 
@@ -166,7 +166,7 @@ def test_both_problems_of_a_text_are_named(tmp_path):
     check_fault(tmp_path, path, ' U"r', f"{fault}; remove that")
 
 
-def test_half_a_character_in_a_key(tmp_path):
+def test_a_lone_surrogate_in_a_key(tmp_path):
     document = good()
     document["tools"][0]["\ud800"] = 3
     message = "'\\ud800' contains '\\ud800'; remove that"
@@ -235,7 +235,7 @@ def test_duplicate_key(tmp_path, old, place):
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"name": ' + "9" * 5000 + "}"])
-def test_absurd_text(tmp_path, text):
+def test_pathological_json(tmp_path, text):
     with pytest.raises(
         domain_spec.DomainError, match="top level: .*; follow the schema"
     ):

@@ -1,4 +1,4 @@
-"""Random worlds: random words, nothing that an evaluation tests, and all solvable."""
+"""Random worlds: random words, no perturbations of evaluations, and all solvable."""
 
 import itertools
 import re
@@ -74,7 +74,7 @@ def kind_of(value: str) -> str:
 
 
 class TestWords:
-    def test_no_word_of_a_domain(self, played, domain_words):
+    def test_no_word_of_a_builtin_domain(self, played, domain_words):
         """Neither in the documents nor in the requests, except for function words."""
         tasks, texts = played[0], helpers.texts("random")
         tools = tasks.tools
@@ -93,7 +93,7 @@ class TestWords:
         found = set(re.findall("[a-z]{2,}", " ".join(used).lower()))
         assert not found & domain_words
 
-    def test_tokens_that_may_be_any_others(self):
+    def test_free_tokens(self):
         """The tokens of all words that the syntax does not need, with their shapes."""
         tokens, shapes = map(np.asarray, helpers.world("random").free_tokens)
         assert len({*tokens}) == len(tokens) > 5900
@@ -133,7 +133,7 @@ class TestTasks:
         assert np.array_equal(episodes.state.num_calls, fewest)
         assert set(np.unique(np.sum(tasks.goal.tool >= 0, axis=1))) == {1, 2, 3, 4, 5}
 
-    def test_nothing_that_an_evaluation_tests(self, played):
+    def test_no_faults_effects_or_refusals(self, played):
         tasks, episodes, _ = played
         faults = tasks.faults
         assert not np.any(faults.failures)
@@ -167,7 +167,7 @@ class TestTasks:
         names = np.where(has_arg, tools.arg_name, -1 - np.arange(3))  # all different
         assert np.all(np.diff(np.sort(names, axis=-1), axis=-1) > 0)
 
-    def test_documents_are_spelled_as_texts_are(self, played):
+    def test_descriptions_tokenize_the_same_in_pieces(self, played):
         """A description has the same tokens piece by piece and as a whole."""
         tools, texts = played[0].tools, helpers.texts("random")
         spans = helpers.ragged(helpers.lexicon("random").spans)
@@ -215,14 +215,14 @@ class TestTasks:
         )
         assert task.tools.name.shape == (num_tools,)
 
-    def test_half_of_the_requests_begin_with_a_word_that_means_nothing(self, played):
+    def test_half_of_the_requests_begin_with_a_filler_word(self, played):
         texts = helpers.texts("random")
         openings = {text.capitalize() for text in random_words.GLUE}
         first = [texts[phrase[0]] for phrase in played[0].phrase]
         assert all(text[0].isupper() for text in first)
         assert 0.4 < np.mean([text not in openings for text in first]) < 0.6
 
-    def test_values_may_follow_words_that_mean_nothing(self, played):
+    def test_values_may_follow_filler_words(self, played):
         """At the beginning of a request, with or without a comma in between."""
         texts = helpers.texts("random")
         openings = {text.capitalize() for text in random_words.GLUE}
@@ -247,8 +247,8 @@ class TestTasks:
                     joined += texts[join] in random_words.JOINS
         assert 0.05 < joined / spaced < 0.35
 
-    def test_requests_end(self, played):
-        """With or without punctuation, never a blank; some with meaningless words."""
+    def test_request_endings(self, played):
+        """With or without punctuation, never a blank; some with filler words."""
         texts, marks, idle = helpers.texts("random"), 0, 0
         for phrase in played[0].phrase:
             last = [s for s in phrase if s][-1]
@@ -299,7 +299,7 @@ class TestTasks:
                 shared += max(common) == 1
         assert 0.25 < shared / others < 0.45
 
-    def test_descriptions_end_alike(self, played):
+    def test_some_descriptions_share_an_ending(self, played):
         """The words that distinguish two tools are often not at the end."""
         tools, alike, pairs = played[0].tools, 0, 0
         for pieces, on in zip(tools.description, tools.visible, strict=True):
@@ -316,7 +316,7 @@ class TestTasks:
             plain.append(all(len(encode(word).ids) == 1 for word in words))
         assert 0.4 < np.mean(plain) < 0.6
 
-    def test_names_begin_alike_in_half_of_the_worlds(self, played):
+    def test_names_share_prefixes_in_half_of_the_worlds(self, played):
         tools, texts, alike = played[0].tools, helpers.texts("random"), 0
         many = tools.visible.sum(axis=1) > 2
         for names, on in zip(tools.name[many], tools.visible[many], strict=True):
@@ -331,7 +331,7 @@ class TestTasks:
             shared += len(set(names[on])) < on.sum()
         assert shared > 0.3 * NUM
 
-    def test_capitals_are_for_names(self, played):
+    def test_capitalization(self, played):
         """Documents are in lower case; most values of words are in title case."""
         tasks, texts = played[0], helpers.texts("random")
         tools, num_constants = tasks.tools, tasks.constants.shape[1]
