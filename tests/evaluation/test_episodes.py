@@ -226,8 +226,8 @@ def test_outcomes_match_the_report(kept):
         found = lines[row["scenario"]]
         solvable = [line["success"] for line in found if line["solvable"]]
         refusals = [line["refused"] for line in found if not line["solvable"]]
-        for values, name in ((refusals, "refusal_rate"),):
-            assert row[name] == (pytest.approx(np.mean(values)) if values else None)
+        rate = pytest.approx(np.mean(refusals)) if refusals else None
+        assert row["refusal_rate"] == rate
         assert row["n"] == len(solvable) or row["scenario"] == "unsolvable"
         for line, *one in zip(
             found, *(getattr(scored[row["scenario"]], x) for x in SCORED), strict=True

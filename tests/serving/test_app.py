@@ -84,7 +84,7 @@ def test_a_call_in_a_stream(call_client):
     assert usage.prompt_tokens == whole.prompt_tokens
 
 
-def test_text_in_a_stream(text_client, monkeypatch):
+def test_text_in_a_stream(text_client):
     content, calls, finish, _, num = streamed(text_client, tools=TOOLS)
     whole = ask(text_client, tools=TOOLS).choices[0]
     assert content == whole.message.content == "Well, this is Café 🦊 as it is."

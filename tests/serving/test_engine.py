@@ -119,7 +119,6 @@ def test_cancelled_requests_free_their_rows():
         assert last.tokens() == greedy(prompt(33), 12)
         busy[0].tokens(), waiting.tokens()
         assert busy[0].end == waiting.end == engines.CANCELLED
-        assert any(one.request.cancelled is False for one in busy)
 
 
 def test_nothing_is_compiled_after_the_start():

@@ -36,6 +36,10 @@ def test_rollout():
     trajectory = episodes.trajectory
     kinds = trajectory.action.kind[trajectory.valid]
     assert {reply_scan.REFUSE, reply_scan.ASK, reply_scan.MALFORMED} & {*kinds}
+    step = trajectory.timestep
+    ended = (step.terminated | step.truncated) & trajectory.valid
+    assert np.all((ended.sum(axis=1) == 1) | trajectory.valid.all(axis=1))
+    assert ended.any()
     # The sampled tokens are stored unchanged, and the prompt is the environment's.
     assert np.all(episodes.sampled.sum(axis=1) > 0)
     for i in range(NUM):
