@@ -52,10 +52,16 @@ class TestExpert:
         elif claims.solvable:
             assert np.all(state.solvable)
 
-    @pytest.mark.slow
-    def test_ten_thousand_of_every_entry(self, name, split):
+    @pytest.mark.parametrize(
+        "num_tasks",
+        [
+            pytest.param(1_024, marks=pytest.mark.slow),
+            pytest.param(10_240, marks=pytest.mark.hours),
+        ],
+    )
+    def test_many_tasks_of_every_entry(self, name, split, num_tasks):
         for entry in helpers.EDITS:
-            for start in range(0, 10_240, helpers.BATCH):
+            for start in range(0, num_tasks, helpers.BATCH):
                 check_expert(name, split, entry, 1000 + start)
 
     @pytest.mark.slow
