@@ -459,10 +459,10 @@ def test_disk_full(step, tmp_path, monkeypatch, at):
 @pytest.fixture(scope="module")
 def paft_trainers():
     """PAFT on one device, and on eight as 2 x 2 x 2 with two micro-batches."""
-    one = tiny.config("paft")
-    eight = tiny.config(
-        "paft", mesh__data=2, mesh__fsdp=2, mesh__tensor=2, train__num_micro_batches=2
-    )
+    few = dict(paft__perturbations=tiny.FEW)
+    split = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
+    one = tiny.config("paft", **few)
+    eight = tiny.config("paft", train__num_micro_batches=2, **few, **split)
     return {1: tiny.trainer(one), 8: tiny.trainer(eight, 8)}
 
 

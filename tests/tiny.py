@@ -44,6 +44,8 @@ CHANGES = {
     "eval.scenarios": ("unsolvable",),
     "checkpoint.every": 2,
 }
+# Perturbations for tests of something else; each more takes longer to compile.
+FEW = ("identity_erasure", "tool_withheld")
 # Keys that do not affect the compiled step.
 OUTSIDE = ("name", "eval.", "checkpoint.", "train.num_steps", "train.log_every")
 _trainers = {}

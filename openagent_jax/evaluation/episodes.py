@@ -21,7 +21,7 @@ import shutil
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
@@ -37,7 +37,7 @@ from openagent_jax.types import Outcome
 FOLDER = "trajectories"
 CUT = "\N{HORIZONTAL ELLIPSIS}"  # marks the end of a reply that was cut off
 MAX_BYTES = 10_000_000  # a larger file is compressed
-FAILURES = (
+Failure = Literal[
     "",
     "unanswered",  # a reply of a remote agent never came
     "out_of_context",  # the context had no room for another turn
@@ -45,7 +45,8 @@ FAILURES = (
     "false_refusal",  # the agent refused a task that can be solved
     "missed_refusal",  # the agent did not refuse a task that cannot be solved
     "wrong_answer",
-)
+]
+FAILURES: tuple[str, ...] = get_args(Failure)
 Line = dict[str, Any]
 
 
@@ -159,7 +160,9 @@ def outcome(found: Outcome) -> Line:
     return {name: np.asarray(x).item() for name, x in found._asdict().items()}
 
 
-def failure(found: Outcome, terminated: bool, cut: bool, answered: bool = True) -> str:
+def failure(
+    found: Outcome, terminated: bool, cut: bool, answered: bool = True
+) -> Failure:
     """Return why an episode failed: one of `FAILURES`.
 
     Args:

@@ -168,6 +168,7 @@ def test_loss_and_gradient_equal_unpacked(params, num_micro_batches):
 def test_a_full_training_step():
     """Demonstrations, half of them perturbed, in two micro-batches of 2 rows."""
     longer = dict(algorithm__num_tokens=512, paft__alpha=0.5)
+    longer |= dict(paft__perturbations=tiny.FEW)
     few = dict(algorithm__num_rows=4, train__num_micro_batches=2)
     both = []
     for changes in (longer, longer | few):

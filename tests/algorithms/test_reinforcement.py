@@ -128,6 +128,7 @@ def test_finds_the_known_optimum(name, world):
 
 REAL = {
     "init_from": "nano",
+    "paft.perturbations": tiny.FEW,
     "sandbox.max_turns": 3,
     "sandbox.action_tokens": 40,
     "train.batch_size": 4,

@@ -399,7 +399,7 @@ SMALL = [
     f"--config.{key}={value}"
     for key, value in tiny.CHANGES.items()
     if key not in ("compile_cache", "train.num_steps", "checkpoint.every")
-]
+] + [f"--config.paft.perturbations={tiny.FEW}"]
 
 
 def steps_of(workdir: Path) -> list[int]:
