@@ -6,16 +6,21 @@ import os
 from pathlib import Path
 
 import jax
+import jaxlib.version
 import pytest
 
 from tests.commands import Commands
 
-# The tests spend more time on compiling than on computing; without LLVM's optimizations
-# they take about half the time. To test what users run: XLA_FLAGS="" pytest
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_opt_preset=fast_compile",
-)
+# The tests spend more time on compiling than on computing; without optimizations they
+# take a third of the time. To test what users run: XLA_FLAGS="" pytest
+FLAGS = [
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_opt_preset=fast_compile",
+    "--xla_cpu_parallel_codegen_split_count=1",
+]
+if jaxlib.version.__version_info__ < (0, 11):  # later ones do not know this flag
+    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 # Traced programs are many objects and few of them garbage.
 gc.set_threshold(100_000, 20, 100)
 
