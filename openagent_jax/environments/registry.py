@@ -79,13 +79,13 @@ def make(settings: Settings, spelling: Spelling) -> World:
 
     Raises:
       ValueError: there is no such domain, its file has faults, the tokenizer cannot be
-        used, or the environment is incomplete.
+        used, or the environment or its transcriber is incomplete.
     """
     check_name(settings.domain)
-    of = spec(settings.domain)
-    if of is tools.DOMAINS and logs.is_log(settings.transfer):
-        of = logged.SPEC
-    world = of.make(settings, spelling)
+    chosen = spec(settings.domain)
+    if chosen is tools.DOMAINS and logs.is_log(settings.transfer):
+        chosen = logged.SPEC
+    world = chosen.make(settings, spelling)
     check(world)
     return world
 

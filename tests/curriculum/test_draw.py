@@ -117,6 +117,11 @@ class TestMakeEdit:
         assert bool(got.changed) == changed
         assert got.task.world == TASK.world
 
+    def test_without_names_tasks_stay_clean(self, getkey):
+        got = draw.make_edit(ENVIRONMENT, (), "train")((), getkey(), TASK, 1.0)
+        assert (got.scenario, bool(got.changed)) == (0, True)
+        assert got.task is TASK
+
     def test_split(self, edit, getkey):
         assert edit(getkey(), 1, 1, "test").task.mark == 102
 

@@ -163,6 +163,7 @@ class LoggedWorlds:
         room = (len(begin), len(task.phrase) - NUM_AROUND)
         same = jnp.broadcast_to(task.phrase[:-NUM_AROUND], room)
         phrases = jnp.concatenate([begin[:, None], same, end[:, None]], axis=1)
+        constant_range = jnp.stack([constants, constants + (constants > 0)], axis=-1)
         # A log of a perturbed task may have these tools already.
         taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
         free = jnp.maximum(jnp.sum(~taken), 1)
@@ -175,9 +176,7 @@ class LoggedWorlds:
             phrases=phrases[None],
             num_phrases=jnp.array([len(begin)]),
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
-            constant_range=jnp.stack([constants, constants + (constants > 0)], -1)[
-                None
-            ],
+            constant_range=constant_range[None],
         )
 
 

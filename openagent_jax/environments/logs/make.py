@@ -1,6 +1,6 @@
-"""Make the worlds of logs: what the tools of a log did is played again.
+"""Make the worlds of logs, in which tools answer as the log recorded.
 
-They are tool worlds in all but where their tasks come from.
+A world of a log is a tool world whose tasks are the conversations of the log.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def make(settings: Settings, spelling: Spelling) -> World:
 
 
 def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
-    """Return the world without the conversations that have too many tokens."""
+    """Return the world of a log without the conversations that have too many tokens."""
     tasks, source = [task for _, task in log.tasks], world.tables.source
     if keys := TOKENS & room.keys():
         # The limit on turns in `room` may be larger than that of the settings.

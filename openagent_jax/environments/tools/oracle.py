@@ -39,7 +39,7 @@ REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
-    Failing calls count too. No calls are needed by tasks that cannot be solved.
+    Calls that fail count too. The number is 0 if the task cannot be solved.
 
     The reason is an index into `REASONS`. If several apply, a step for which no tool is
     on offer takes precedence over a tool that is out of service, and that over

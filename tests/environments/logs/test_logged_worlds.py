@@ -4,6 +4,7 @@ import collections
 import functools
 import json
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +14,11 @@ from openagent_jax import perturb
 from openagent_jax.agents import dialogue
 from openagent_jax.curriculum import mix
 from openagent_jax.data import conversations, demonstrations
-from openagent_jax.environments import transcript
+from openagent_jax.environments import registry, transcript
 from openagent_jax.environments.logs import logs
+from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.worlds import domain
-from openagent_jax.environments.world import SPLITS
+from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from tests import helpers
 from tests.environments.logs.examples import (
     GOOD,
@@ -256,6 +258,28 @@ def test_perturbations(world, edits, name):
     visible = np.asarray(new.tools.visible)
     for names, on in zip(np.asarray(new.tools.name), visible):
         assert len({*texts[names[on]]}) == on.sum() and texts[names[on]].all()
+
+
+def test_a_log_as_the_domain_of_transfer(file):
+    """`domain_transfer` replaces tasks of a domain by those of the log."""
+    settings = Settings(domain="poi", transfer=str(file))
+    world = registry.make(settings, Spelling(helpers.tokenizer(), room=ROOM))
+    environment = world.environment
+
+    @jax.jit
+    def tasks(tables, key):
+        old = environment.sample(tables, key, "train")
+        edit = perturb.make(environment, tables, "domain_transfer", "train")
+        return old, edit(key, old, jnp.float32(1))
+
+    old, new = helpers.host(tasks(world.tables, jax.random.key(0)))
+    chex.assert_trees_all_equal_shapes_and_dtypes(old, new)
+    assert (new.tools.result_low == types.RECORDED).all()
+    assert not (old.tools.result_low == types.RECORDED).any()
+    assert world.transcriber.goal(old) in {
+        goal.name for goal in helpers.spec("poi").goals
+    }
+    assert not world.source  # which is for worlds whose own tasks are those of a log
 
 
 @pytest.mark.parametrize("field", ["name", "description", "arg_name"])
