@@ -158,6 +158,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.reward.format = 0.0  # each action that cannot be parsed
     c.reward.step = 0.0  # each action
     c.reward.detour = 0.0  # each call beyond the fewest that solve the task
+    # Each question whose answer the agent already had.
+    c.reward.needless_question = 0.0
     c.reward.progress = 0.0  # the share of the goal that an action completes
 
     c.paft = ConfigDict()  # perturbed tasks in training, with any algorithm

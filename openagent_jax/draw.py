@@ -6,7 +6,7 @@ arithmetic here does not.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt
 
 
 def below(u: Float[Array, "..."], num: Int[Array, "..."]) -> Int[Array, "..."]:
@@ -47,3 +47,26 @@ def distinct_symbols(
     stride = 1 + below(uniforms[1], jnp.maximum(size // num, 1))
     offset = below(uniforms[0], size) + jnp.arange(num) * stride
     return jnp.where(high > low, low + offset % size, 0)
+
+
+def mix(value: UInt[Array, "..."], item: Int[Array, "..."]) -> UInt[Array, "..."]:
+    """Return the next state of a 32-bit hash that takes in one integer.
+
+    It multiplies and shifts, as the finalizer of MurmurHash3 does.
+    """
+    value = (value ^ item.astype(jnp.uint32)) * jnp.uint32(0x9E3779B1)
+    value = (value ^ (value >> 15)) * jnp.uint32(0x85EBCA77)
+    return value ^ (value >> 13)
+
+
+def fingerprint(row: Int[Array, "R"]) -> Int[Array, ""]:
+    """Return a hash of a row of integers; equal rows have equal fingerprints.
+
+    >>> a, b = fingerprint(jnp.array([3, 1])), fingerprint(jnp.array([1, 3]))
+    >>> bool(a == b), int(a) >= 0
+    (False, True)
+    """
+    value = jnp.uint32(0)
+    for i in range(row.shape[0]):
+        value = mix(value, row[i])
+    return (value >> 1).astype(jnp.int32)

@@ -53,6 +53,9 @@ class Entry:
     transient: bool = False  # whether it goes away within the episode
     position: str = "start"  # when in the episode it takes effect: start or any
     solvable: bool = True  # whether solvable tasks stay solvable
+    # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
+    # the same. Only a reader of both request and documents tells the two apart.
+    counterpart: str = ""
 
 
 def catalogue(environment: "HasCatalogue") -> dict[str, Entry]:

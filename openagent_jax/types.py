@@ -59,6 +59,7 @@ class Outcome(NamedTuple):
     num_calls: Int[Array, ""]  # tool calls, and actions that could not be parsed
     num_errors: Int[Array, ""]  # calls that returned an error
     num_questions: Int[Array, ""]  # questions to the user
+    num_needless_questions: Int[Array, ""]  # those that could tell nothing new
     fewest_calls: Int[Array, ""]  # calls of the shortest solution; 0 if unsolvable
 
 
@@ -119,6 +120,11 @@ class Environment(NamedTuple):
     blank: Callable[[Tables, Task], Action]  # stands for a reply that cannot be parsed
     certificate: Callable[[Tables, Task], Certificate]
     outcome: Callable[[Tables, Task, State], Outcome]
+    # What can be counted in the prompt without reading it, such as the number of
+    # documents: (tables, task) -> [K]. Agents that go by it bound what reading gains.
+    counts: Callable[[Tables, Task], jax.Array]
+    # A number that tasks share if their requests are worded alike: (tables, task) -> []
+    phrasing: Callable[[Tables, Task], jax.Array]
     # What perturbations of a task draw from: (tables, task, split) -> pools
     pools: Callable[[Tables, Task, str], Any]
     perturbations: tuple[Any, ...] = ()  # the catalogue, of `perturb.Entry`

@@ -181,6 +181,7 @@ class Reward:
     format: float
     step: float
     detour: float
+    needless_question: float
     progress: float
 
     @property

@@ -27,6 +27,7 @@ REWARDS = (
     ("format", "1 for each action that could not be read"),
     ("step", "1 for each action"),
     ("detour", "1 for each call more than the fewest that solve the task"),
+    ("needless_question", "1 for each question whose answer was already known"),
     ("progress", "the share of what the goal needs that an action does"),
 )
 
@@ -40,6 +41,7 @@ class Record:
     num_calls: Int[Array, ""]  # tool calls, and actions that could not be parsed
     num_errors: Int[Array, ""]  # calls that returned an error
     num_questions: Int[Array, ""]  # questions to the user
+    num_needless_questions: Int[Array, ""]  # those that could tell nothing new
     wrong_effects: Int[Array, ""]  # effects that the goal did not ask for
     solvable: Bool[Array, ""]  # according to the oracle
     fewest_calls: Int[Array, ""]  # calls of the shortest solution; 0 if unsolvable
@@ -63,6 +65,7 @@ def start(proof: Certificate) -> Record:
         num_calls=zero,
         num_errors=zero,
         num_questions=zero,
+        num_needless_questions=zero,
         wrong_effects=zero,
         solvable=proof.solvable,
         fewest_calls=proof.fewest_calls,
@@ -78,6 +81,7 @@ def advance(
     *,
     right: Bool[Array, ""],
     error: Bool[Array, ""],
+    withheld: Bool[Array, ""],
     wrong_effects: Int[Array, ""],
     max_turns: int,
 ) -> S:
@@ -90,6 +94,8 @@ def advance(
       kind: the kind of the action; see `text.reply_scan`.
       right: whether the action, if it is an answer, is right.
       error: whether the action returned an error.
+      withheld: whether the request leaves out a value that the agent has not yet been
+        told, so that a question is of use.
       wrong_effects: the number of wrong effects after the action.
       max_turns: number of actions after which an episode is truncated.
     """
@@ -99,12 +105,14 @@ def advance(
     success = jnp.where(answers, right, ~state.solvable) & ends
     # An action that could not be parsed counts as a failed call.
     called = (kind == reply_scan.CALL) | (kind == reply_scan.MALFORMED)
+    asked = (kind == reply_scan.ASK) & live
     return replace(
         state,
         turn=state.turn + live,
         num_calls=state.num_calls + (called & live),
         num_errors=state.num_errors + (error & live),
-        num_questions=state.num_questions + ((kind == reply_scan.ASK) & live),
+        num_questions=state.num_questions + asked,
+        num_needless_questions=state.num_needless_questions + (asked & ~withheld),
         wrong_effects=wrong_effects,
         finished=state.finished | ends | (state.turn + 1 >= max_turns),
         success=state.success | (success & live),
@@ -144,6 +152,7 @@ def timestep(
         "format": kind == reply_scan.MALFORMED,
         "step": live,
         "detour": (new.num_calls > fewest) & (new.num_calls > old.num_calls),
+        "needless_question": new.num_needless_questions - old.num_needless_questions,
         "progress": progress,
     }
     ends = answers | refuses

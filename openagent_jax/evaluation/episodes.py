@@ -5,8 +5,8 @@
 The format is the same for checkpoints and for agents that are reached by messages:
 
     scenario, index, task_key      the task, and the PRNG key that it was drawn with
-    success, solvable, refused, num_calls, num_errors, num_questions, fewest_calls,
-    changed, answered              the outcome
+    success, solvable, refused, num_calls, num_errors, num_questions,
+    num_needless_questions, fewest_calls, changed, answered              the outcome
     failure                        one of `FAILURES`; "" for a success
     unsolvable                     one of the environment's reasons; "" if solvable
     tools, messages                as the agent sees them
@@ -171,7 +171,7 @@ def failure(
       cut: whether it ended because the context was full.
       answered: whether the agent replied; False if it failed to.
 
-    >>> refusal = Outcome(False, True, True, 0, 0, 0, 3)  # of a solvable task
+    >>> refusal = Outcome(False, True, True, 0, 0, 0, 0, 3)  # of a solvable task
     >>> failure(refusal, terminated=True, cut=False)
     'false_refusal'
     """

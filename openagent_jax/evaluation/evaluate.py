@@ -155,7 +155,8 @@ def evaluate(
                 "raise sandbox.prompt_tokens or sandbox.result_tokens"
             )
         outcome = episodes.outcome._asdict()
-        del outcome["num_questions"]  # part of the episodes, but not of a report
+        # Part of the episodes, but not of a report.
+        del outcome["num_questions"], outcome["num_needless_questions"]
         scored[name] = report.Episodes(
             **outcome,
             changed=episodes.changed,

@@ -385,6 +385,7 @@ class Question:
             num_calls=np.int32(num_calls),
             num_errors=np.int32(num_calls * (not success)),
             num_questions=np.int32(0),
+            num_needless_questions=np.int32(0),
             fewest_calls=np.int32(self.solvable),
         )
 

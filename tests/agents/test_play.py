@@ -33,7 +33,7 @@ class OneTurn:
         self.tools, self.messages, self.actions, self.results = [], [], [], []
         self.rewards, self.finished, self.terminated = {}, False, False
         no, none = np.bool_(False), np.int32(0)
-        self.outcome = Outcome(no, no, no, none, none, none, none)
+        self.outcome = Outcome(no, no, no, *[none] * 5)
 
     def hear(self, reply, cut):
         self.finished = True

@@ -76,6 +76,7 @@ def step(
         action.kind,
         right=right,
         error=error,
+        withheld=~task.shown & ~state.told,
         wrong_effects=wrong,
         max_turns=max_turns,
     )

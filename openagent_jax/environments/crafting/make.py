@@ -6,7 +6,10 @@
 from functools import cache
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
+from openagent_jax import draw
 from openagent_jax.environments import grading
 from openagent_jax.environments.crafting import (
     catalogue,
@@ -86,6 +89,8 @@ def functions(sizes: Sizes, words: Words) -> Environment:
         blank=lambda tables, task: environment.no_action(),
         certificate=lambda tables, task: oracle.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
+        counts=_counts,
+        phrasing=lambda tables, task: draw.fingerprint(task.phrase),
         pools=lambda tables, task, split: perturb.pools(
             tables.source.of(SPLITS.index(split)), split
         ),
@@ -100,6 +105,13 @@ def functions(sizes: Sizes, words: Words) -> Environment:
 def _sample(tables: Tables, key: jax.Array, split: str) -> Task:
     which = SPLITS.index(split)
     return worlds.sample(tables.source.of(which), key, which)
+
+
+def _counts(tables: Tables, task: Task) -> Int[Array, "3"]:
+    """Return the numbers of recipes, of raw items and of units held."""
+    del tables
+    recipes = jnp.sum(oracle.has_recipe(task.items))
+    return jnp.stack([recipes, jnp.sum(task.items.raw), jnp.sum(task.held)])
 
 
 SPEC = EnvironmentSpec(

@@ -10,6 +10,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import draw
 from openagent_jax.environments import grading
 from openagent_jax.environments.tools import oracle, types
 from openagent_jax.environments.tools.types import (
@@ -96,6 +97,7 @@ def step(
         action.kind,
         right=answered,
         error=error,
+        withheld=jnp.any(~task.shown & ~state.told),
         wrong_effects=state.wrong_effects + wrong,
         max_turns=max_turns,
     )
@@ -138,10 +140,10 @@ def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
 
 def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
-    value = _mix(task.world, task.tools.relation[tool])
+    value = draw.mix(task.world, task.tools.relation[tool])
     for i in range(args.shape[0]):
-        value = _mix(value, args[i])
-    value = _mix(value, jnp.arange(low.shape[0]))
+        value = draw.mix(value, args[i])
+    value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     return jnp.where(high > low, low + (value % size).astype(jnp.int32), -1)
 
@@ -235,10 +237,3 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
 def _source(task: Task, values: Int[Array, "C F"], source: Int[Array, ""]) -> Array:
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     return jnp.where(source < 0, 0, table[source])
-
-
-def _mix(value: Array, item: Array) -> Array:
-    """One round of a 32-bit integer hash (multiply and xor-shift)."""
-    value = (value ^ item.astype(jnp.uint32)) * jnp.uint32(0x9E3779B1)
-    value = (value ^ (value >> 15)) * jnp.uint32(0x85EBCA77)
-    return value ^ (value >> 13)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from openagent_jax import draw
 from openagent_jax.environments import grading
 from openagent_jax.environments.tools import (
     conversation,
@@ -87,6 +88,8 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         blank=lambda tables, task: environment.no_action(task.tools.arg_name.shape[-1]),
         certificate=lambda tables, task: oracle.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
+        counts=lambda tables, task: jnp.sum(task.tools.visible)[None],
+        phrasing=lambda tables, task: draw.fingerprint(task.phrase),
         pools=partial(_pools, num_visible=num_visible),
         perturbations=perturb.CATALOGUE,
         training_mix=perturb.TRAINING_MIX,

@@ -449,6 +449,7 @@ class TestOutcome:
         num_calls=0,
         num_errors=0,
         num_questions=0,
+        num_needless_questions=0,
     )
 
     @pytest.mark.parametrize(
@@ -480,8 +481,17 @@ class TestOutcome:
             "success": True,
             "num_calls": 1,
             "num_questions": 2,
+            "num_needless_questions": 2,
             "fewest_calls": 1,
         }
+
+    def test_the_question_for_a_missing_value_is_not_needless(self):
+        task = game("city_event").task
+        play = Game(dataclasses.replace(task, shown=task.shown & False))
+        paid = [play.act(reply_scan.ASK).reward["needless_question"] for _ in range(2)]
+        assert paid == [0, 1]  # the second one asks for what the user has told
+        found = self.outcome(play)
+        assert (found["num_questions"], found["num_needless_questions"]) == (2, 1)
 
     def test_calls_and_errors(self):
         play = game("city_event", faults_failures={"find_event": 1})
