@@ -75,6 +75,9 @@ class Documents:
     arg_name: Int[Array, "N A"]
     place: Int[Array, "N"]
     visible: Bool[Array, "N"]
+    relation: Int[Array, "N"]
+    code_from: Int[Array, "N"]  # -1: no function of BFCL has a prerequisite
+    call_after: Int[Array, "N"]
 
 
 @jax.tree_util.register_dataclass
@@ -260,7 +263,16 @@ class Suite:
         rows = np.arange(num, dtype=np.int32)
         own = len(item.functions)
         task = Task(
-            Documents(name, description, arg_name, rows, rows < own),
+            Documents(
+                name=name,
+                description=description,
+                arg_name=arg_name,
+                place=rows,
+                visible=rows < own,
+                relation=rows,
+                code_from=np.full(num, -1, np.int32),
+                call_after=np.full(num, -1, np.int32),
+            ),
             Wanted(np.array([item.wanted], np.int32)),
             Failing(np.zeros(num, np.int32)),
         )
@@ -290,6 +302,8 @@ class Suite:
                 styles=zero[0],
                 shifted=zero[None],
                 constant_range=zero[None],
+                other_rate=jnp.zeros(1),  # one request of each list of functions
+                other_needs=jnp.zeros((1, len(task.tools.name)), bool),
                 transfer=lambda key: task,
             )
 

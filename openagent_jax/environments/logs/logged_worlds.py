@@ -177,6 +177,8 @@ class LoggedWorlds:
             num_phrases=jnp.array([len(begin)]),
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
             constant_range=constant_range[None],
+            other_rate=jnp.zeros(1),  # no other request of these tools is known
+            other_needs=jnp.zeros((1, len(tools.name)), bool),
         )
 
 

@@ -39,7 +39,8 @@ REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
-    Calls that fail count too. The number is 0 if the task cannot be solved.
+    Calls that fail count too, and so does the call of a tool that was replaced, which
+    names the new one. The number is 0 if the task cannot be solved.
 
     The reason is an index into `REASONS`. If several apply, a step for which no tool is
     on offer takes precedence over a tool that is out of service, and that over
@@ -108,7 +109,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
 def _num_calls(task: Task, plan: Plan) -> Int[Array, ""]:
     """Return the calls of a plan, failing ones included; 0 if it fails."""
     valid = task.goal.tool >= 0
-    failures = task.faults.failures
+    failures = _detours(task)
     extra = plan.extra < UNNEEDED
     used = jnp.zeros_like(extra).at[plan.tool].max(valid) | extra
     calls = jnp.sum(valid) + jnp.sum(extra) + jnp.sum(jnp.where(used, failures, 0))
@@ -124,6 +125,15 @@ def _offered(task: Task) -> Bool[Array, "N"]:
     return tools.visible | jnp.any(pointed, axis=0)
 
 
+def _detours(task: Task) -> Int[Array, "N"]:
+    """Return how many calls fail before a call of each row works.
+
+    A row that no document mentions is only known from a call of the tool that it
+    replaces.
+    """
+    return task.faults.failures + (_offered(task) & ~task.tools.visible)
+
+
 def _full_plan(task: Task) -> Plan:
     faults = task.faults
     there = _offered(task)
@@ -133,7 +143,7 @@ def _full_plan(task: Task) -> Plan:
         there,
         jnp.zeros(task.goal.tool.shape, bool),
         jnp.zeros(there.shape, bool),
-        faults.failures,
+        _detours(task),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import jax
-from jaxtyping import Array, Bool, Int, UInt
+from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
 
@@ -135,6 +135,10 @@ class TaskPools:
     num_phrases: Int[Array, "G"]
     shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
     constant_range: Int[Array, "G Q 2"]  # constant ranges with unfamiliar entities
+    # Other requests that could be made of the same tools: the probability of each, and
+    # the rows that it needs. They may sum to less than 1: then there may be none.
+    other_rate: Float[Array, "G"]
+    other_needs: Bool[Array, "G N"]
 
 
 class Tasks(Protocol):

@@ -140,11 +140,13 @@ def test_export_and_import(world, played):
         counts[row["entry"]] += 1
         if row["entry"] == "nonstandard_feedback":
             continue  # a result that is not in JSON is one text
-        assert contents(messages) == contents(row["messages"]), row["entry"]
-        assert tools == row["tools"]
         theirs = row["episode"].state
         assert episode.state.success == theirs.success
         assert episode.state.solvable == theirs.solvable
+        if row["entry"] in ("error_with_alternative", "still_solvable"):
+            continue  # a tool that never worked is not part of the logged task
+        assert contents(messages) == contents(row["messages"]), row["entry"]
+        assert tools == row["tools"]
         assert episode.state.num_calls == theirs.num_calls
     for entry in helpers.EDITS:
         assert entry in LOST or counts[entry] == 2 * NUM, entry

@@ -186,9 +186,19 @@ CATALOGUE = (
         tier="internalization",
         shift="action",
         part="transition",
-        touches=("tools", "faults.failures"),
+        touches=("tools", "faults"),
         family="train",
         solvable=False,
+        counterpart="still_solvable",
+    ),
+    Entry(
+        name="still_solvable",
+        make=internalization.still_solvable,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools", "faults"),
+        family="train",
     ),
     Entry(
         name="tool_withheld",
@@ -199,6 +209,16 @@ CATALOGUE = (
         touches=("tools.visible", "faults.failures"),
         family="train",
         solvable=False,
+        counterpart="spare_withheld",
+    ),
+    Entry(
+        name="spare_withheld",
+        make=internalization.spare_withheld,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools.visible", "faults.failures"),
+        family="train",
     ),
     Entry(
         name="fatal_error",
@@ -206,9 +226,19 @@ CATALOGUE = (
         tier="internalization",
         shift="action",
         part="transition",
-        touches=("faults.failures",),
+        touches=("tools", "faults"),
         family="train",
         solvable=False,
+        counterpart="error_with_alternative",
+    ),
+    Entry(
+        name="error_with_alternative",
+        make=internalization.error_with_alternative,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools", "faults"),
+        family="train",
     ),
     Entry(
         name="contradiction",
@@ -219,11 +249,22 @@ CATALOGUE = (
         touches=("tools",),
         family="train",
         solvable=False,
+        counterpart="spare_contradiction",
+    ),
+    Entry(
+        name="spare_contradiction",
+        make=internalization.spare_contradiction,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools",),
+        family="train",
     ),
 )
 
 # A name that occurs more than once is drawn more often. Refusing unsolvable tasks is
-# learned slowest.
+# learned slowest. Each unsolvable task has a solvable one that looks the same, so that
+# the look alone is no reason to refuse.
 TRAINING_MIX = (
     "identity_erasure",
     "semantic_trap",
@@ -234,10 +275,16 @@ TRAINING_MIX = (
     "unsolvable",
     "unsolvable",
     "unsolvable",
+    "still_solvable",
+    "still_solvable",
+    "still_solvable",
 )
+# What is evaluated at the end of training: entries of every tier, trained on and held
+# out, and unsolvable tasks beside their counterparts.
 SUITE = (
     "identity_erasure",
     "semantic_trap",
+    "argument_renaming",
     "distractor_tools",
     "query_rewrite",
     "query_underspecified",
@@ -246,8 +293,8 @@ SUITE = (
     "nonstandard_feedback",
     "dependency_extension",
     "logic_inversion",
-    "rule_shift",
     "domain_transfer",
     "entity_shift",
     "unsolvable",
+    "still_solvable",
 )

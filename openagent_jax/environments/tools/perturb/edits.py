@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax.environments.tools.types import Task, TaskPools, Tools
+from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
+from openagent_jax.perturb import pick, select
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,100 @@ def edit_tools(task: Task, **fields) -> Task:
 def edit_faults(task: Task, **fields) -> Task:
     """Return the task with some fields of `Task.faults` replaced."""
     return replace(task, faults=replace(task.faults, **fields))
+
+
+def rename(task: Task, name: Int[Array, "N"], hit: Bool[Array, "N"]) -> Task:
+    """Give tools new names, except where two tools would then have one name.
+
+    Tools without a document count too, since it may be added later.
+
+    Args:
+      task: the task.
+      name: a new name for each row; 0 for none.
+      hit: the rows to rename.
+    """
+    old = task.tools.name
+    hit &= name > 0
+    other = ~jnp.eye(len(old), dtype=bool)
+
+    def clashes(hit):
+        new = jnp.where(hit, name, old)
+        same = (new[:, None] == new[None]) & (new > 0)[:, None]
+        return jnp.any(same & other, axis=1)
+
+    # Taking back a new name may uncover another clash with the old one.
+    for _ in range(4):
+        hit &= ~clashes(hit)
+    hit &= ~jnp.any(clashes(hit))
+    return edit_tools(task, name=jnp.where(hit, name, old))
+
+
+def fresh_name(task: Task, key: jax.Array, names: Int[Array, "Y"]) -> Int[Array, ""]:
+    """Sample one of Y names that no tool has; 0 if there is none."""
+    taken = jnp.any(names[:, None] == task.tools.name[None], axis=1)
+    choice = pick(key, (names > 0) & ~taken)
+    return jnp.where(choice >= 0, names[choice], 0)
+
+
+def in_use(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that are documented, or that a redirection leads to."""
+    row = jnp.arange(task.tools.name.shape[0])
+    moved = getattr(task.faults, "moved_to", -jnp.ones_like(row))
+    return task.tools.visible | jnp.any(moved[:, None] == row[None], axis=0)
+
+
+def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
+    """Return some rows and all their prerequisites."""
+    row = jnp.arange(rows.shape[0])
+    for _ in range(4):  # prerequisites of prerequisites
+        for pointer in (task.tools.code_from, task.tools.call_after):
+            points = (pointer[:, None] == row[None]) & rows[:, None]
+            rows |= jnp.any(points, axis=0)
+    return rows
+
+
+def withheld(task: Task) -> Bool[Array, "N"]:
+    """Return the rows whose documents were taken away for good."""
+    return ~task.tools.visible & (task.faults.failures >= FOREVER)
+
+
+def alike(task: Task, row: Int[Array, ""]) -> Bool[Array, "N"]:
+    """Return the rows that do what a row does, itself included; none for row -1."""
+    relation = task.tools.relation
+    return (relation == relation[row]) & (row >= 0)
+
+
+def document(
+    task: Task,
+    key: jax.Array,
+    rows: Bool[Array, "N"],
+    num: Int[Array, ""],
+    never: Bool[Array, "N"],
+) -> Task:
+    """Document some rows, and as many others as make up a number of documents.
+
+    Those that are documented already come first among the others; of the rest, a random
+    choice.
+
+    Args:
+      task: the task.
+      key: PRNG key.
+      rows: the rows to document.
+      num: how many documents there are in all, unless `rows` are more.
+      never: rows that are not to be documented, even if they are in `rows`; neither are
+        those that were withheld before.
+    """
+    tools = task.tools
+    never |= withheld(task) | (
+        in_use(task) & ~tools.visible
+    )  # what redirections lead to
+    real = (tools.name > 0) & ~never
+    order = jax.random.uniform(key, rows.shape) - tools.visible
+    order = jnp.where(rows, -2.0, order)
+    rank = jnp.argsort(jnp.argsort(jnp.where(real, order, 2.0)))
+    must = rows & ~never
+    visible = real & (must | (rank < jnp.maximum(num, jnp.sum(must))))
+    return edit_tools(task, visible=visible | must)
 
 
 def wanted(task: Task) -> Bool[Array, "N"]:
@@ -56,21 +151,22 @@ def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
     return jax.tree.map(lambda x: x.at[target].set(x[source]), tools)
 
 
-def add_gate(
-    task: Task, row: Array, presentation: Int[Array, "2"], place: Array
-) -> Task:
+def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array, ""]]:
     """Add a documented tool without arguments and results (a gate).
 
-    Args:
-      task: the task.
-      row: a spare row; see `spare`.
-      presentation: name and description of the gate.
-      place: its place in the order of the documents.
+    Returns:
+      The task, and the row of the gate: -1, and the task has no gate then, if there is
+      no room for one or its names are all taken.
     """
-    tools = task.tools
+    which, place = jax.random.split(key)
+    tools, row = task.tools, spare(task)
+    name = fresh_name(task, which, pools.gates[:, 0])
+    description = pools.gates[jnp.argmax(pools.gates[:, 0] == name), 1]
+    row = jnp.where(name > 0, row, -1)
     empty = jax.tree.map(lambda x: x.at[row].set(jnp.zeros_like(x[0])), tools)
-    description = jnp.zeros_like(tools.description[0]).at[0].set(presentation[1])
-    return edit_tools(
+    text = jnp.zeros_like(tools.description[0]).at[0].set(description)
+    place = jax.random.randint(place, (), 0, tools.place.shape[0])
+    gated = edit_tools(
         task,
         **{
             **vars(empty),
@@ -78,9 +174,10 @@ def add_gate(
             "code": tools.code,
             "code_from": empty.code_from.at[row].set(-1),
             "call_after": empty.call_after.at[row].set(-1),
-            "name": empty.name.at[row].set(presentation[0]),
-            "description": empty.description.at[row].set(description),
+            "name": empty.name.at[row].set(name),
+            "description": empty.description.at[row].set(text),
             "place": empty.place.at[row].set(place),
             "visible": empty.visible.at[row].set(True),
         },
     )
+    return select(row >= 0, gated, task), row

@@ -10,6 +10,8 @@ from openagent_jax.environments.tools.perturb.edits import (
     copy_row,
     edit_faults,
     edit_tools,
+    fresh_name,
+    needed,
     spare,
     wanted,
 )
@@ -46,8 +48,7 @@ def tool_redirection(pools: Pools) -> Perturbation:
         tools, faults = task.tools, task.faults
         old = pick(which, wanted(task) & (faults.moved_to < 0))
         new = spare(task)
-        variants = pools.names[old]
-        choice = variants[jax.random.randint(name, (), 0, variants.shape[0])]
+        choice = fresh_name(task, name, pools.names[old])
         copied = copy_row(tools, old, new)
         copied = replace(
             copied,
@@ -94,14 +95,7 @@ def tool_removal(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         tools = task.tools
-        row = jnp.arange(tools.relation.shape[0])
-        goal = wanted(task)
-        needed = goal
-        for _ in range(3):  # prerequisites of prerequisites
-            for pointer in (tools.code_from, tools.call_after):
-                points = (pointer[:, None] == row[None]) & needed[:, None]
-                needed |= jnp.any(points, axis=0)
-        tool = pick(which, tools.visible & ~needed)
+        tool = pick(which, tools.visible & ~needed(task, wanted(task)))
         gone = edit_tools(task, visible=tools.visible.at[tool].set(False))
         return select(bernoulli(coin, strength) & (tool >= 0), gone, task)
 

@@ -1,21 +1,43 @@
-"""Internalization: unfamiliar domains and entities, and unsolvable tasks."""
+"""Internalization: unfamiliar domains and entities, and unsolvable tasks.
 
+Whether a task can be solved must follow from request and documents taken together, and
+from nothing else that an agent could go by: the number of documents, their order and
+length, or the words of one of the two alone. So unsolvable tasks come in a crossed
+design. Another request is drawn that could be made of the same tools, such that each of
+the two requests needs a tool that the other does not. The documents suit both, until
+one such tool is taken away, broken, or made unusable. If it is a tool of the request
+that is made, the task cannot be solved; if it is a tool of the other request, the task
+stays solvable. Each unsolvable entry thus has a solvable counterpart, with the same
+distribution of documents and the same distribution of requests.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from openagent_jax import draw
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
-    add_gate,
+    alike,
+    copy_row,
+    document,
     edit_faults,
     edit_tools,
+    fresh_name,
+    needed,
     spare,
     wanted,
+    with_gate,
 )
-from openagent_jax.environments.tools.types import FOREVER
-from openagent_jax.perturb import Perturbation, bernoulli, one_of, pick, select
+from openagent_jax.environments.tools.types import FOREVER, Task
+from openagent_jax.perturb import Perturbation, bernoulli, equal, pick, select
+
+# (key, task, pools, solvable) -> task: the change at full strength
+Change = Callable[[jax.Array, Task, Pools, bool], Task]
 
 
 def domain_transfer(pools: Pools) -> Perturbation:
@@ -54,81 +76,186 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def tool_withheld(pools: Pools) -> Perturbation:
-    """Remove a tool that the goal needs, so that the task must be refused.
+    """Replace the document of a tool that the task needs by another one: refuse.
 
-    Before: `"description":"opening hour of a place"` is among the documents.
-    After:  no document mentions an opening hour.
+    Before: `"description":"opening hour of a place"` is among five documents.
+    After:  no document mentions an opening hour, and there are still five.
     """
-    del pools
+    return _perturbation(_withhold, pools, solvable=False)
 
-    def apply(key, task, strength):
-        coin, which = jax.random.split(key)
-        tool = pick(which, wanted(task))
-        hidden = edit_tools(task, visible=task.tools.visible.at[tool].set(False))
-        # It also fails for good: if a later perturbation shows it again, as a
-        # distractor, the task stays unsolvable.
-        dead = edit_faults(
-            hidden, failures=hidden.faults.failures.at[tool].set(FOREVER)
-        )
-        return select(bernoulli(coin, strength) & (tool >= 0), dead, task)
 
-    return apply
+def spare_withheld(pools: Pools) -> Perturbation:
+    """Replace the document of a tool that another request needs, but not this one.
+
+    Before: `"description":"free seats of an event"` is among five documents.
+    After:  no document mentions seats; the request asks for an opening hour.
+    """
+    return _perturbation(_withhold, pools, solvable=True)
 
 
 def fatal_error(pools: Pools) -> Perturbation:
-    """Let every call of a tool that the goal needs fail: try it, then refuse.
+    """Let every call of a tool that the task needs fail: try it, then refuse.
+
+    The documents have a second tool for something else.
 
     Before: `{"hour":"17"}`. After: `{"error":"out of service for good"}`.
     """
-    del pools
+    return _perturbation(_break, pools, solvable=False)
 
-    def apply(key, task, strength):
-        coin, which = jax.random.split(key)
-        tool = pick(which, wanted(task))
-        dead = edit_faults(task, failures=task.faults.failures.at[tool].set(FOREVER))
-        return select(bernoulli(coin, strength) & (tool >= 0), dead, task)
 
-    return apply
+def error_with_alternative(pools: Pools) -> Perturbation:
+    """Let every call of a tool fail that the task needs, beside one that does the same.
+
+    Before: `{"hour":"17"}`
+    After:  `{"error":"out of service for good"}`, and a second document has the
+            description of the first: its tool gives the hour.
+    """
+    return _perturbation(_break, pools, solvable=True)
 
 
 def contradiction(pools: Pools) -> Perturbation:
-    """Let a needed tool and a new tool need each other's code: refuse.
+    """Let a tool that the task needs and a new tool need each other's code: refuse.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour",...,"code_from":"get_pass"` beside
             `"name":"get_pass",...,"code_from":"opening_hour"`
     """
+    return _perturbation(_contradict, pools, solvable=False)
 
-    def apply(key, task, strength):
-        coin, which, gate, place = jax.random.split(key, 4)
-        tool = pick(which, wanted(task) & (task.tools.code_from < 0))
-        row = spare(task)
-        gate = pools.gates[jax.random.randint(gate, (), 0, pools.gates.shape[0])]
-        place = jax.random.randint(place, (), 0, task.tools.place.shape[0])
-        gated = add_gate(task, row, gate, place)
-        code_from = gated.tools.code_from.at[tool].set(row).at[row].set(tool)
-        hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
-        return select(hit, edit_tools(gated, code_from=code_from), task)
 
-    return apply
+def spare_contradiction(pools: Pools) -> Perturbation:
+    """Let a tool that only another request needs and a new tool need each other's code.
+
+    Before: `"name":"count_seats","parameters":["event"]`
+    After:  `"name":"count_seats",...,"code_from":"get_pass"` beside
+            `"name":"get_pass",...,"code_from":"count_seats"`; the request asks for an
+            opening hour.
+    """
+    return _perturbation(_contradict, pools, solvable=True)
 
 
 def unsolvable(pools: Pools) -> Perturbation:
     """Apply one of `tool_withheld`, `fatal_error` and `contradiction`: refuse.
 
-    A task that has no room for a contradiction loses a tool instead, so at strength 1
+    A task that has no room for one of the others loses a tool instead, so at strength 1
     no task stays solvable.
     """
-    withheld = tool_withheld(pools)
-    kinds = one_of(withheld, fatal_error(pools), contradiction(pools))
+    return _perturbation(_any, pools, solvable=False)
 
+
+def still_solvable(pools: Pools) -> Perturbation:
+    """Apply the counterpart of one of the kinds of `unsolvable`.
+
+    That is `spare_withheld`, `error_with_alternative` or `spare_contradiction`.
+    """
+    return _perturbation(_any, pools, solvable=True)
+
+
+def _perturbation(change: Change, pools: Pools, solvable: bool) -> Perturbation:
     def apply(key, task, strength):
-        coin, key, again = jax.random.split(key, 3)
-        always = jnp.float32(1)
-        new = kinds(key, task, always)
-        same = jnp.all(new.tools.code_from == task.tools.code_from)
-        same &= jnp.all(new.faults.failures == task.faults.failures)
-        new = select(same, withheld(again, task, always), new)
-        return select(bernoulli(coin, strength), new, task)
+        coin, key = jax.random.split(key)
+        changed = change(key, task, pools, solvable)
+        return select(bernoulli(coin, strength), changed, task)
 
     return apply
+
+
+class _Crossing(NamedTuple):
+    """The rows that a request and another request of the same tools need."""
+
+    own: Bool[Array, "N"]  # needed by the request of the task only
+    other: Bool[Array, "N"]  # needed by the other request only
+    either: Bool[Array, "N"]  # needed by one of the two, or by both
+
+
+def _cross(key: jax.Array, task: Task, pools: Pools) -> _Crossing:
+    """Draw another request of the tools.
+
+    Where there is none, documents that the task does not need stand for it.
+    """
+    tools = task.tools
+    works = (task.faults.failures < FOREVER) & (tools.name > 0)
+    mine = needed(task, wanted(task))
+    ends = jnp.cumsum(pools.other_rate)
+    which = jnp.sum(jax.random.uniform(key) >= ends)  # past the end: none
+    theirs = pools.other_needs[jnp.minimum(which, len(ends) - 1)]
+    theirs = needed(task, theirs & works)
+    pairs = jnp.any(theirs & ~mine) & jnp.any(mine & ~theirs & works)
+    pairs &= which < len(ends)
+    theirs = jnp.where(pairs, theirs, tools.visible & ~mine)
+    return _Crossing(mine & ~theirs & works, theirs & ~mine & works, mine | theirs)
+
+
+def _withhold(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
+    pair, which, fill = jax.random.split(key, 3)
+    rows = _cross(pair, task, pools)
+    tool = pick(which, rows.other if solvable else rows.own)
+    gone = alike(task, tool)
+    num = jnp.maximum(jnp.sum(task.tools.visible), jnp.sum(rows.either) - 1)
+    new = document(task, fill, rows.either, num, never=gone)
+    # It also fails for good, which keeps later perturbations from documenting it again.
+    failures = jnp.where(gone, FOREVER, task.faults.failures)
+    return select(tool >= 0, edit_faults(new, failures=failures), task)
+
+
+def _break(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
+    pair, which, others, fill, words, place = jax.random.split(key, 6)
+    rows = _cross(pair, task, pools)
+    tool, other = pick(which, rows.own), pick(others, rows.other)
+    failures = task.faults.failures
+    dead = alike(task, tool) | alike(task, other)
+    failures = jnp.where(dead, FOREVER, failures)
+    task, old = _documented(fill, task, rows), task
+    # The documents have a second tool either way.
+    source, row = tool if solvable else other, spare(task)
+    name = fresh_name(task, words, pools.names[source])
+    low, high = pools.opaque
+    opaque = jax.random.randint(words, (), low, high)
+    name = jnp.where(name > 0, name, fresh_name(task, words, opaque[None]))
+    copy = copy_row(task.tools, source, row)
+    place = jax.random.randint(place, (), 0, copy.place.shape[0])
+    added = edit_faults(
+        edit_tools(
+            replace(task, tools=copy),
+            name=copy.name.at[row].set(name),
+            place=copy.place.at[row].set(place),
+            visible=copy.visible.at[row].set(True),
+        ),
+        failures=failures.at[row].set(0),
+        moved_to=task.faults.moved_to.at[row].set(-1),
+        guided=task.faults.guided.at[row].set(False),
+        style=task.faults.style.at[row].set(task.faults.style[source]),
+    )
+    ok = (tool >= 0) & (other >= 0) & (row >= 0) & (name > 0)
+    return select(ok, added, old)
+
+
+def _contradict(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
+    pair, which, others, fill, gate = jax.random.split(key, 5)
+    rows, free = _cross(pair, task, pools), task.tools.code_from < 0
+    tool, other = pick(which, rows.own & free), pick(others, rows.other & free)
+    task, old = _documented(fill, task, rows), task
+    gated, row = with_gate(gate, task, pools)
+    bound = other if solvable else tool
+    code_from = jnp.where(alike(task, bound), row, gated.tools.code_from)
+    code_from = code_from.at[row].set(bound)
+    ok = (tool >= 0) & (other >= 0) & (row >= 0)
+    return select(ok, edit_tools(gated, code_from=code_from), old)
+
+
+def _any(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
+    choice, key, again = jax.random.split(key, 3)
+    kinds = [
+        lambda key, task, change=change: change(key, task, pools, solvable)
+        for change in (_withhold, _break, _contradict)
+    ]
+    choice = jax.random.randint(choice, (), 0, len(kinds))
+    new = jax.lax.switch(choice, kinds, key, task)
+    withheld = _withhold(again, task, pools, solvable)
+    return select(equal(new, task), withheld, new)
+
+
+def _documented(key: jax.Array, task: Task, rows: _Crossing) -> Task:
+    """Document what either request needs, and leave room for one document more."""
+    num = jnp.maximum(jnp.sum(task.tools.visible) - 1, jnp.sum(rows.either))
+    return document(task, key, rows.either, num, never=jnp.zeros_like(rows.own))

@@ -6,7 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from openagent_jax import draw
-from openagent_jax.environments.tools.perturb.edits import Pools, edit_tools
+from openagent_jax.environments.tools.perturb.edits import (
+    Pools,
+    edit_tools,
+    in_use,
+    rename,
+    withheld,
+)
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
@@ -22,8 +28,7 @@ def identity_erasure(pools: Pools) -> Perturbation:
         uniforms = jax.random.uniform(key, (num + 2,))
         hit, names = uniforms[:num] < strength, uniforms[num:]
         low, high = (jnp.full(num, end) for end in pools.opaque)
-        name = jnp.where(hit, draw.distinct_symbols(names, low, high), task.tools.name)
-        return edit_tools(task, name=name)
+        return rename(task, draw.distinct_symbols(names, low, high), hit)
 
     return apply
 
@@ -37,8 +42,7 @@ def semantic_renaming(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         name = _variant(which, pools.names)
-        hit = bernoulli(coin, strength, name.shape)
-        return edit_tools(task, name=jnp.where(hit, name, task.tools.name))
+        return rename(task, name, bernoulli(coin, strength, name.shape))
 
     return apply
 
@@ -61,10 +65,8 @@ def semantic_trap(pools: Pools) -> Perturbation:
         rank = jnp.argsort(ranked)
         following = ranked[(rank + 1) % jnp.maximum(jnp.sum(visible), 1)]
         name = _variant(which, pools.names)[following]
-        # A tool that another perturbation has added may have no synonyms.
-        hit = bernoulli(coin, strength, (num,)) & visible & (name > 0)
-        hit &= following != jnp.arange(num)
-        return edit_tools(task, name=jnp.where(hit, name, task.tools.name))
+        hit = bernoulli(coin, strength, (num,)) & visible
+        return rename(task, name, hit & (following != jnp.arange(num)))
 
     return apply
 
@@ -112,7 +114,7 @@ def distractor_tools(pools: Pools, num: int = 3) -> Perturbation:
     def apply(key, task, strength):
         tools = task.tools
         coin, which = jax.random.split(key)
-        hidden = ~tools.visible & (tools.name > 0)
+        hidden = ~in_use(task) & ~withheld(task) & (tools.name > 0)
         uniforms = jnp.where(hidden, jax.random.uniform(which, hidden.shape), 2.0)
         rank = jnp.argsort(jnp.argsort(uniforms))
         hit = hidden & (rank < num) & bernoulli(coin, strength, hidden.shape)

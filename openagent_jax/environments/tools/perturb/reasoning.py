@@ -6,10 +6,9 @@ from jaxtyping import Array, Bool
 
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
-    add_gate,
     edit_tools,
-    spare,
     wanted,
+    with_gate,
 )
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
@@ -25,7 +24,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task) & (task.tools.code_from < 0))
-        gated, row = _with_gate(gate_key, task, pools)
+        gated, row = with_gate(gate_key, task, pools)
         code_from = gated.tools.code_from.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, code_from=code_from), task)
@@ -43,7 +42,7 @@ def rule_shift(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task))
-        gated, row = _with_gate(gate_key, task, pools)
+        gated, row = with_gate(gate_key, task, pools)
         call_after = gated.tools.call_after.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, call_after=call_after), task)
@@ -96,15 +95,6 @@ def logic_inversion(pools: Pools) -> Perturbation:
         )
 
     return apply
-
-
-def _with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Array]:
-    """Return the task with a gate added, and its row; -1 if there is no room."""
-    which, place = jax.random.split(key)
-    row = spare(task)
-    gate = pools.gates[jax.random.randint(which, (), 0, pools.gates.shape[0])]
-    place = jax.random.randint(place, (), 0, task.tools.place.shape[0])
-    return add_gate(task, row, gate, place), row
 
 
 def _feeds(task: Task) -> Bool[Array, "N N"]:

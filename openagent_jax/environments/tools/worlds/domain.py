@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
 from openagent_jax.environments.tools.types import (
@@ -75,6 +75,8 @@ class Domain:
     goal_source: Int[Array, "G C A"]
     goal_answer: Int[Array, "G"]
     goal_needs: Bool[Array, "G N"]  # tools to call, prerequisites included
+    # How likely each other goal is to be paired with a goal; see `_pairing`.
+    pairing: Float[Array, "G G"]
     constant_range: Int[Array, "3 G Q 2"]  # by split; low == high: unused
     phrases: Int[Array, "4 G R P"]  # by pool
     num_phrases: Int[Array, "4 G"]
@@ -135,8 +137,7 @@ class Domain:
         )
 
     def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
-        """Return what perturbations of a split draw from; it is equal for all tasks."""
-        del task
+        """Return what perturbations of a split draw from."""
         rewrite = REWRITE + split
         return TaskPools(
             names=self.variants.name[split],
@@ -147,6 +148,8 @@ class Domain:
             num_phrases=self.num_phrases[rewrite],
             shifted=self.result_range[SHIFT],
             constant_range=self.constant_range[SHIFT],
+            other_rate=self.pairing[task.goal.kind],
+            other_needs=self.goal_needs,
         )
 
 
@@ -324,8 +327,28 @@ def _goal_arrays(
         goal_source=goal_source,
         goal_answer=goal_answer,
         goal_needs=goal_needs,
+        pairing=_pairing(goal_needs),
         constant_range=constant_range,
     )
+
+
+def _pairing(needs: Bool[np.ndarray, "G N"]) -> Float[np.ndarray, "G G"]:
+    """Return the probability with which goal j is paired with goal i, at [i, j].
+
+    Goals are paired if each needs a tool that the other does not. The matrix is
+    symmetric and its rows sum to 1 where that is possible (Sinkhorn's scaling): for a
+    goal that is drawn uniformly, the pair (i, j) is then as likely as (j, i). So
+    documents that suit one goal of a pair, but not the other, do not tell which of the
+    two was asked for. A goal without any partner has a row of zeros.
+    """
+    only = (needs[:, None] & ~needs[None]).any(axis=2)
+    match = (only & only.T).astype(float)
+    scale = np.ones(len(needs))
+    for _ in range(500):  # damped, so that it does not oscillate
+        total = match @ scale
+        scale = np.sqrt(scale / np.where(total > 0, total, 1))
+    rate = scale[:, None] * match * scale[None]
+    return (rate / max(1, rate.sum(axis=1).max())).astype(np.float32)
 
 
 def _source(
