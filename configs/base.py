@@ -97,11 +97,13 @@ def get_config(arg: str = "") -> ConfigDict:
     c.algorithm = ConfigDict()
     c.algorithm.name = "sft"  # "sft", "grpo" or "ppo"
     c.algorithm.temperature = 1.0  # sampling temperature of GRPO and PPO; more than 0
-    # SFT only: tokens of a row of a batch; a longer demonstration is cut.
-    c.algorithm.num_tokens = 288
+    # SFT only: tokens of a row of a batch. A longer demonstration is not trained on
+    # (train/num_cut). Few columns are computed for a batch of short demonstrations, so
+    # a larger number costs little.
+    c.algorithm.num_tokens = 384
     # SFT only: pack the demonstrations of a step into this many rows; those that do not
-    # fit are dropped. 0 gives each demonstration a row of its own. With data.path, rows
-    # are filled with as many stored demonstrations as fit.
+    # fit are dropped (train/num_dropped). 0 gives each demonstration a row of its own.
+    # With data.path, rows are filled with as many stored demonstrations as fit.
     c.algorithm.num_rows = 0
 
     c.data = ConfigDict()  # stored demonstrations; see launch/data.py
@@ -114,8 +116,9 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.grpo = ConfigDict()  # algorithm.name="grpo"
     c.grpo.size = 8  # episodes of each task, which form a group; 2 or more
-    # Groups sampled for each group trained on. Groups whose rewards differ are kept
-    # first. 1 keeps every group.
+    # Groups sampled for each group trained on: of so many consecutive groups, which are
+    # all perturbed or all clean, one is kept, if possible one whose rewards differ. 1
+    # keeps every group.
     c.grpo.oversample = 1
     # Divide advantages by the standard deviation of the rewards of the "group" or of
     # the "batch"; "none" does not divide.
@@ -134,14 +137,17 @@ def get_config(arg: str = "") -> ConfigDict:
     c.ppo.normalise = False
 
     c.surrogate = ConfigDict()  # the policy loss of GRPO and PPO; see losses.py
-    # "grpo", "dr_grpo", "dapo", "gspo", "cispo" or "reinforce".
+    # "grpo", "dr_grpo", "dapo", "gspo", "cispo" or "reinforce". "dapo" and "cispo"
+    # leave out groups whose rewards are all equal; the others count them.
     c.surrogate.loss = "dapo"
     # What the summed loss is divided by: "token", "sequence" or "constant"; "" is the
     # usual choice for the loss.
     c.surrogate.normaliser = ""
-    # The probability ratio is clipped to 1 - clip_low and 1 + clip_high.
-    c.surrogate.clip_low = 0.2
-    c.surrogate.clip_high = 0.28
+    # The probability ratio is clipped to 1 - clip_low and 1 + clip_high. 0 is the usual
+    # choice for the loss: 0.2 and 0.28 for "dapo", 3e-4 and 4e-4 for "gspo"; losses.py
+    # lists all.
+    c.surrogate.clip_low = 0.0
+    c.surrogate.clip_high = 0.0
     c.surrogate.kl = 0.0  # weight of the KL penalty; 0 turns it off
     # The reference model of the KL penalty: any value of init_from; "" is the model as
     # it was at the start of training.

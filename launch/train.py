@@ -50,6 +50,7 @@ def main() -> None:
         compile_cache,
         config,
         placement,
+        room,
         runs,
         scoring,
     )
@@ -84,10 +85,12 @@ def main() -> None:
     if first:
         workdir.mkdir(parents=True, exist_ok=True)
         _write_json(workdir / "config.json", config.to_dict(c))
-        manifest = _manifest(c)
+        manifest = _manifest(c) | {runs.STAGE: model.stage}
         _write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
+        for shortfall in () if fed else room.shortfalls(c, source):
+            print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(

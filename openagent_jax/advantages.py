@@ -77,16 +77,26 @@ def has_variance(advantage: Float[Array, "P G"]) -> Bool[Array, "P"]:
     return jnp.max(jnp.abs(advantage), axis=1) > ZERO_TOLERANCE
 
 
-def best_groups(useful: Bool[Array, "P"], num: int) -> Int[Array, "num"]:
-    """Return the indices of `num` groups, the useful ones first.
+def best_in_blocks(score: Int[Array, "P"], block: int) -> Int[Array, "Q"]:
+    """Return where the best entry of each block of consecutive entries is.
 
     This is dynamic sampling with fixed shapes: more groups are sampled than are needed,
-    and these are kept. The order among the useful groups, and among the others, stays.
+    and the most useful one of each block is kept, the first of equally useful ones.
+    Since no block competes with another, what is kept of a mix of tasks has the shares
+    of the mix if each block holds tasks of one kind, and nothing moves between devices.
 
-    >>> best_groups(jnp.array([False, True, False, True]), num=3).tolist()
-    [1, 3, 0]
+    Args:
+      score: how useful each entry is.
+      block: number of entries of a block; it divides P.
+
+    Returns:
+      The place within its block of the entry that is kept, for each of the Q = P /
+      block blocks.
+
+    >>> best_in_blocks(jnp.array([0, 1, 0, 0, 1, 1]), block=2).tolist()
+    [1, 0, 0]
     """
-    return jnp.argsort(~useful, stable=True)[:num]
+    return jnp.argmax(score.reshape(-1, block), axis=1)
 
 
 def gae(

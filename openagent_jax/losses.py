@@ -13,6 +13,7 @@ it, so splitting the batch into micro-batches or over devices does not change th
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -140,14 +141,38 @@ def cross_entropy(
     return -jnp.sum(log_prob) / divisor, {"token_accuracy": jnp.sum(is_best)}
 
 
-# The default normaliser of each policy-gradient loss; see `row_weights`.
-NORMALISERS = {
-    "grpo": "sequence",
-    "dr_grpo": "constant",
-    "dapo": "token",
-    "gspo": "sequence",
-    "cispo": "token",
-    "reinforce": "token",
+class Usual(NamedTuple):
+    """The settings of a policy-gradient loss in the paper that proposes it."""
+
+    normaliser: str  # see `row_weights`
+    clip_low: float  # see `policy_gradient`
+    clip_high: float
+    # Whether groups whose rewards are all equal are left out of the batch (dynamic
+    # sampling). Otherwise their tokens have an advantage of 0, and count in the divisor
+    # and in the KL penalty.
+    filters: bool
+
+
+# loss        paper             what it says
+# ---------   ---------------   ------------------------------------------------------
+# grpo        2402.03300        mean over the tokens of a sequence, then over sequences;
+#                               states no clip, so that of PPO (1707.06347): 0.2;
+#                               leaves nothing out
+# dr_grpo     2503.20783        as grpo, but divides by a constant; leaves nothing out
+# dapo        2503.14476        mean over tokens; clip 0.2 and 0.28; leaves out groups
+#                               that are all right or all wrong ("dynamic sampling")
+# gspo        2507.18071        one ratio for each sequence; clip 3e-4 and 4e-4; leaves
+#                               nothing out
+# cispo       2506.13585        mean over tokens; no lower clip; states no upper clip,
+#                               so that of dapo; dynamic sampling as in dapo
+# reinforce   Williams (1992)   no ratio, so no clip; leaves nothing out
+LOSSES = {
+    "grpo": Usual("sequence", 0.2, 0.2, filters=False),
+    "dr_grpo": Usual("constant", 0.2, 0.2, filters=False),
+    "dapo": Usual("token", 0.2, 0.28, filters=True),
+    "gspo": Usual("sequence", 3e-4, 4e-4, filters=False),
+    "cispo": Usual("token", 1.0, 0.28, filters=True),
+    "reinforce": Usual("token", 0.0, 0.0, filters=False),
 }
 DIVISORS = ("token", "sequence", "constant")  # the normalisers; see `row_weights`
 
@@ -176,7 +201,7 @@ def policy_gradient(
         reinforce             -A log p
 
     Args:
-      kind: the name of the loss, one of `NORMALISERS`.
+      kind: the name of the loss, one of `LOSSES`.
       log_prob: log-probabilities of the sampled tokens under the current parameters.
       old_log_prob: their log-probabilities when they were sampled.
       advantage: the advantage of each token.
@@ -196,8 +221,8 @@ def policy_gradient(
     >>> loss.tolist(), clipped.tolist()
     ([[-2.5]], [[1.0]])
     """
-    if kind not in NORMALISERS:
-        raise ValueError(f'loss "{kind}" is not one of {", ".join(NORMALISERS)}')
+    if kind not in LOSSES:
+        raise ValueError(f'loss "{kind}" is not one of {", ".join(LOSSES)}')
     # Entries outside the mask may hold anything, NaN included: they must reach neither
     # the loss nor the gradient.
     log_prob, old_log_prob, advantage = (

@@ -3,6 +3,10 @@
 The loop over tokens stops once every row has completed its action, the loop over turns
 once every episode is over. An episode whose context has no room for another turn is
 truncated, and counts as failed.
+
+Before each turn, the context has room for the longest action and the longest result, so
+what follows the last action of a truncated episode always fits. An agent never reads
+it, but it leads to where the next turn would have begun.
 """
 
 from functools import partial
@@ -71,6 +75,7 @@ def rollout(
     keys: jax.Array,
     tasks: Task,
     sampling: Sampling = Sampling(),
+    show_end: bool = False,
 ) -> Rollout:
     """Play B episodes of P tasks: B / P consecutive episodes of each task.
 
@@ -84,13 +89,23 @@ def rollout(
       keys: one PRNG key for each of the B episodes; B is a multiple of P.
       tasks: leading axis P.
       sampling: how tokens are chosen.
+      show_end: whether the text that follows the last action of a truncated episode is
+        part of its tokens.
     """
     context, tasks = prefill_prompts(
         policy, environment, tables, params, tasks, keys.shape[0]
     )
     game = start(environment, tables, context, tasks)
     play = partial(
-        turn, policy, environment, tables, params, keys, tasks, sampling=sampling
+        turn,
+        policy,
+        environment,
+        tables,
+        params,
+        keys,
+        tasks,
+        sampling=sampling,
+        show_end=show_end,
     )
     game = lax.while_loop(
         lambda game: (
@@ -193,8 +208,12 @@ def turn(
     tasks: Task,
     game: Game,
     sampling: Sampling,
+    show_end: bool = False,
 ) -> Game:
-    """Decode one action for each unfinished row, and step its environment."""
+    """Decode one action for each unfinished row, and step its environment.
+
+    The arguments are those of `rollout`, and the loop state.
+    """
     sizes, live = environment.sizes, ~game.finished
     before = game.context.cache.length
     context, action_tokens, ended, num_steps = decoding.decode(
@@ -213,12 +232,14 @@ def turn(
     )
     state = jax.vmap(perturb.select)(live, state, game.state)
     over = timestep.terminated | timestep.truncated
-    pieces = jnp.where((live & ~over)[:, None], pieces, 0)
+    ends = timestep.terminated if show_end else over
+    pieces = jnp.where((live & ~ends)[:, None], pieces, 0)
     tokens, length = _write(tables, pieces, sizes.result_tokens)
     # The context has no room for another turn: the episode is truncated here.
     needed = context.cache.length + length + sizes.action_tokens + sizes.result_tokens
     cut = live & ~over & (needed > sizes.context_tokens)
-    length = jnp.where(cut, 0, length)
+    if not show_end:
+        length = jnp.where(cut, 0, length)
     timestep = _truncated(timestep, cut)
 
     def put(kept, new):

@@ -1,6 +1,6 @@
 """The training loop: make batches, update the parameters, evaluate, save checkpoints.
 
-A step is one compiled program. Its data are a function of (seed, step), so the
+A step is one compiled program. Its data are a function of (root key, step), so the
 `TrainState` is the whole state of a run, and a resumed run continues bit for bit. A run
 that reads stored data also does, since its checkpoints hold the position in the data.
 """
@@ -10,6 +10,7 @@ import math
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ class Preempted(Exception):
 
 
 class Diverged(Exception):
-    """The loss or the gradient is not finite."""
+    """The loss, the gradient or another metric is not finite."""
 
 
 class Ended(NamedTuple):
@@ -79,6 +80,31 @@ def init_state(
     """
     opt_state = optimizer.init(params)
     return TrainState(jnp.int32(0), params, opt_state, key, frozen or {}, curriculum)
+
+
+def root_key(seed: int, algorithm: str, stage: int) -> jax.Array:
+    """Return the root of all randomness of a run, which no other run of a chain has.
+
+    A run that starts from another one, with the same seed, would otherwise draw the
+    very tasks that its policy has already been trained on.
+
+    Args:
+      seed: the seed of the run.
+      algorithm: name of the algorithm.
+      stage: the place of the run in its chain: the number of runs before it.
+
+    >>> keys = [root_key(0, *of) for of in (("sft", 0), ("sft", 1), ("grpo", 1))]
+    >>> len({int(jax.random.bits(key)) for key in keys})
+    3
+    """
+    key = jax.random.fold_in(jax.random.key(seed), stage)
+    return jax.random.fold_in(key, zlib.crc32(algorithm.encode()))
+
+
+def step_keys(state: TrainState) -> tuple[jax.Array, jax.Array]:
+    """Return the keys of the tasks and of the batch of the next step."""
+    task_key, batch_key = jax.random.split(jax.random.fold_in(state.key, state.step))
+    return task_key, batch_key
 
 
 def all_params(state: TrainState) -> Params:
@@ -128,8 +154,7 @@ def make_step(
     def step(
         state: TrainState, tables: Tables, batch: Batch | None = None
     ) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(state.key, state.step)
-        task_key, batch_key = jax.random.split(key)
+        task_key, batch_key = step_keys(state)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         made: Metrics = {}
         progress = state.curriculum
@@ -272,7 +297,8 @@ def run(
 
     Raises:
       Preempted: SIGTERM was received; the state has been saved.
-      Diverged: a loss or a gradient is not finite; that step has not been saved.
+      Diverged: a loss, a gradient or another metric is not finite; that step has not
+        been saved.
       Unhealthy: `watch` has stopped the run; that step has not been saved.
       OSError: something could not be written.
     """
@@ -284,8 +310,10 @@ def run(
         """Check pending metrics, and return how many tokens their steps have used."""
         used = 0
         while len(pending) > leave_last:
-            used += _check(*pending[0], checkpoints)
-            watch(*pending.pop(0))
+            at, metrics = pending.pop(0)
+            metrics = jax.device_get(metrics)
+            used += _check(at, metrics, checkpoints)
+            watch(at, metrics)
         return used
 
     def spent() -> bool:
@@ -355,9 +383,11 @@ def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> int:
     """Return the number of tokens that a step used.
 
     Raises:
-      Diverged: its loss or its gradient is not finite.
+      Diverged: its loss, its gradient or another metric is not finite.
     """
-    for name in ("train/loss", "train/grad_norm"):
+    # The loss and the gradient come first, because the others follow from them.
+    names = "train/loss", "train/grad_norm"
+    for name in dict.fromkeys([*names, *metrics]):
         value = float(metrics[name])
         if not math.isfinite(value):
             raise Diverged(

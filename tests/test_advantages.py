@@ -30,12 +30,16 @@ class TestGroups:
         with pytest.raises(ValueError, match='"row" is not one of none, group, batch'):
             advantages.scale_by_std(advantage, REWARD, "row")
 
-    def test_useful_groups_come_first(self):
+    def test_groups_with_equal_rewards_are_useless(self):
         useful = advantages.has_variance(advantages.group_relative(REWARD))
         assert list(useful) == [True, False, True]
-        assert list(advantages.best_groups(useful, 2)) == [0, 2]
-        none = jnp.zeros(3, bool)
-        assert list(advantages.best_groups(none, 2)) == [0, 1]
+
+    def test_one_of_each_block_is_kept(self):
+        """A useful one, the first of these; blocks do not compete."""
+        score = jnp.array([0, 1, 1, 0, 0, 0, 1, 2, 1])
+        assert list(advantages.best_in_blocks(score, 3)) == [1, 0, 1]
+        assert list(advantages.best_in_blocks(score, 9)) == [7]
+        assert list(advantages.best_in_blocks(score, 1)) == [0] * 9
 
 
 class TestTurns:

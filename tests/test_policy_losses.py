@@ -57,14 +57,14 @@ def test_gspo_has_one_ratio_per_row():
     np.testing.assert_allclose(grad[0], [-2 * ratio, -2 * ratio, 0, 0, 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", losses.NORMALISERS)
+@pytest.mark.parametrize("kind", losses.LOSSES)
 def test_gradient_on_policy(kind):
     """On policy, all losses have the gradient of the policy-gradient theorem."""
     grad = jax.grad(lambda now: jnp.sum(compute(kind, now, old=NOW)[0]))(NOW)
     np.testing.assert_allclose(grad, -jnp.where(MASK, ADVANTAGE, 0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", losses.NORMALISERS)
+@pytest.mark.parametrize("kind", losses.LOSSES)
 def test_tokens_outside_the_mask_do_not_matter(kind):
     now, old = jnp.where(MASK, NOW, jnp.nan), jnp.where(MASK, OLD, -jnp.inf)
     advantage = jnp.where(MASK, ADVANTAGE, jnp.inf)

@@ -402,6 +402,27 @@ def test_divergence_is_not_saved(tmp_path, log_every):
         assert_same(checkpoints.restore(toy_state())[0], state)
 
 
+@pytest.mark.parametrize("name", ["train/kl", "sampler_trainer/gap"])
+def test_any_metric_that_is_not_finite_is_noticed(tmp_path, name):
+    """Not only the loss and the gradient: at a temperature of 0, for example, neither
+    of them showed that log-probabilities were NaN."""
+
+    def step_of(bad):
+        def step(state):
+            state, metrics = good(state)
+            spoilt = jnp.where(state.step > 3, bad, 0.0)
+            return state, metrics | {name: spoilt}
+
+        good = toy_step()
+        return step
+
+    for bad in (jnp.nan, jnp.inf):
+        folder = tmp_path / str(bad)
+        with pytest.raises(train.Diverged, match=f"^{name} is {bad} at step 4; "):
+            run(folder, step_of(bad), toy_state(), checkpoint_every=1)
+        assert saved(folder) == [2, 3]
+
+
 def test_the_sigterm_handler_is_restored(step, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     run(tmp_path / "whole", step, toy_state(), num_steps=2)

@@ -147,7 +147,7 @@ def _of_run(c: Config, workdir: Path, what: str) -> Backbone:
         restored, params, _ = restore(workdir, c=c, shardings=shardings)
         return lora.merge(restored.config.lora, params)
 
-    return dataclasses.replace(model, init=init)
+    return dataclasses.replace(model, init=init, stage=runs.stage(workdir) + 1)
 
 
 def _adapted(workdir: Path, run: Config, shardings: Any) -> Params:

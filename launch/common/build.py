@@ -114,7 +114,13 @@ def curriculum(c: Config, environment: Environment) -> Curriculum:
         return clean
     names = draw.expand(environment, c.paft.perturbations, "training_mix")
     return mix.paft(
-        clean, environment, names, c.paft.alpha, c.paft.schedule, c.paft.paired
+        clean,
+        environment,
+        names,
+        c.paft.alpha,
+        c.paft.schedule,
+        c.paft.paired,
+        c.num_sampled_tasks // c.train.batch_size,  # of which GRPO keeps one
     )
 
 
@@ -131,7 +137,8 @@ def algorithm(c: Config, policy: Policy, environment: Environment) -> Algorithm:
         c.surrogate.objective,
     )
     if c.algorithm.name == "grpo":
-        return grpo.grpo(learner, c.grpo.groups)
+        apart = c.paft.alpha and c.paft.paired and not c.grpo.paired
+        return grpo.grpo(learner, c.grpo.groups._replace(together=2 if apart else 1))
     return ppo.ppo(learner, c.ppo.critic)
 
 
@@ -167,6 +174,11 @@ def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
     return params, frozen
 
 
+def root_key(c: Config, model: Backbone) -> jax.Array:
+    """Return the root key of a run, which no other run of its chain has."""
+    return train.root_key(c.seed, c.algorithm.name, model.stage)
+
+
 def trainer(
     c: Config,
     model: Backbone,
@@ -195,9 +207,7 @@ def trainer(
         c.train.num_micro_batches,
         c.train.num_epochs,
         c.train.num_minibatches,
-        # Few episodes are as long as the limit, so most batches can be cut to this many
-        # columns. For demonstrations, algorithm.num_tokens sets the number.
-        c.sandbox.context_tokens * 5 // 8 if c.algorithm.is_reinforcement else 0,
+        _few_columns(c),
         partial(
             jax.lax.with_sharding_constraint,
             shardings=sharding.batch_sharding(mesh),
@@ -209,7 +219,7 @@ def trainer(
         mesh,
         transformer.logical_axes(model.config),
         lambda given: train.init_state(given[0], tx, *given[1:]),
-        (params, jax.random.key(c.seed), frozen, tasks.init()),
+        (params, root_key(c, model), frozen, tasks.init()),
         donate=True,
     )
     outputs = shardings, sharding.replicated(mesh)
@@ -220,6 +230,17 @@ def trainer(
         return lambda state: compiled(state, tables), state
     compiled = update.lower(state, tables, fed.abstract).compile()
     return lambda state: compiled(state, tables, next(fed)), state
+
+
+def _few_columns(c: Config) -> int:
+    """Return a number of columns that most batches fit in; 0 if rows are packed.
+
+    Few episodes are as long as the limit, and few demonstrations need all of the room
+    that the longest perturbed ones do.
+    """
+    if c.algorithm.is_reinforcement:
+        return c.sandbox.context_tokens * 5 // 8
+    return 0 if c.algorithm.num_rows else c.algorithm.num_tokens * 3 // 4
 
 
 def recipe(c: Config, source: World, **about: Any) -> Recipe:

@@ -48,7 +48,7 @@ def check(c: Config) -> None:
     _check_domains(c)
     with errors.blame("optim"):
         c.optim.optimizer(c.train.num_steps)
-    errors.check_names("surrogate.loss", [c.surrogate.loss], losses.NORMALISERS)
+    errors.check_names("surrogate.loss", [c.surrogate.loss], losses.LOSSES)
     errors.check_names(
         "surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS]
     )
@@ -66,7 +66,7 @@ def check(c: Config) -> None:
             grpo.check(c.grpo.groups, c.train.batch_size)
     if c.paft.alpha:
         with errors.blame("paft"):
-            mix.check(c.paft.alpha, c.paft.paired, c.num_sampled_tasks)
+            mix.check(c.paft.alpha, c.paft.paired, c.train.batch_size)
     if c.grpo.paired and not c.paft.paired:
         raise UsageError("grpo.paired=True needs paft.paired=True and paft.alpha=0.5")
 
@@ -133,6 +133,11 @@ def _check_combinations(c: Config) -> None:
         raise UsageError(
             f"sandbox.min_visible={c.sandbox.min_visible} is more than "
             f"sandbox.num_visible={c.sandbox.num_visible}"
+        )
+    if c.algorithm.is_reinforcement and not c.algorithm.temperature:
+        raise UsageError(
+            "algorithm.temperature=0.0 always plays the most likely action, so nothing "
+            "is learned; set it to more than 0, such as 1.0"
         )
     least = c.sandbox.prompt_tokens + c.sandbox.action_tokens + c.sandbox.result_tokens
     if c.sandbox.context_tokens < least:

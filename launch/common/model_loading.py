@@ -25,6 +25,7 @@ class Backbone:
     init: Callable[..., Params]  # (key, shardings or None) -> params
     folder: Path  # holds the files of the tokenizer
     template: str = ""  # the chat template, in Jinja; "" is our compact style
+    stage: int = 0  # number of runs that have trained it, one after the other
 
     @property
     def policy(self) -> Policy:

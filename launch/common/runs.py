@@ -1,9 +1,11 @@
 """What a run stores of its model besides the checkpoints, and how they are read."""
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
+from launch.common import config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.algorithms import policy_gradient, ppo
@@ -12,6 +14,7 @@ from openagent_jax.interop import chat_template
 from openagent_jax.models import hf, hf_folder
 from openagent_jax.types import Params
 
+STAGE = "stage"  # key in the manifest: see `stage`
 FROZEN = "frozen"  # key in the meta of a checkpoint: digests of what it leaves out
 
 
@@ -23,6 +26,22 @@ def save_model(folder: Path, model: Backbone) -> None:
         (made / chat_template.FILE).unlink(missing_ok=True)
         if model.template:
             (made / chat_template.FILE).write_text(model.template, "utf-8")
+
+
+def stage(workdir: Path) -> int:
+    """Return the place of a run in its chain: the number of runs before it.
+
+    It is in the manifest of the run. For a run of an earlier version, the chain is
+    followed back by `init_from`, as far as its folders are still there.
+
+    Raises:
+      UsageError: the config of the run cannot be read.
+    """
+    file = workdir / "manifest.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(file.read_text("utf-8"))[STAGE])
+    before = Path((config.stored(workdir) or {}).get("init_from", "")).expanduser()
+    return stage(before) + 1 if (before / "checkpoints").is_dir() else 0
 
 
 def digests(frozen: Params) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from openagent_jax import advantages
+from openagent_jax import advantages, losses
 from openagent_jax.algorithms.policy_gradient import Learner
 from openagent_jax.types import Algorithm, Batch, Metrics, Tables, Task, TrainState
 
@@ -20,6 +20,9 @@ class Groups(NamedTuple):
     oversample: int = 1  # number of groups that are sampled for each one that is kept
     std: str = "none"  # argument `over` of `advantages.scale_by_std`
     paired: bool = False  # a task and its perturbed version after it form one group
+    # Number of consecutive groups that are kept or left out together: 2 if tasks are
+    # paired, but groups are not.
+    together: int = 1
 
 
 def check(groups: Groups, num_tasks: int = 2) -> None:
@@ -42,9 +45,14 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
     """Return GRPO as an `Algorithm`.
 
     Each task is played `groups.size` times, and episodes that earn more than the mean
-    of their group are reinforced. One in `groups.oversample` groups is kept; groups
-    whose rewards differ are kept first. A group that is kept although its rewards are
-    all equal has no loss tokens.
+    of their group are reinforced. Of each `groups.oversample` consecutive groups one is
+    kept, if possible one whose rewards differ. If the curriculum perturbs either all of
+    these groups or none (`mix.paft`, argument `block`), the share of perturbed tasks
+    among those that are trained on is that of the curriculum.
+
+    A group that is kept although its rewards are all equal has advantages of 0. Whether
+    its tokens count in the divisor and in the KL penalty depends on the loss; see
+    `losses.LOSSES`.
 
     Args:
       learner: plays episodes and computes batches and losses.
@@ -65,12 +73,25 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
         advantage = advantages.group_relative(reward)
         useful = advantages.has_variance(advantage)
         advantage = advantages.scale_by_std(advantage, reward, groups.std)
-        kept = advantages.best_groups(useful, len(useful) // groups.oversample)
-        rows = (kept[:, None] * size + jnp.arange(size)[None]).reshape(-1)
-        # `decode_steps` has no batch axis and is not used below: `rows` replaces it.
-        chosen = jax.tree.map(lambda x: x[rows], played._replace(decode_steps=rows))
-        mask = chosen.sampled & jnp.repeat(useful[kept], size)[:, None]
-        by_token = jnp.where(mask, advantage[kept].reshape(-1, 1), 0)
+        advantage = jnp.where(useful[:, None], advantage, 0)  # no rounding errors
+        best = advantages.best_in_blocks(
+            jnp.sum(useful.reshape(-1, groups.together), axis=1), groups.oversample
+        )
+
+        def keep(x):
+            """Keep the best part of each block of an array of groups or episodes."""
+            blocks = x.reshape(len(best), groups.oversample, -1, *x.shape[1:])
+            return jax.vmap(lambda block, i: block[i])(blocks, best).reshape(
+                x.shape[0] // groups.oversample, *x.shape[1:]
+            )
+
+        # `decode_steps` has no batch axis and is not used below.
+        chosen = jax.tree.map(keep, played._replace(decode_steps=played.cut))
+        kept, advantage = keep(useful), keep(advantage)
+        mask = chosen.sampled
+        if losses.LOSSES[learner.surrogate.loss].filters:
+            mask = mask & jnp.repeat(kept, size)[:, None]
+        by_token = jnp.where(mask, advantage.reshape(-1, 1), 0)
         batch, checked = learner.batch(params, chosen, mask, by_token)
         return batch, metrics | checked | {
             "reward_std": jnp.mean(jnp.std(reward, axis=1)),

@@ -29,10 +29,10 @@ REFERENCE = "reference"  # branch of the parameters that is never trained; see `
 class Surrogate(NamedTuple):
     """The surrogate objective of the policy (static)."""
 
-    loss: str = "dapo"  # one of `losses.NORMALISERS`
-    normaliser: str = ""  # see `losses.row_weights`; "" is the default of the loss
-    clip_low: float = 0.2  # see `losses.policy_gradient`
-    clip_high: float = 0.28
+    loss: str = "dapo"  # one of `losses.LOSSES`
+    normaliser: str = ""  # see `losses.row_weights`; "" is the usual one of the loss
+    clip_low: float = 0.0  # see `losses.policy_gradient`; 0 is the usual one
+    clip_high: float = 0.0  # likewise
     kl: float = 0.0  # weight of the KL penalty towards the frozen reference
 
 
@@ -62,6 +62,7 @@ class Learner(NamedTuple):
         key: jax.Array,
         tasks: Task,
         num_samples: int = 1,
+        show_end: bool = False,
     ) -> tuple[Rollout, Float[Array, "B T"], Metrics]:
         """Play episodes of tasks with the current policy.
 
@@ -71,6 +72,7 @@ class Learner(NamedTuple):
           key: PRNG key; episode i is sampled with `fold_in(key, i)`.
           tasks: leading axis P.
           num_samples: number of consecutive episodes of each task; B is P times this.
+          show_end: see `rollout.rollout`.
 
         Returns:
           The episodes, the weighted reward of each turn, and metrics.
@@ -85,6 +87,7 @@ class Learner(NamedTuple):
             keys,
             tasks,
             Sampling(self.temperature),
+            show_end,
         )
         valid = played.trajectory.valid
         earned = {
@@ -125,16 +128,21 @@ class Learner(NamedTuple):
         Args:
           params: the parameters with which the episodes were sampled.
           played: B episodes.
-          mask: the sampled tokens to train on.
+          mask: the sampled tokens to train on. Those of an episode that was shown a
+            truncated text (`overflow`) are left out.
           advantage: the advantage of each of these tokens.
           critic: see `Extra.critic`.
         """
         surrogate = self.surrogate
-        normaliser = surrogate.normaliser or losses.NORMALISERS[surrogate.loss]
+        usual = losses.LOSSES[surrogate.loss]
+        # What was truncated is not the task that the rewards are for.
+        mask = mask & ~played.overflow[:, None]
         # The largest number of tokens that an episode can sample.
         sizes = self.environment.sizes
         constant = sizes.max_turns * sizes.action_tokens
-        weight, divisor = losses.row_weights(normaliser, mask, constant)
+        weight, divisor = losses.row_weights(
+            surrogate.normaliser or usual.normaliser, mask, constant
+        )
         positions = jnp.arange(mask.shape[1])
         positions = jnp.broadcast_to(positions, mask.shape)
         none = jnp.zeros_like(played.log_prob)
@@ -163,6 +171,7 @@ class Learner(NamedTuple):
     ) -> tuple[jax.Array, Metrics]:
         """Return the policy loss of a part of a batch, and metrics."""
         extra, surrogate = batch.extra, self.surrogate
+        usual = losses.LOSSES[surrogate.loss]
         log_prob = self.score(params, batch, hidden)
         loss, clipped = losses.policy_gradient(
             surrogate.loss,
@@ -170,8 +179,8 @@ class Learner(NamedTuple):
             extra.log_prob,
             extra.advantage,
             batch.loss_mask,
-            surrogate.clip_low,
-            surrogate.clip_high,
+            surrogate.clip_low or usual.clip_low,
+            surrogate.clip_high or usual.clip_high,
         )
         metrics = {"clip_ratio": jnp.sum(clipped)}
         if surrogate.kl:
@@ -203,6 +212,7 @@ class Learner(NamedTuple):
             "tools/failure_frequency": jnp.sum(outcome.num_errors) / num_calls,
             "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
             "completions/clipped_ratio": jnp.mean(played.cut),
+            "rollout/num_overflow": jnp.sum(played.overflow),
             "completions/num_turns": num_actions / episode.valid.shape[0],
             "num_sampled_tokens": num_sampled,
         }

@@ -3,6 +3,10 @@
 The value of a turn is the value estimate before its first sampled token, and the next
 value is that of the next turn. Tokens of the environment have neither a value nor an
 advantage.
+
+An episode that was truncated has a next value too: that of the turn that would have
+followed, read after the environment's text. There the value is trained, because other
+episodes have turns that begin at such a place; at the end of an action it is not.
 """
 
 from typing import NamedTuple
@@ -82,13 +86,16 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         state: TrainState, tables: Tables, key: jax.Array, tasks: Task
     ) -> tuple[Batch, Metrics]:
         params = state.params
-        played, reward, metrics = learner.play(params, tables, key, tasks)
+        played, reward, metrics = learner.play(
+            params, tables, key, tasks, show_end=True
+        )
         mask, episode = played.sampled, played.trajectory
         positions = jnp.broadcast_to(jnp.arange(mask.shape[1]), mask.shape)
         segments = played.valid.astype(jnp.int32)
         hidden = learner.policy.hidden(params, played.tokens, positions, segments)
         value = value_of(params, hidden)
         length = jnp.sum(played.valid, axis=1, keepdims=True)
+        # Where the next turn would begin, if the episode was truncated.
         last = jnp.take_along_axis(value, length - 1, axis=1)[:, 0]
         value = before(value)
 

@@ -1,5 +1,7 @@
 """SFT: supervised fine-tuning on the expert's demonstrations of the tasks."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -17,6 +19,8 @@ from openagent_jax.types import (
     TrainState,
 )
 
+MAX_BLOCKS = 8  # largest number of blocks of rows that are packed separately
+
 
 def sft(
     policy: Policy,
@@ -26,13 +30,16 @@ def sft(
 ) -> Algorithm:
     """Return SFT as an `Algorithm`: cross-entropy on the expert's action tokens.
 
+    A demonstration that is longer than a row would lose its end. It is not trained on,
+    and counted in `train/num_cut`.
+
     Args:
       policy: the model to train.
       environment: the environment whose expert demonstrates.
       num_tokens: S, the number of tokens of a row.
       num_rows: number of rows into which the demonstrations of a step are packed end to
-        end; those that do not fit are dropped and counted in `train/num_dropped`. With
-        0, each demonstration has its own row and is truncated to it.
+        end; those for which no row has room are dropped and counted in
+        `train/num_dropped`. With 0, each demonstration has its own row.
     """
 
     def make_batch(
@@ -45,13 +52,17 @@ def sft(
             return expert.write(environment, tables, episode, num_tokens)
 
         tokens, valid, loss_mask, length = jax.vmap(one)(tasks)
+        fits = length <= num_tokens
+        metrics = {"train/num_cut": jnp.sum(~fits)}
         if num_rows:
-            batch, num_dropped = pack(tokens, loss_mask, length, num_rows)
-            return batch, {"train/num_dropped": num_dropped}
+            batch, num_left_out = pack(tokens, loss_mask, length, num_rows)
+            num_dropped = num_left_out - metrics["train/num_cut"]
+            return batch, metrics | {"train/num_dropped": num_dropped}
+        loss_mask = loss_mask & fits[:, None]
+        segments = (valid & fits[:, None]).astype(jnp.int32)
         positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
         num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
-        segments = valid.astype(jnp.int32)
-        return Batch(tokens, positions, segments, loss_mask, num_loss_tokens), {}
+        return Batch(tokens, positions, segments, loss_mask, num_loss_tokens), metrics
 
     def loss_fn(
         params: Params, batch: Batch, divisor: jax.Array
@@ -69,8 +80,13 @@ def pack(
 ) -> tuple[Batch, Int[Array, ""]]:
     """Pack texts end to end into rows of S columns.
 
-    Each text goes into the first row that has room for all of it (first fit). Text i
-    becomes segment i + 1. A text that fits into no row is dropped.
+    Texts and rows are divided into blocks, whose number depends on B and `num_rows`
+    alone, so that blocks can be packed on different devices. In a block, each text goes
+    into the first row that has room for all of it (first fit). The first text for which
+    no row has room is dropped with all texts of the block that follow it: if short ones
+    were still taken, the mix of those that are trained on would not be that of the
+    texts. A text that is longer than a row is dropped alone. Text i becomes segment
+    i + 1.
 
     Args:
       tokens: one text in each row, padded on the right.
@@ -81,30 +97,43 @@ def pack(
     Returns:
       The batch, and the number of texts that were dropped.
     """
-    num_columns = tokens.shape[1]
-
-    def place(used, length):
-        fits = used + length <= num_columns
-        row = jnp.argmax(fits)
-        start, any_fits = used[row], jnp.any(fits)
-        used = used.at[row].add(jnp.where(any_fits, length, 0))
-        return used, (jnp.where(any_fits, row, num_rows), start)
-
-    empty = jnp.zeros(num_rows, jnp.int32)
-    _, (row, start) = jax.lax.scan(place, empty, length)
+    num_texts, num_columns = tokens.shape
+    num_blocks = math.gcd(num_texts, num_rows, MAX_BLOCKS)
+    rows_of_block = num_rows // num_blocks
     offset = jnp.arange(num_columns)[None]
-    column = jnp.where(offset < length[:, None], start[:, None] + offset, num_columns)
 
-    def lay(x):
-        # Indices out of range are dropped: those of padding and of dropped texts.
-        out = jnp.zeros((num_rows, num_columns), x.dtype)
-        return out.at[row[:, None], column].set(x, mode="drop")
+    def place(carry, length):
+        used, is_full = carry
+        fits = used + length <= num_columns
+        row, has_room = jnp.argmax(fits), jnp.any(fits)
+        start, is_placed = used[row], has_room & ~is_full
+        used = used.at[row].add(jnp.where(is_placed, length, 0))
+        is_full = is_full | (~has_room & (length <= num_columns))
+        return (used, is_full), (jnp.where(is_placed, row, rows_of_block), start)
 
-    index = jnp.arange(1, len(length) + 1, dtype=jnp.int32)[:, None]
-    segments, positions = (
-        lay(jnp.broadcast_to(x, tokens.shape)) for x in (index, offset)
+    def pack_block(length, texts):
+        empty = jnp.zeros(rows_of_block, jnp.int32), jnp.bool_(False)
+        _, (row, start) = jax.lax.scan(place, empty, length)
+        is_text = offset < length[:, None]
+        column = jnp.where(is_text, start[:, None] + offset, num_columns)
+
+        def lay(x):
+            # Indices out of range are dropped: those of padding and of dropped texts.
+            out = jnp.zeros((rows_of_block, num_columns), x.dtype)
+            return out.at[row[:, None], column].set(x, mode="drop")
+
+        return jax.tree.map(lay, texts), jnp.sum(row == rows_of_block)
+
+    index = jnp.arange(1, num_texts + 1, dtype=jnp.int32)[:, None]
+    index, offsets = (jnp.broadcast_to(x, tokens.shape) for x in (index, offset))
+    blocks = jax.tree.map(
+        lambda x: x.reshape(num_blocks, -1, *x.shape[1:]),
+        (length, (tokens, offsets, index, loss_mask)),
     )
-    loss_mask = lay(loss_mask)
+    texts, num_dropped = jax.vmap(pack_block)(*blocks)
+    tokens, positions, segments, loss_mask = (
+        x.reshape(num_rows, num_columns) for x in texts
+    )
     num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
-    batch = Batch(lay(tokens), positions, segments, loss_mask, num_loss_tokens)
-    return batch, jnp.sum(row == num_rows)
+    batch = Batch(tokens, positions, segments, loss_mask, num_loss_tokens)
+    return batch, jnp.sum(num_dropped)

@@ -5,8 +5,8 @@ report a share alpha = 0.3 for SFT. In SFT the expert demonstrates the perturbed
 in reinforcement learning the policy plays them.
 """
 
-import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,17 +49,31 @@ def check(alpha: float, paired: bool, num_tasks: int = 2) -> None:
         raise ValueError(f"paft.paired=True, but {num_tasks} tasks are not pairs")
 
 
-def is_perturbed(index: np.ndarray, alpha: float) -> np.ndarray:
-    """Tell which tasks of a dataset are perturbed: a share `alpha`, evenly spread.
+def is_perturbed(
+    index: np.ndarray, alpha: float, start: float | jax.Array = 0.0
+) -> Any:
+    """Tell which indices are perturbed: a share `alpha`, evenly spread.
 
-    A dataset has no batches, so an index alone decides. `index` is counted from 0.
+    This is systematic sampling: with a `start` drawn uniformly from [0, 1), each index
+    is perturbed with probability `alpha`, and any n consecutive ones contain alpha n
+    perturbed ones, rounded up or down.
+
+    Args:
+      index: indices of tasks, or of blocks of tasks, counted from 0.
+      alpha: the share.
+      start: in [0, 1); it may be traced. A dataset has no batches and no random start.
 
     >>> is_perturbed(np.arange(5), 0.4).tolist()
     [False, False, True, False, True]
+    >>> is_perturbed(np.arange(5), 0.4, start=0.7).tolist()
+    [True, False, True, False, False]
     """
 
     def before(n):
-        return np.floor(np.round(alpha * n, 6))  # 0.3 * 10 is 3
+        """Return how many of the first n indices are perturbed."""
+        share = np.round(alpha * n, 6)  # 0.3 * 10 is 3
+        whole = np.floor(share)
+        return whole + (share - whole + start >= 1)
 
     return before(index + 1) > before(index)
 
@@ -71,20 +85,27 @@ def paft(
     alpha: float,
     strength: Callable[[jax.Array], jax.Array | float],
     paired: bool = False,
+    block: int = 1,
 ) -> Curriculum:
     """Return a curriculum that perturbs a share of the tasks of another one.
+
+    A key chooses by its index which task is perturbed, and tasks are perturbed where
+    they are, so that nothing moves between the devices of a mesh.
 
     Args:
       inner: the curriculum that samples the tasks.
       environment: the environment of the tasks.
       names: names of perturbations, one of which is drawn for each perturbed task; a
         name that occurs twice is drawn twice as often.
-      alpha: share of the tasks of a batch that are perturbed. If that is not a whole
-        number of tasks, each batch rounds it up or down at random, so that it holds on
-        average.
+      alpha: share of the tasks of a batch that are perturbed, which are evenly spread
+        (see `is_perturbed`). If that is not a whole number of tasks, each batch rounds
+        it up or down at random, so that it holds on average.
       strength: returns the strength of the perturbations in a step.
       paired: whether each clean task is followed by its perturbed version; `alpha` must
         be 0.5 then.
+      block: number of consecutive tasks that are either all perturbed or all clean. An
+        algorithm that trains on one task of each block then trains on a share `alpha`
+        of perturbed tasks, whichever it takes. Pairs need no blocks.
 
     Raises:
       ValueError: see `check`; or the environment has no perturbation of some name.
@@ -101,23 +122,23 @@ def paft(
         num_tasks: int,
     ) -> Task:
         check(alpha, paired, num_tasks)
-        tasks = inner.sample(state, tables, task_key, edit_key, step, num_tasks)
-        share = round(alpha * num_tasks, 6)  # 0.3 * 10 is 3
-        most = math.ceil(share)
-        index = jnp.arange(most)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(edit_key, index)
-        some = jax.tree.map(lambda x: x[:most], tasks)
-        # Strength 0 leaves a task as it is.
-        last = jax.random.uniform(jax.random.fold_in(edit_key, most))
+        num = num_tasks // 2 if paired else num_tasks
+        tasks = inner.sample(state, tables, task_key, edit_key, step, num)
         now = jnp.asarray(strength(step), jnp.float32)
-        strengths = jnp.where(share - index > last, now, 0)
-        edited = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, some, strengths).task
-
-        def mix(new, x):
-            if not paired:
-                return x.at[:most].set(new)
-            return jnp.stack([x[:most], new], axis=1).reshape(x.shape)
-
-        return jax.tree.map(mix, edited, tasks)
+        strengths = jnp.full(num, now)
+        if not paired:
+            # No task has this index, so none is perturbed with this key.
+            start = jax.random.uniform(jax.random.fold_in(edit_key, num))
+            chosen = is_perturbed(np.arange(num) // block, alpha, start)
+            strengths = jnp.where(chosen, now, 0)  # 0 leaves a task as it is
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(edit_key, jnp.arange(num))
+        edited = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, tasks, strengths).task
+        if not paired:
+            return edited
+        return jax.tree.map(
+            lambda x, new: jnp.stack([x, new], axis=1).reshape(num_tasks, *x.shape[1:]),
+            tasks,
+            edited,
+        )
 
     return inner._replace(sample=sample)

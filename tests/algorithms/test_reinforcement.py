@@ -78,8 +78,8 @@ def make(name):
 
     def step(state, tables, world):
         class Learner(policy_gradient.Learner):
-            def play(self, *args):
-                played, _, metrics = super().play(*args)
+            def play(self, *args, **kwargs):
+                played, _, metrics = super().play(*args, **kwargs)
                 action = played.trajectory.action
                 reward = jnp.where(
                     played.trajectory.valid, earned(world, action.kind), 0

@@ -8,7 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import train
+from openagent_jax import sharding, train
+from openagent_jax.curriculum import draw as draw_module
 from openagent_jax.curriculum import mix
 from openagent_jax.perturb import Entry
 from openagent_jax.types import Algorithm, Batch, Curriculum
@@ -92,8 +93,64 @@ def test_exact_share_is_perturbed(getkey, alpha, num_tasks, expected):
     np.testing.assert_array_equal(tasks.world, np.arange(num_tasks))
     # Each perturbation has a key of its own, and new keys in each step.
     others = draw(paft(alpha), getkey(), num_tasks).mark
-    marks = [*tasks.mark[:expected], *others[:expected]]
+    marks = [*tasks.mark[tasks.mark > 0], *others[others > 0]]
     assert len(np.unique(marks)) == 2 * expected
+
+
+@pytest.mark.parametrize(("alpha", "block"), [(0.3, 1), (0.3, 4), (0.5, 2), (0.9, 3)])
+def test_perturbed_tasks_are_evenly_spread(getkey, alpha, block):
+    """Each index is perturbed equally often; tasks of a block are so together; and any
+    stretch of blocks has its share, rounded up or down."""
+    curriculum, key, num = paft(alpha, block=block), getkey(), 12
+
+    def one(edit_key):
+        return curriculum.sample(
+            jnp.int32(0), (), key, edit_key, jnp.int32(0), num * block
+        ).mark
+
+    marks = jax.jit(jax.vmap(one))(jax.random.split(getkey(), 4000))
+    blocks = (np.asarray(marks) > 0).reshape(len(marks), num, block)
+    assert np.all(np.any(blocks, axis=2) == np.all(blocks, axis=2))
+    blocks = blocks[..., 0]
+    error = 5 * np.sqrt(alpha * (1 - alpha) / len(marks))
+    assert np.all(np.abs(blocks.mean(axis=0) - alpha) < error)
+    before = np.cumsum(np.pad(blocks, ((0, 0), (1, 0))), axis=1)
+    for size in range(1, num + 1):
+        counts = before[:, size:] - before[:, :-size]
+        share = round(alpha * size, 6)
+        assert set(np.unique(counts)) <= {int(share), int(np.ceil(share))}
+
+
+def test_tasks_are_made_where_they_are_used(getkey):
+    """A mesh of eight devices makes the same tasks as one device, and no device gets
+    anything from another one."""
+    mesh = sharding.make_mesh()
+    placed = sharding.batch_sharding(mesh)
+    everywhere = sharding.replicated(mesh)
+    environment, tables = helpers.ENVIRONMENT, helpers.world("poi").tables
+    curriculum = mix.paft(
+        draw_module.clean(environment),
+        environment,
+        ("identity_erasure", "tool_withheld"),
+        0.3,
+        lambda step: 1.0,
+        block=2,
+    )
+    task_key, edit_key = jax.random.split(getkey())
+
+    def sample(tables, task_key, edit_key):
+        return curriculum.sample((), tables, task_key, edit_key, jnp.int32(0), 16)
+
+    arguments = tables, task_key, edit_key
+    one = jax.jit(sample)(*arguments)
+    arguments = jax.device_put(arguments, everywhere)
+    compiled = jax.jit(sample, out_shardings=placed).lower(*arguments).compile()
+    eight = compiled(*arguments)
+    assert len(jax.tree.leaves(eight)[0].sharding.device_set) == 8
+    jax.tree.map(np.testing.assert_array_equal, helpers.host(one), helpers.host(eight))
+    text = compiled.as_text()
+    for name in ("all-gather", "all-to-all", "all-reduce", "collective-permute"):
+        assert name not in text
 
 
 @pytest.mark.parametrize(
@@ -134,8 +191,11 @@ def test_clean_tasks_come_from_the_inner_curriculum(getkey):
     key = getkey()
     got, want = draw(paft(0.5), key), draw(INNER, key)
     np.testing.assert_array_equal(got.keys, want.keys)
-    np.testing.assert_array_equal(got.mark[4:], want.mark[4:])
-    assert got.mark[:4].all()
+    np.testing.assert_array_equal(got.world, want.world)
+    noisy = got.mark > 0
+    np.testing.assert_array_equal(got.mark[~noisy], want.mark[~noisy])
+    # Every other task, beginning with the first or the second one.
+    assert noisy.tolist() in ([True, False] * 4, [False, True] * 4)
 
 
 def test_state_is_that_of_the_inner_curriculum(getkey):

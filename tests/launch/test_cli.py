@@ -23,6 +23,7 @@ from tests.commands import Done
 
 PAFT = "--config=configs/paft.py"
 GRPO = "--config=configs/grpo.py"
+PPO = "--config=configs/ppo.py"
 SFT = "--config=configs/sft.py"
 DEFAULT = tiny.full_config("paft")
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
@@ -178,6 +179,28 @@ BAD_USE = [
         ["num_micro_batches=2", "algorithm.num_rows=3"],
     ),
     ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
+    (
+        [GRPO, "--config.algorithm.temperature=0.0"],
+        ["algorithm.temperature=0.0", "nothing is learned", "1.0"],
+    ),
+    (
+        [PPO, "--config.algorithm.temperature=0.0"],
+        ["algorithm.temperature=0.0", "more than 0"],
+    ),
+    (
+        [GRPO, "--config.surrogate.clip_low=-0.1"],
+        ["surrogate.clip_low=-0.1", "from 0"],
+    ),
+    (
+        [
+            GRPO,
+            "--config.paft.paired",
+            "--config.paft.alpha=0.5",
+            "--config.train.batch_size=3",
+            "--config.grpo.oversample=2",
+        ],
+        ["paft.paired=True", "3 tasks are not pairs"],
+    ),
     ([GRPO, "--config.grpo.std=token"], ["grpo.std", "token", "batch, group, none"]),
     ([GRPO, "--config.grpo.twins"], ["--config.grpo.twins", "called grpo.paired"]),
     ([GRPO, "--config.ppo.trace=1.0"], ["--config.ppo.trace", "called ppo.gae_lambda"]),
@@ -310,7 +333,7 @@ def test_build_and_show(commands, tmp_path):
     done = commands("data", "show", out, "--split=test", "--num=1")
     assert done.code == 0, done.err
     assert re.search(r"^domain +poi$", done.out, re.MULTILINE)
-    assert re.search(r"^num_tokens +288$", done.out, re.MULTILINE)
+    assert re.search(r"^num_tokens +384$", done.out, re.MULTILINE)
     assert "split test" in done.out and "split train" not in done.out
     (episode,) = re.findall(r"<\|system\|>.*", done.out)
     said = re.findall("«(.*?)»", episode)

@@ -1,0 +1,81 @@
+"""Find settings that are too small for the tasks of a run, before it trains on them."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from launch.common.config import Config
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.world import World
+
+NUM_TASKS = 256  # tasks of each scenario
+# The part of `expert.Lengths` that each setting limits, and what becomes of tasks for
+# which it is too small.
+OF_DEMONSTRATIONS = {"algorithm.num_tokens": ("episode", "not trained on")}
+OF_EPISODES = {
+    "sandbox.prompt_tokens": ("prompt", "played, but not trained on"),
+    "sandbox.action_tokens": ("action", "beyond what the policy can do"),
+    "sandbox.result_tokens": ("result", "played, but not trained on"),
+    "sandbox.context_tokens": ("episode", "beyond what the policy can do"),
+}
+
+
+def shortfalls(c: Config, source: World) -> Iterator[str]:
+    """Yield a line for each setting that is too small for some tasks of a run.
+
+    Args:
+      c: the config of a run that makes its tasks itself.
+      source: the world of its tasks.
+    """
+    lengths = measure(c, source)
+    rooms = OF_EPISODES if c.algorithm.is_reinforcement else OF_DEMONSTRATIONS
+    for key, (part, consequence) in rooms.items():
+        room = c.room[key]
+        longer = {
+            name: found[part] > room
+            for name, found in lengths.items()
+            if np.any(found[part] > room)
+        }
+        if longer:
+            shares = ", ".join(
+                f"{100 * x.mean():.2g} % of {name}" for name, x in longer.items()
+            )
+            most = max(int(found[part].max()) for found in lengths.values())
+            yield (
+                f"{key}={room} is too small for {shares} tasks (up to {most} tokens), "
+                f"which are {consequence}; raise it"
+            )
+
+
+def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
+    """Return the lengths of the expert's episodes, by scenario and part.
+
+    The scenarios are clean tasks and each perturbation that the run draws from, at the
+    strength that it reaches.
+    """
+    environment = source.environment
+    names = c.paft.perturbations if c.paft.alpha else ()
+    names = [*dict.fromkeys(draw.expand(environment, names, "training_mix"))]
+    one = draw.make_draw(environment, names, "train")
+
+    def play(tables, scenario, keys):
+        def lengths(key, edit_key):
+            strength = jnp.float32(c.paft.strength)
+            task = one(tables, key, edit_key, strength, scenario).task
+            episode = expert.demonstrate(environment, tables, task)
+            return expert.lengths(environment, tables, episode)
+
+        return jax.vmap(lengths)(keys, draw.edit_keys(keys))
+
+    # It runs for a tenth of a second, and compiles for many without this option.
+    on_cpu = jax.default_backend() == "cpu"
+    options = {"xla_backend_optimization_level": 0} if on_cpu else None
+    play = jax.jit(play, compiler_options=options)
+    keys = draw.task_keys(jax.random.key(c.seed), 0, NUM_TASKS)
+    return {
+        name: jax.device_get(play(source.tables, jnp.int32(i), keys))._asdict()
+        for i, name in enumerate((draw.CLEAN, *names))
+    }
