@@ -51,6 +51,7 @@ TEST = [
     "pytest-xdist>=3.6",
     "rlax>=0.1.6",  # an independent oracle of losses and advantages
     "ruff>=0.14",
+    "scikit-learn>=1.5",  # looks for shortcuts
 ]
 BACKENDS = ("cuda12", "cuda13", "tpu")
 

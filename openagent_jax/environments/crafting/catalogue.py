@@ -66,10 +66,27 @@ CATALOGUE = (
         tier="interaction",
         shift="observation",
         part="transition",
-        touches=("faults.sold_out",),
+        touches=(
+            "items.ingredients",
+            "faults.sold_out",
+        ),
         family="held_out",
         position="any",
         solvable=False,
+        counterpart="sold_out_with_recipe",
+    ),
+    Entry(
+        name="sold_out_with_recipe",
+        make=perturb.sold_out_with_recipe,
+        tier="interaction",
+        shift="observation",
+        part="transition",
+        touches=(
+            "items.ingredients",
+            "faults.sold_out",
+        ),
+        family="held_out",
+        position="any",
     ),
     Entry(
         name="nonstandard_feedback",
@@ -133,6 +150,7 @@ CATALOGUE = (
         ),
         family="train",
         solvable=False,
+        counterpart="missing_spare",
     ),
     Entry(
         name="missing_spare",
@@ -148,7 +166,8 @@ CATALOGUE = (
     ),
 )
 
-# A name that occurs more than once is drawn more often.
+# A name that occurs more than once is drawn more often. An unsolvable entry and its
+# counterpart have equal shares, so that refusing what looks like them does not pay.
 TRAINING_MIX = (
     "item_renaming",
     "vague_goal",
@@ -157,6 +176,7 @@ TRAINING_MIX = (
     "extra_ingredient",
     "impossible_goal",
     "impossible_goal",
+    "missing_spare",
     "missing_spare",
 )
 SUITE = tuple(entry.name for entry in CATALOGUE)

@@ -6,11 +6,11 @@ ingredients n times; units in the inventory need not be obtained:
 
     todo = max(needed - held, 0),    needed = [item is the goal] + todo @ uses
 
-Every item has at most one source (`get`, or one recipe), and it never helps to leave
-units in the inventory unused. So the least solution of these equations is the shortest
-plan, in any order in which the ingredients of each craft are available. If recipes form
-a cycle that the inventory does not break, the iteration grows without bound, and the
-goal cannot be reached.
+An item that can be taken is not crafted, since no craft takes fewer calls than `get`,
+and it never helps to leave units in the inventory unused. So the least solution of
+these equations is the shortest plan, in any order in which the ingredients of each
+craft are available. If recipes form a cycle that the inventory does not break, the
+iteration grows without bound, and the goal cannot be reached.
 """
 
 from typing import NamedTuple
@@ -97,12 +97,14 @@ def true_plan(task: Task, held: Int[Array, "I"]) -> Plan:
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
-    Calls that fail because of a planned fault are counted. The reason is an index into
-    `REASONS`.
+    Calls that fail because of a planned fault are counted; these include one call for
+    each needed item that is sold out, since only that call reveals it. The reason is an
+    index into `REASONS`.
     """
     plan = true_plan(task, task.held)
     documented = make_plan(task.items, task.items.raw, task.held, task.goal)
-    calls = jnp.sum(plan.todo + jnp.where(plan.todo > 0, task.faults.failures, 0))
+    failing = task.faults.failures + (task.items.raw & task.faults.sold_out)
+    calls = jnp.sum(plan.todo + jnp.where(plan.todo > 0, failing, 0))
     reason = jnp.where(documented.circular, 3, jnp.where(documented.possible, 2, 1))
     return Certificate(
         solvable=plan.possible,

@@ -3,6 +3,16 @@
 Each function takes the pools of a split and returns `apply(key, task, strength)`.
 Perturbations that must affect the goal edit a recipe or a raw item of its shortest
 plan.
+
+Two of them make tasks unsolvable, and each has a solvable counterpart of the same
+surface. Let `w(x, y)` be what an entry makes of a world w that is to lose x and keep y.
+Then `impossible_goal` makes `w(goal, other goal)` and `missing_spare` makes
+`w(other goal, goal)`. Since a coin chose which of the two the user asks for, requests
+have the same distribution in both, and so have books, lists and inventories; only the
+two together tell what can be solved. In `sold_out` and `sold_out_with_recipe` x and y
+are two raw items that the goal needs, in random order, and even the whole prompt has
+the same distribution: only what is sold out, and whether the book has a recipe for it,
+tells.
 """
 
 from dataclasses import replace
@@ -148,17 +158,25 @@ def failing_bench(pools: Pools) -> Perturbation:
 def sold_out(pools: Pools) -> Perturbation:
     """Make `get` of a needed raw item fail for good: try it, then refuse.
 
-    Before: `{"result":"done"}`. After: `{"error":"sold out"}`.
+    The book gets a recipe for another raw item that is needed.
+
+    Before: `{"result":"done"}`
+    After:  `{"error":"sold out"}` for an oak log; the book has `iron pipe: salt bag`
     """
     del pools
+    return _selling_out(with_recipe=False)
 
-    def apply(key, task, strength):
-        coin, which = worlds.uniforms(key, (), (NUM_ITEMS,))
-        item = _pick(which, _todo(task) & _available(task))
-        gone = _edit_faults(task, sold_out=task.faults.sold_out.at[item].set(True))
-        return select((coin < strength) & (item >= 0), gone, task)
 
-    return apply
+def sold_out_with_recipe(pools: Pools) -> Perturbation:
+    """Make `get` of a needed raw item fail for good, but add a recipe for it.
+
+    This is the solvable counterpart of `sold_out`: craft it when it is sold out.
+
+    Before: `{"result":"done"}`
+    After:  `{"error":"sold out"}` for an oak log; the book has `oak log: salt bag`
+    """
+    del pools
+    return _selling_out(with_recipe=True)
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
@@ -259,46 +277,30 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def impossible_goal(pools: Pools) -> Perturbation:
-    """Take the source of a needed item away, so that the task must be refused.
+    """Take the source of an item away that the goal needs: the task must be refused.
 
-    Another item gets its recipe, or becomes raw in its place, so that the book and the
-    lists keep their lengths. `missing_spare` does the same to an item that is not
-    needed.
+    The item is not needed for the other goal of the task. Another item gets its
+    recipe, or becomes raw in its place, so that the book and the lists keep their
+    lengths.
 
-    Before: `oak door: oak plank` and `oak plank: oak log`
-    After:  `oak door: oak plank` and `salt bag: oak log`
+    Before: `oak door: oak plank` and `oak box: oak plank`, for an oak door
+    After:  `salt bag: oak plank` and `oak box: oak plank`, for an oak door
     """
     del pools
-
-    def apply(key, task, strength):
-        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
-        item = _pick(which, _todo(task) & (_available(task) | _crafted(task)))
-        return _give_away(what, task, item, (coin < strength))
-
-    return apply
+    return _losing_source(of_goal=True)
 
 
 def missing_spare(pools: Pools) -> Perturbation:
     """Take the source of an item away that is not needed: the task stays solvable.
 
-    This is the solvable counterpart of `impossible_goal`.
+    The item is needed for the other goal of the task, but not for the goal. This is the
+    solvable counterpart of `impossible_goal`.
 
     Before: `oak door: oak plank` and `oak box: oak plank`, for an oak door
     After:  `oak door: oak plank` and `salt bag: oak plank`, for an oak door
     """
     del pools
-
-    def apply(key, task, strength):
-        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
-        items = task.items
-        needless = ~_todo(task) & (items.raw | oracle.has_recipe(items))
-        # Prefer an item that some recipe uses: without its source, the book then has an
-        # ingredient that cannot be obtained, just as in `impossible_goal`.
-        used = needless & _used(items)
-        item = _pick(which, jnp.where(jnp.any(used), used, needless))
-        return _give_away(what, task, item, (coin < strength))
-
-    return apply
+    return _losing_source(of_goal=False)
 
 
 def _edit_items(task: Task, **fields) -> Task:
@@ -327,6 +329,63 @@ def _renaming(bounds: Int[Array, "2"], each: bool) -> Perturbation:
     return apply
 
 
+def _losing_source(of_goal: bool) -> Perturbation:
+    """Take the source of an item away, and give it to a spare item.
+
+    Args:
+      of_goal: whether the goal needs the item and the other goal does not, or the other
+        way round.
+    """
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        items = task.items
+        goal, other = _todo(task), _todo_for(task, task.other_goal)
+        lost = goal & ~other if of_goal else other & ~goal
+        item = _pick(which, lost & (_available(task) | _crafted(task)))
+        # The spare item must not get a recipe of which it is an ingredient.
+        spare = ~goal & ~other & ~items.raw & ~oracle.has_recipe(items)
+        spare = _pick(what, spare & (oracle.uses(items)[item] == 0))
+        ingredients = items.ingredients.at[spare].set(items.ingredients[item])
+        given = _edit_items(
+            task,
+            ingredients=ingredients.at[item].set(-1),
+            raw=items.raw.at[spare].set(items.raw[item]).at[item].set(False),
+        )
+        return select((coin < strength) & (item >= 0) & (spare >= 0), given, task)
+
+    return apply
+
+
+def _selling_out(with_recipe: bool) -> Perturbation:
+    """Sell out one of two raw items that are needed, and add a recipe for one of them.
+
+    Args:
+      with_recipe: whether both is done to the same item.
+    """
+
+    def apply(key, task, strength):
+        coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
+        items = task.items
+        takes = _available(task) & ~oracle.has_recipe(items)
+        # One unit each, so that crafting it takes few calls.
+        once = takes & (oracle.true_plan(task, task.held).todo == 1)
+        gone = _pick(which, once)
+        rows = jnp.arange(NUM_ITEMS)
+        kept = _pick(which, once & (rows != gone))
+        new = _pick(what, takes & (rows != gone) & (rows != kept))
+        crafted = gone if with_recipe else kept
+        changed = replace(
+            _edit_items(task, ingredients=items.ingredients.at[crafted, 0].set(new)),
+            faults=replace(
+                task.faults, sold_out=task.faults.sold_out.at[gone].set(True)
+            ),
+        )
+        return select((coin < strength) & (kept >= 0) & (new >= 0), changed, task)
+
+    return apply
+
+
 def _available(task: Task) -> Bool[Array, "I"]:
     """Return the items that `get` gives."""
     return task.items.raw & ~task.faults.sold_out
@@ -339,7 +398,12 @@ def _crafted(task: Task) -> Bool[Array, "I"]:
 
 def _todo(task: Task) -> Bool[Array, "I"]:
     """Return the items that have to be taken or crafted for the goal."""
-    return oracle.true_plan(task, task.held).todo > 0
+    return _todo_for(task, task.goal)
+
+
+def _todo_for(task: Task, goal: Int[Array, ""]) -> Bool[Array, "I"]:
+    """Return the items that would have to be taken or crafted for some goal."""
+    return oracle.true_plan(replace(task, goal=goal), task.held).todo > 0
 
 
 def _used(items: Items) -> Bool[Array, "I"]:
@@ -367,28 +431,6 @@ def _other_raw(
     # An item that has a recipe besides is left out, so that no cycle can arise.
     fits &= ~oracle.has_recipe(task.items)
     return _pick(uniforms, fits & (jnp.arange(NUM_ITEMS) != item))
-
-
-def _give_away(
-    uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""], hit: Bool[Array, ""]
-) -> Task:
-    """Move the source of an item to a spare item that is not among its ingredients.
-
-    Args:
-      uniforms: uniform numbers in [0, 1), which choose the spare item.
-      task: the task.
-      item: row of the item; -1 leaves the task as it is.
-      hit: False leaves the task as it is.
-    """
-    items = task.items
-    spare = _pick(uniforms, _spare(task) & (oracle.uses(items)[item] == 0))
-    ingredients = items.ingredients.at[spare].set(items.ingredients[item])
-    given = _edit_items(
-        task,
-        ingredients=ingredients.at[item].set(-1),
-        raw=items.raw.at[spare].set(items.raw[item]).at[item].set(False),
-    )
-    return select(hit & (item >= 0) & (spare >= 0), given, task)
 
 
 def _pick(uniforms: Float[Array, "R"], among: Bool[Array, "R"]) -> Int[Array, ""]:

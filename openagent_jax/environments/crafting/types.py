@@ -71,6 +71,9 @@ class Task:
     items: Items
     held: Int[Array, "I"]  # units in the inventory at the start
     goal: Int[Array, ""]  # row of the wanted item
+    # Row of the item that the user might as well have asked for. No agent sees it; it
+    # serves perturbations, to change what the goal does not need. See `worlds`.
+    other_goal: Int[Array, ""]
     faults: Faults
     phrase: Int[Array, "P"]  # the request: symbols, and slots such as `BOOK`
     shown: Bool[Array, ""]  # False: the request does not name the goal

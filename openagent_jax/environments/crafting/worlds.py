@@ -1,9 +1,14 @@
 """Random crafting worlds: recipes, inventory and goal, all sampled from one seed.
 
-A chain of recipes, the spine, leads to the goal; each of them uses the item before it.
-There are also distractors: recipes that the goal does not need, ingredients that cannot
-be obtained, and units in the inventory that are of no use. So neither the number of
-recipes nor an ingredient without a source tells whether the goal can be reached.
+A chain of recipes, the spine, leads to one possible goal; each of them uses the item
+before it. A branch of the spine leads to another possible goal. Both can be reached,
+and a coin decides which of them the user asks for. So nobody can tell from the recipes,
+lists and inventory which of the two it is: whatever a perturbation does to what the
+goal alone needs, its solvable counterpart does to what the other goal alone needs, and
+both look the same to a reader who does not know the goal.
+
+There are also distractors: recipes that neither needs, ingredients that cannot be
+obtained, and units in the inventory that are of no use.
 """
 
 import itertools
@@ -27,22 +32,29 @@ from openagent_jax.environments.crafting.types import (
 from openagent_jax.environments.crafting.words import Pools
 
 MAX_DEPTH = 6
-# Shares of the depths 1 to 6. Deep goals are rare, since long chains take many tokens.
-DEPTHS = (0.2, 0.26, 0.24, 0.16, 0.09, 0.05)
+# Shares of the depths 1 to 6 of the spine. With these, the goals, half of which are at
+# the end of the branch, have the shares 0.2, 0.26, 0.24, 0.16, 0.09 and 0.05. Deep
+# goals are rare, since long chains take many tokens.
+DEPTHS = (0.193, 0.196, 0.269, 0.161, 0.106, 0.075)
+MAX_OWN = 3  # most items of the spine that the branch does not share
 MAX_CALLS = 5  # of a clean task, unless its recipes alone need more
-MAX_EXTRA = 3  # most raw ingredients of the spine besides its raw end
+MAX_EXTRA = (
+    3  # most raw ingredients of the spine besides its raw end; it has at least 1
+)
+BRANCH_EXTRA = (0.2, 0.5, 0.3)  # shares of 0, 1 and 2 of them in a recipe of the branch
 # Shares of distractors with 1, 2 and 3 ingredients.
 INGREDIENTS = (0.35, 0.45, 0.2)
 MAX_NEED = 6  # most units of a raw ingredient that a goal needs
-# The least and the largest number of recipes of a book. At least one recipe is not
-# needed, so a book has more if the goal needs that many.
+# The least and the largest number of recipes of a book. It has one more if the deepest
+# goal and the other one need that many.
 NUM_RECIPES = (4, 6)
 
 # Rows of a task: the spine from its raw end to the deepest goal; a side item, which a
-# recipe of the spine may need and which has a recipe too; raw ingredients; and spare
-# items, which only occur in recipes that the goal does not need.
+# recipe of the spine may need and which has a recipe too; the branch; raw ingredients;
+# and spare items, which only occur in recipes that no goal needs.
 SPINE = MAX_DEPTH + 1
-SIDE, RAW, SPARE = SPINE, SPINE + 1, SPINE + 5
+SIDE, BRANCH, RAW, SPARE = SPINE, SPINE + 1, SPINE + 3, SPINE + 7
+NUM_BRANCH = RAW - BRANCH
 NUM_RAW = SPARE - RAW
 
 
@@ -76,14 +88,17 @@ def sample(pools: Pools, key: jax.Array, split: int) -> Task:
     bits = jax.random.bits(key, dtype=jnp.uint32)
     world = bits - bits % 2 + jnp.uint32(split)
     table, num = (NUM_ITEMS, NUM_INGREDIENTS), (NUM_ITEMS,)
-    name, phrase, place, order, spine, stock, others = uniforms(
-        jax.random.key(world), (2,), (), num, table, (32,), (66,), (289,)
+    name, phrase, coin, place, order, spine, branch, stock, others = uniforms(
+        jax.random.key(world), (2,), (), (), num, table, (32,), (9,), (66,), (289,)
     )
-    ingredients, goal = _spine(spine)
+    ingredients, depth = _spine(spine)
+    ingredients, end = _branch(branch, ingredients, depth)
     needed = ingredients[:, 0] >= 0
-    held, raw, extra = _stock(stock, ingredients, goal)
-    ingredients = _others(others, ingredients, goal, raw, held)
+    goals = jnp.stack([depth, end])
+    held, raw, extra = _stock(stock, ingredients, goals)
+    ingredients = _others(others, ingredients, raw, held)
     which = draw.below(phrase, jnp.int32(len(pools.phrases)))
+    asked = draw.below(coin, jnp.int32(2))
     return Task(
         world=world,
         items=Items(
@@ -93,7 +108,8 @@ def sample(pools: Pools, key: jax.Array, split: int) -> Task:
             place=jnp.argsort(place).astype(jnp.int32),
         ),
         held=held + (extra & ~needed),
-        goal=goal,
+        goal=goals[asked],
+        other_goal=goals[1 - asked],
         faults=Faults(
             failures=jnp.zeros(NUM_ITEMS, jnp.int32),
             sold_out=jnp.zeros(NUM_ITEMS, bool),
@@ -146,7 +162,7 @@ def _share(
 
 
 def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
-    """Return the recipes that the goal needs, and the row of the goal."""
+    """Return the recipes of the spine, and the row of its last item."""
     steps = (MAX_DEPTH,)
     deep, first, second, ranks, num, branch, at, side = _cut(
         flat, (), steps, steps, (MAX_DEPTH, 2), (), (), (), (NUM_RAW,)
@@ -159,7 +175,7 @@ def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
     raw = RAW + jnp.stack([first, second], axis=1)
     ranks = jnp.where((step <= depth)[:, None], ranks, 2.0)
     rank = _rank(ranks.reshape(-1)).reshape(raw.shape)
-    num = draw.below(num, jnp.int32(MAX_EXTRA + 1))
+    num = 1 + draw.below(num, jnp.int32(MAX_EXTRA))
     extra = jnp.where((rank < num) & (ranks < 1), raw, -1)
     # One recipe, not the first, may need the side item, which has a recipe too.
     branches = (branch < 0.5) & (depth >= 2) & (depth <= 4)
@@ -174,8 +190,37 @@ def _spine(flat: Float[Array, "_"]) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
     return ingredients.at[SIDE].set(side.astype(jnp.int32)), depth.astype(jnp.int32)
 
 
+def _branch(
+    flat: Float[Array, "_"], ingredients: Int[Array, "I K"], depth: Int[Array, ""]
+) -> tuple[Int[Array, "I K"], Int[Array, ""]]:
+    """Add a branch of one or two recipes to the spine; return its last item too."""
+    own, end_raw, long, num, order = _cut(flat, (), (), (), (2,), (NUM_RAW,))
+    # Raw ingredients, those that the spine does not need first.
+    raw = jnp.arange(RAW, SPARE)
+    raw = raw[jnp.argsort(order + jnp.isin(raw, ingredients))]
+    # It starts from an item of the spine, or else from a raw ingredient.
+    shared = depth - jnp.minimum(1 + draw.below(own, jnp.int32(MAX_OWN)), depth)
+    root = jnp.where((shared > 0) | (end_raw < 0.2), shared, raw[0])
+    fits = jnp.sum(ingredients[:, 0] >= 0) <= NUM_RECIPES[1] - NUM_BRANCH
+    fits &= shared + NUM_BRANCH <= MAX_DEPTH
+    has = jnp.stack([jnp.bool_(True), fits & (long < 0.5)])
+    # Each recipe may need up to two raw ingredients besides.
+    num = _share(num, BRANCH_EXTRA)
+    recipes = jnp.stack(
+        [
+            jnp.stack([root, jnp.int32(BRANCH)]),
+            jnp.where(num >= 1, raw[jnp.array([1, 3])], -1),
+            jnp.where(num >= 2, raw[jnp.array([2, 0])], -1),
+        ],
+        axis=1,
+    )
+    recipes = jnp.where(has[:, None], recipes, -1).astype(jnp.int32)
+    end = BRANCH + has[1].astype(jnp.int32)
+    return ingredients.at[BRANCH : BRANCH + NUM_BRANCH].set(recipes), end
+
+
 def _stock(
-    flat: Float[Array, "_"], ingredients: Int[Array, "I K"], goal: Int[Array, ""]
+    flat: Float[Array, "_"], ingredients: Int[Array, "I K"], goals: Int[Array, "2"]
 ) -> tuple[Int[Array, "I"], Bool[Array, "I"], Bool[Array, "I"]]:
     """Sample the inventory.
 
@@ -190,29 +235,36 @@ def _stock(
     )
     has_recipe = ingredients[:, 0] >= 0
     items = Items(ingredients, leaf, rows, rows)
-    todo = oracle.make_plan(items, leaf, jnp.zeros_like(rows), goal).todo
-    room = jnp.maximum(MAX_CALLS - jnp.sum(jnp.where(has_recipe, todo, 0)), 0)
-    # Units that have to be taken: as many as `MAX_CALLS` allows, or fewer.
-    limit = jnp.where(fewer < 0.4, room, draw.below(limit, room + 1))
+    nothing = jnp.zeros_like(rows)
     leaves = jnp.array([0, *range(RAW, SPARE)])
-    is_unit = jnp.arange(MAX_NEED)[None] < todo[leaves][:, None]
-    rank = _rank(jnp.where(is_unit, units, 2.0).reshape(-1)).reshape(is_unit.shape)
-    taken = jnp.sum(is_unit & (rank < limit), axis=1)
-    taken = jnp.zeros_like(todo).at[leaves].set(taken)
-    raw = (taken > 0) | (leaf & (coins < 0.5))
+
+    def stock_for(goal):
+        """Return units of each item that the goal needs, and how many are held."""
+        todo = oracle.make_plan(items, leaf, nothing, goal).todo
+        room = jnp.maximum(MAX_CALLS - jnp.sum(jnp.where(has_recipe, todo, 0)), 0)
+        # Units that have to be taken: as many as `MAX_CALLS` allows, or fewer.
+        num = jnp.where(fewer < 0.8, room, draw.below(limit, room + 1))
+        is_unit = jnp.arange(MAX_NEED)[None] < todo[leaves][:, None]
+        rank = _rank(jnp.where(is_unit, units, 2.0).reshape(-1))
+        taken = jnp.sum(is_unit & (rank.reshape(is_unit.shape) < num), axis=1)
+        return todo, todo - nothing.at[leaves].set(taken)
+
+    # What one goal leaves in the inventory is of use to the other.
+    todo, held = jax.vmap(stock_for)(goals)
+    held = jnp.where(leaf, jnp.max(held, axis=0), 0)
+    taken = jnp.any(todo > held[None], axis=0)
+    raw = leaf & (taken | (coins < 0.5))
     extra = _rank(jnp.where(has_recipe, 2.0, which)) < jnp.sum(extras < 0.4)
-    held = jnp.where(leaf, todo, 0) - taken
     return held.astype(jnp.int32), raw, extra
 
 
 def _others(
     flat: Float[Array, "_"],
     ingredients: Int[Array, "I K"],
-    goal: Int[Array, ""],
     raw: Bool[Array, "I"],
     held: Int[Array, "I"],
 ) -> Int[Array, "I K"]:
-    """Return the recipes, with recipes added that the goal does not need."""
+    """Return the recipes, with recipes added that neither goal needs."""
     rows = jnp.arange(NUM_ITEMS)
     total, which, num, what = _cut(
         flat, (), rows.shape, rows.shape, (NUM_ITEMS, NUM_ITEMS)
@@ -220,12 +272,14 @@ def _others(
     needed = ingredients[:, 0] >= 0
     free = ~needed & (rows < NUM_ITEMS - 1) & ((rows < RAW) | (rows >= SPARE))
     # The raw end of the spine may have a recipe too if it is held instead of taken.
-    free &= (rows > 0) | (~raw & (held > 0) & (goal < MAX_DEPTH))
+    # If no goal is as deep as can be.
+    shallow = ingredients[MAX_DEPTH, 0] < 0
+    free &= (rows > 0) | (~raw & (held > 0) & shallow)
     rank = _rank(jnp.where(free, which, 2.0))
     low, high = NUM_RECIPES
     wanted = low + draw.below(total, jnp.int32(high - low + 1)) - jnp.sum(needed)
-    chosen = free & (rank < jnp.maximum(wanted, 1))
-    # They use items that the goal needs, raw items, the last rows, or each other in the
+    chosen = free & (rank < wanted)
+    # They use items that a goal needs, raw items, the last rows, or each other in the
     # order of rank. A recipe for the raw end of the spine must not lead back to it.
     known = needed | raw | (rows >= NUM_ITEMS - 2) | (rows == 0)
     known = jnp.where(chosen, False, known)

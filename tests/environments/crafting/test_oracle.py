@@ -26,12 +26,19 @@ def test_expert(entry, split):
     assert np.array_equal(state.refused, ~solvable)
     assert np.array_equal(state.num_calls[solvable], proof.fewest_calls[solvable])
     assert not state.wrong_effects.any()
+    assert not episodes.timestep.reward["detour"].any()
     assert np.array_equal(proof.reason == 0, solvable)
     actions = episodes.action.kind[episodes.valid]
     assert not np.any(actions == reply_scan.MALFORMED)
     if entry == "sold_out":
         assert {*proof.reason} == {0, oracle.REASONS.index("sold_out")}
         assert state.num_calls[~solvable].min() > 0  # only a call can reveal it
+    if entry == "sold_out_with_recipe":
+        hit = episodes.task.faults.sold_out.any(axis=1)
+        assert np.array_equal(state.num_errors, hit)
+        # The call that fails, and one for what it is made from unless that is held.
+        clean = crafts.played("clean", split)[1].fewest_calls
+        assert {*(proof.fewest_calls - clean)[hit]} <= {1, 2}
     if entry == "impossible_goal":
         assert {*proof.reason} == {oracle.REASONS.index("no_source")}
         assert not state.num_calls.any()
@@ -125,6 +132,13 @@ def test_brute_force():
         (dict(ingredients={0: [1], 1: [2], 2: [1]}, held={2: 1}), 2, ""),
         (dict(ingredients={0: [1]}, raw=[1], sold_out=[1]), 0, "sold_out"),
         (dict(ingredients={0: [1]}, raw=[1], failures={0: 2, 5: 1}), 4, ""),
+        # Only a call reveals what is sold out; then its recipe is used.
+        (dict(ingredients={0: [1], 1: [2]}, raw=[1, 2], sold_out=[1]), 4, ""),
+        (dict(ingredients={0: [1], 2: [1]}, raw=[1, 2], sold_out=[1]), 0, "sold_out"),
+        # What is sold out and not needed is never found out.
+        (dict(ingredients={0: [1]}, raw=[1, 2], sold_out=[2]), 2, ""),
+        # A raw item that has a recipe too is taken.
+        (dict(ingredients={0: [1], 1: [2]}, raw=[1], held={2: 1}), 2, ""),
     ],
 )
 def test_by_hand(task, fewest, reason):

@@ -1,11 +1,13 @@
 """Sampled worlds: the splits are disjoint, and episodes fit their limits."""
 
 import re
+from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
-from openagent_jax.environments.crafting import types, words
+from openagent_jax.environments.crafting import oracle, types, words, worlds
 from openagent_jax.environments.world import SPLITS
 from openagent_jax.text import lexicon as lexicons
 from tests import helpers
@@ -56,9 +58,9 @@ class TestTasks:
         assert all(len({*row}) == types.NUM_ITEMS for row in names)
 
     def test_seeds(self, split):
-        worlds = np.asarray(crafts.tasks(split).world)
-        assert {*(worlds % 2)} == {SPLITS.index(split)}
-        assert len(np.unique(worlds)) == crafts.BATCH
+        seeds = np.asarray(crafts.tasks(split).world)
+        assert {*(seeds % 2)} == {SPLITS.index(split)}
+        assert len(np.unique(seeds)) == crafts.BATCH
 
     def test_sources(self, split):
         """No item is both raw and crafted; ingredients fill a row from its start."""
@@ -74,6 +76,22 @@ class TestTasks:
         found, counts = np.unique([goal(task) for task in tasks], return_counts=True)
         assert [*found] == [f"depth {1 + i}" for i in range(6)]
         assert counts.min() > 0.02 * len(tasks)
+
+    def test_goals(self, split):
+        """Both can be reached, each needs what the other does not, and a coin chose
+        which of them the user asks for."""
+        tasks = crafts.tasks(split)
+        plan = jax.jit(jax.vmap(lambda task: oracle.true_plan(task, task.held)))
+        swapped = replace(tasks, goal=tasks.other_goal, other_goal=tasks.goal)
+        goal, other = helpers.host((plan(tasks), plan(swapped)))
+        assert goal.has_source.all() and other.has_source.all()
+        assert not (goal.circular | other.circular).any()
+        for one, another in ((goal, other), (other, goal)):
+            assert np.all(((one.todo > 0) & (another.todo == 0)).any(axis=1))
+        for sums in (goal.todo.sum(axis=1), other.todo.sum(axis=1)):
+            assert 1 <= sums.min() and sums.max() <= worlds.MAX_DEPTH
+        first = np.mean(np.asarray(tasks.goal) < worlds.BRANCH)
+        assert abs(first - 0.5) < 3 * np.sqrt(0.25 / crafts.BATCH)
 
     def test_token_limits(self, split):
         """Most clean demonstrations fit a default row; all episodes fit the limits."""
