@@ -6,7 +6,8 @@ solved. So classifiers get everything else, and must not do better than chance:
     request    gradient-boosted trees over numbers and lengths of the request
     documents  gradient-boosted trees over numbers and lengths of the documents, one by
                one and in all, and over what else their reader counts in them
-    places     gradient-boosted trees over the places of the documents that were changed
+    places     gradient-boosted trees over the places of the documents that an entry is
+               about, such as those that were changed
     words      words and pairs of words of the request and of the documents, which enter
                a logistic regression linearly
     both       a logistic regression on words, numbers and lengths of both
@@ -76,6 +77,8 @@ class Reading(NamedTuple):
     documents: tuple[tuple[str, ...], ...]  # in their order, each as its parts
     # What else can be counted in the documents alone, by name.
     figures: Mapping[str, int] = MappingProxyType({})
+    # Places of documents by name, for entries that choose the documents of a task anew.
+    places: Mapping[str, int] = MappingProxyType({})
 
 
 class Tasks(NamedTuple):
@@ -119,7 +122,47 @@ def read_tools(prompt: str) -> Reading:
         parts += document.pop("parameters")
         parts += [f"{key} {value}" for key, value in document.items()]
         found.append(tuple(parts))
-    return Reading((request.removesuffix(ASSISTANT),), tuple(found))
+    return Reading(
+        (request.removesuffix(ASSISTANT),), tuple(found), places=_places(found)
+    )
+
+
+def _places(documents) -> dict[str, int]:
+    """Where the documents stand that a reader might take for changed ones."""
+    needs = [
+        {
+            part.split(" ", 1)[1]
+            for part in x
+            if re.match("code_from |call_after ", part)
+        }
+        for x in documents
+    ]
+    names = [name for name, *_ in documents]
+    described = [x[1] for x in documents]
+    found = {
+        "needs another": [i for i, x in enumerate(needs) if x],
+        "is needed": [i for i, x in enumerate(names) if x in set().union(*needs)],
+        "needs what needs it": [
+            i
+            for i, name in enumerate(names)
+            if any(name in needs[names.index(x)] for x in needs[i] if x in names)
+        ],
+        "is described twice": [
+            i for i, x in enumerate(described) if described.count(x) > 1
+        ],
+        "takes nothing": [i for i, x in enumerate(documents) if len(x) == 2],
+    }
+    end = len(documents) - 1
+    return {
+        f"{which}, {what}": place
+        for what, rows in found.items()
+        for which, place in (
+            ("number", len(rows)),
+            ("first", rows[0] if rows else -1),
+            ("last", rows[-1] if rows else -1),
+            ("last from the end", end - rows[-1] if rows else -1),
+        )
+    }
 
 
 def read_crafting(prompt: str) -> Reading:
@@ -336,10 +379,16 @@ def _table(columns: dict[str, Any], suffix: str = "") -> Table:
 
 
 def places(tasks: Tasks) -> Table:
-    """Return which documents the entry has changed.
+    """Return which documents the entry has changed, or is about.
 
-    An agent does not see this, but it sees documents by their places.
+    An agent does not see what was changed, but it sees documents by their places. Where
+    entries choose the documents anew, the difference to the task as it was says nothing
+    about what the agent sees; the reader gives the places then.
     """
+    if named := tasks.readings[0].places:
+        return _table(
+            {name: [x.places[name] for x in tasks.readings] for name in named}
+        )
     documents = [x.documents for x in tasks.readings]
     changed = [
         [i for i, document in enumerate(new) if document not in old.documents]
