@@ -341,8 +341,13 @@ def _losing_source(of_goal: bool) -> Perturbation:
         coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
         items = task.items
         goal, other = _todo(task), _todo_for(task, task.other_goal)
+        end = task.goal if of_goal else task.other_goal
         lost = goal & ~other if of_goal else other & ~goal
-        item = _pick(which, lost & (_available(task) | _crafted(task)))
+        lost &= _available(task) | _crafted(task)
+        # Prefer an item before the last one, so that it does not suffice to look
+        # whether the book has a recipe for the goal.
+        before = lost & (jnp.arange(NUM_ITEMS) != end)
+        item = _pick(which, jnp.where(jnp.any(before), before, lost))
         # The spare item must not get a recipe of which it is an ingredient.
         spare = ~goal & ~other & ~items.raw & ~oracle.has_recipe(items)
         spare = _pick(what, spare & (oracle.uses(items)[item] == 0))
