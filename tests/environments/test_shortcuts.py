@@ -38,7 +38,7 @@ def _cases():
             )
 
 
-@pytest.mark.parametrize(("domain", "entries", "split"), _cases())
+@pytest.mark.parametrize(("domain", "entries", "split"), [*_cases()])
 def test_no_shortcut(domain, entries, split):
     leaks, report = shortcuts.find(helpers.world(domain), entries, split)
     assert not leaks, report
