@@ -53,9 +53,7 @@ def play(
         for make in (environment.blank, environment.refuse, environment.ask)
     )
     start = environment.reset(tables, task)
-    # Whether the documents alone tell the expert to refuse.
-    after, _ = environment.step(tables, task, start, expert(start))
-    by_reading = environment.outcome(tables, task, after).refused
+    by_reading = refuses_at_once(environment, tables, task)
     by_counting = jnp.any(_counts(environment, tables, task) == refused)
 
     def episode(agent: Int[Array, ""]) -> Outcome:
@@ -104,6 +102,16 @@ def fit(
     return np.pad(refused, (0, size - len(refused)), constant_values=-1)
 
 
+def refuses_at_once(
+    environment: Environment, tables: Tables, task: Task
+) -> Bool[Array, ""]:
+    """Return whether the documents alone tell the expert to refuse a task."""
+    start = environment.reset(tables, task)
+    action = environment.expert(tables, task, start)
+    after, _ = environment.step(tables, task, start, action)
+    return environment.outcome(tables, task, after).refused
+
+
 @cache
 def _training(environment: Environment, num_tasks: int) -> Callable:
     """Return a compiled function that draws tasks as PAFT does."""
@@ -112,6 +120,9 @@ def _training(environment: Environment, num_tasks: int) -> Callable:
     one = draw.make_draw(environment, names, "train")
     rate = SHARE if mix else 0.0
     odds = [1 - rate, *(rate * mix.count(name) / len(mix) for name in names)]
+    # As many tasks of each kind as are expected.
+    places = (np.arange(num_tasks) + 0.5) / num_tasks
+    scenarios = np.searchsorted(np.cumsum(odds)[:-1], places)
 
     def of(tables, key, edit_key, scenario) -> tuple[Int[Array, ""], Bool[Array, ""]]:
         task = one(tables, key, edit_key, jnp.float32(1), scenario).task
@@ -121,11 +132,8 @@ def _training(environment: Environment, num_tasks: int) -> Callable:
     @jax.jit
     def every(tables, key):
         keys = draw.task_keys(key, 0, num_tasks)
-        # As many tasks of each kind as are expected.
-        places = (jnp.arange(num_tasks) + 0.5) / num_tasks
-        scenarios = jnp.sum(places[:, None] > jnp.cumsum(jnp.array(odds)), axis=1)
         return jax.vmap(of, (None, 0, 0, 0))(
-            tables, keys, draw.edit_keys(keys), jnp.minimum(scenarios, len(names))
+            tables, keys, draw.edit_keys(keys), jnp.asarray(scenarios)
         )
 
     return every

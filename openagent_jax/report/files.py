@@ -72,7 +72,7 @@ class _Row(_Model):
     unanswered: Annotated[int, Field(ge=0)] = 0
     needless_questions: Annotated[float, Field(ge=0)] | None = None
     # See `outcomes`; reports of earlier versions do not have them.
-    outcomes: Annotated[str, Field(pattern="^[10rRx?.]*$")] | None = None
+    outcomes: Annotated[str, Field(pattern="^[10rRxs?.]*$")] | None = None
     phrasings: _Numbers | None = None
 
     @pydantic.model_validator(mode="after")

@@ -5,7 +5,8 @@ A row has a text with one letter for each task, in the order of the tasks:
     1  solved                          R  cannot be solved, and was refused
     0  not solved, not refused         x  cannot be solved, and was not refused
     r  can be solved, but was refused
-    ?  never answered                  .  not counted: not changed, or drawn before
+    ?  never answered                  s  solved, although the oracle says it cannot be
+    .  not counted: the perturbation did not change it, or it was drawn before
 
 Which tasks are worded alike is stored once for the report, as a text of numbers, one
 for each task; a row whose requests are worded otherwise has its own.
@@ -20,8 +21,8 @@ from jaxtyping import Bool, Int
 from openagent_jax.report.intervals import Outcomes
 
 Json = dict[str, Any]
-COUNTED = "10rRx"  # the letters of tasks that a row counts
-SOLVED, REFUSED, SOLVABLE, UNSOLVABLE = "1R", "rR", "10r", "Rx"
+COUNTED = "10rRxs"  # the letters of tasks that a row counts
+SOLVED, REFUSED, SOLVABLE, UNSOLVABLE = "1Rs", "rR", "10r", "Rxs"
 # For each rate of a row: the letters of the tasks that it is of, and of those that it
 # counts.
 RATES = {
@@ -41,8 +42,8 @@ def encode(
     """Return the letters of the outcomes of one row.
 
     >>> yes, no = np.array([True] * 3), np.array([False, True, True])
-    >>> encode(no, yes, ~no, yes, yes), encode(no, ~yes, no, no, yes)
-    ('r11', '.RR')
+    >>> encode(no, yes, ~no, yes, yes), encode(no, ~yes, no, yes, yes)
+    ('r11', 'xRR')
     """
     letters = np.select(
         [
@@ -51,9 +52,10 @@ def encode(
             solvable & success,
             solvable & refused,
             solvable,
-            refused,
+            success & refused,
+            success,
         ],
-        list(".?1r0R"),
+        list(".?1r0Rs"),
         default="x",
     )
     return "".join(letters.tolist())

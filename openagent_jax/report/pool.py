@@ -123,7 +123,8 @@ def _add_intervals(row: Json, clean: Json | None, phrasings: str | None) -> None
     """Add success and delta to a joined row, in place."""
     row["success"] = row["delta"] = dict.fromkeys(intervals.PARTS)
     if found := outcomes.of_rows([row], phrasings, "success"):
-        row["success"] = intervals.rate(found)
+        mean = average(by_seed([row], "success"))  # without errors of rounding
+        row["success"] = intervals.rate(found) | {"mean": mean}
     elif known := by_seed([row], "success"):
         row["success"] = intervals.over_seeds(known, row["n"])
     if row["tier"] == "clean":

@@ -106,11 +106,14 @@ def row(
 
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
     nothing = dict.fromkeys(intervals.PARTS)
-    delta = no_change if entry is None else nothing
+    success, delta = nothing, no_change if entry is None else nothing
+    if counted.any():
+        mean = average(e.success)
+        success = intervals.rate(of(episodes.success, counted)) | {"mean": mean}
     if entry and pairs.any():
-        delta = intervals.difference(
-            of(episodes.success, pairs), of(clean.success, pairs)
-        )
+        new, old = episodes.success, clean.success
+        delta = intervals.difference(of(new, pairs), of(old, pairs))
+        delta |= {"mean": float(new[pairs].mean() - old[pairs].mean())}
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
     # Clean tasks have no perturbation, so their family follows from the split.
@@ -122,9 +125,7 @@ def row(
         "strength": float(strength),
         "family": entry.family if entry else family,
         "n": len(e.success),
-        "success": intervals.rate(of(episodes.success, counted))
-        if counted.any()
-        else nothing,
+        "success": success,
         "delta": delta,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
         "recovery_rate": average(e.success[e.solvable & (e.num_errors > 0)]),
