@@ -108,17 +108,20 @@ def main() -> None:
     _unused(*OF_ENDPOINT, CONCURRENCY, MAX_CALLS, MAX_TOKENS, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
-    from launch.common import compile_cache, config, policies, scoring
+    from launch.common import compile_cache, config, policies, runs, scoring
     from openagent_jax.curriculum import draw
 
     if CONFIG.value is not None:
         c, model, params, step = policies.of_config(config.resolve(CONFIG.value))
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
+        seed = runs.seed(Path(c.init_from))
     else:
         workdir = Path(str(WORKDIR.value))
         c, model, params, step = policies.of_run(workdir, STEP.value)
+        seed = c.seed
     compile_cache.use(c.compile_cache)
-    scoring.write(workdir, scoring.Scorer(c, model, draw.ALL)(params, step, workdir))
+    scorer = scoring.Scorer(c, model, seed, draw.ALL)
+    scoring.write(workdir, scorer(params, step, workdir))
     scoring.show(workdir, step)
 
 

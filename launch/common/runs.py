@@ -1,6 +1,7 @@
 """What a run stores of its model besides the checkpoints, and how they are read."""
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ def save_model(folder: Path, model: Backbone) -> None:
         (made / chat_template.FILE).unlink(missing_ok=True)
         if model.template:
             (made / chat_template.FILE).write_text(model.template, "utf-8")
+
+
+def seed(workdir: Path) -> int | None:
+    """Return the seed of the run in a workdir; None if it holds no run."""
+    try:
+        return json.loads((workdir / "manifest.json").read_text("utf-8"))["seed"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def digests(frozen: Params) -> dict[str, str | None]:

@@ -14,13 +14,21 @@ from openagent_jax.types import Metrics, Params
 class Scorer:
     """Evaluates parameters on the tasks of `config.eval`. It compiles once."""
 
-    def __init__(self, c: Config, model: Backbone, usual: str = "suite"):
+    def __init__(
+        self,
+        c: Config,
+        model: Backbone,
+        train_seed: int | None,
+        usual: str = "suite",
+    ):
         """
         Args:
           c: the config.
           model: the model whose parameters are evaluated.
+          train_seed: the seed of the run that trained it; None for a backbone.
           usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
         """
+        self._train_seed = train_seed
         self._c = c
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self.world = build.world(c, model, c.eval_domain)
@@ -73,7 +81,7 @@ class Scorer:
             "suite": self._c.eval_domain,
             "policy": self._c.name,
             "checkpoint_step": step,
-            "train_seed": self._c.seed,
+            **({} if self._train_seed is None else {"train_seed": self._train_seed}),
             "seed": c.seed,
             "num_tasks": c.num_tasks,
             "split": c.split,
