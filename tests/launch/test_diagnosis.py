@@ -87,7 +87,19 @@ def test_by_default_there_are_five_seeds_and_many_tasks(executed):
 @pytest.mark.parametrize(
     ("key", "value"), [("grading_version", "2"), ("num_tasks", 96), ("suite", "x")]
 )
-def test_a_page_of_mixed_reports_is_refused(executed, key, value):
+def test_a_page_of_mixed_methods_is_refused(executed, key, value):
+    run_diagnosis(only=["base", "sft"], seeds=["0"])
+    file = Path("docs/results/base/report.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    message = rf"alike, but {key} is .*{value} \(docs/results/base\)"
+    with pytest.raises(diagnose.cli.UsageError, match=message):
+        run_diagnosis(show=True, seeds=["0"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("grading_version", "2"), ("num_tasks", 96), ("suite", "x")]
+)
+def test_a_page_of_mixed_seeds_is_refused(executed, key, value):
     run_diagnosis(only=["sft"], seeds=["0", "1"])
     file = Path("docs/results/sft_1/report.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
