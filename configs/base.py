@@ -249,8 +249,10 @@ def get_config(arg: str = "") -> ConfigDict:
     # evaluated on the same tasks.
     c.eval.seed = 1_000_003
     c.eval.split = "test"  # "train" or "test": tasks, phrasings and surface forms
-    # Perturbations to evaluate, besides clean tasks: their names, a tier (as in
-    # paft.perturbations), "default" (the environment's own suite), or "all".
+    # Perturbations to evaluate, besides clean tasks: their names, "all" (the whole
+    # catalogue), "default", or a tier (as in paft.perturbations) of the default ones.
+    # The default is the environment's own suite at the end of training, and the whole
+    # catalogue in launch.evaluate.
     c.eval.scenarios = ("default",)
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.

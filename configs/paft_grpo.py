@@ -4,9 +4,9 @@
 
 Differs from `grpo.py` in `paft.alpha` and the rewards for refusals.
 Time: like `grpo.py`; 100 steps.
-Result: after half of PAFT and 50 steps of this config, 94 % success on clean tasks of
-`poi`, and 91 % of the unsolvable tasks refused, but also 59 % of the solvable perturbed
-ones (medians of three seeds, docs/results.md).
+Result: after half of PAFT and 50 steps of this config, 93 % success on clean tasks of
+`poi`, and 89 % of the unsolvable tasks refused, but also 57 % of the solvable perturbed
+ones (means of three seeds; exploratory, docs/results.md).
 """
 
 from configs import grpo

@@ -5,7 +5,7 @@
 Differs from `base.py` in its name only.
 Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.9 M tokens.
 Result: 98 % success on clean tasks of `poi`, 26 % on average over 14 perturbations, and
-no refusals (medians of three seeds, docs/results.md).
+no refusals (means of three seeds; exploratory, docs/results.md).
 """
 
 from configs import base

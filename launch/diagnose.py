@@ -3,10 +3,14 @@
     python -m launch.diagnose                       do missing runs, write the page
     python -m launch.diagnose --only=sft,grpo --seeds=0
     python -m launch.diagnose --show                only write the page
+    python -m launch.diagnose --show --seeds=0,1,2  of these seeds
 
 A method is one run of launch.train, or one that starts from the run of another method.
 The report and the manifest of each run are kept in docs/results/NAME_SEED, and
-docs/results.md is made from them. A run that was killed is continued.
+docs/results.md is made from them. A run that was killed is continued. All runs are
+evaluated on the whole catalogue. The page states its number of seeds and tasks, is
+headed "exploratory" if there are fewer than by default, and is refused if a method
+lacks a seed or the reports were not made alike.
 """
 
 import json
@@ -21,8 +25,10 @@ from absl import flags
 
 from launch.common import cli
 
+NUM_TASKS = 384  # of each scenario
+
 ONLY = flags.DEFINE_list("only", None, "Names of methods; default: all.")
-SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of each method.")
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Seeds of each method.")
 SHOW = flags.DEFINE_bool("show", False, "Only write the page, and run nothing.")
 RUNS = flags.DEFINE_string("runs", "runs/diagnosis", "Folder of the runs.")
 RESULTS = flags.DEFINE_string("results", "docs/results", "Folder of their reports.")
@@ -59,6 +65,8 @@ METHODS = {
         "PAFT+perturbed GRPO", "configs/paft_grpo.py", HALF_RL, "paft_half"
     ),
 }
+# The whole catalogue, so that no choice of rows decides what the page says.
+EVALUATION = {"eval.num_tasks": NUM_TASKS, "eval.scenarios": '("all",)'}
 BASE = "base"  # the backbone, which is only evaluated
 
 
@@ -72,13 +80,18 @@ def main() -> None:
     for seed in SEEDS.value:
         if not seed.isdecimal():
             raise cli.UsageError(f'--seeds: "{seed}" is not a number')
-    if not SHOW.value:
-        for seed in SEEDS.value:
-            for name in chosen:
-                make(name, int(seed))
-    from launch.common import diagnosis_page
+    from launch.common import diagnosis_page, errors
 
-    text = diagnosis_page.page(Path(RESULTS.value), titles)
+    seeds = [int(seed) for seed in dict.fromkeys(SEEDS.value)]
+    results = Path(RESULTS.value)
+    if not SHOW.value:
+        with errors.blame("--results"):
+            diagnosis_page.check_stored(results, titles, seeds, NUM_TASKS)
+        for seed in seeds:
+            for name in chosen:
+                make(name, seed)
+    with errors.blame("--page"):
+        text = diagnosis_page.page(results, titles, seeds)
     Path(PAGE.value).parent.mkdir(parents=True, exist_ok=True)
     Path(PAGE.value).write_text(text, "utf-8")
     print(PAGE.value)
@@ -91,7 +104,7 @@ def make(name: str, seed: int) -> None:
         return
     workdir = Path(RUNS.value) / kept.name
     if name == BASE:
-        run("evaluate", "configs/base.py", workdir, {})
+        run("evaluate", "configs/base.py", workdir, EVALUATION)
         manifest = None
     else:
         manifest = train(name, seed)
@@ -112,7 +125,7 @@ def train(name: str, seed: int) -> dict[str, Any]:
       The manifest of the run, with that of the run it starts from under "after".
     """
     method, workdir = METHODS[name], Path(RUNS.value) / f"{name}_{seed}"
-    changes, before = {"seed": seed, **method.changes}, None
+    changes, before = {"seed": seed, **EVALUATION, **method.changes}, None
     if method.after:
         before = train(method.after, seed)
         changes["init_from"] = Path(RUNS.value) / f"{method.after}_{seed}"

@@ -8,8 +8,13 @@
     python -m launch.evaluate --agent=python:module:function --suite=my_tools.json
 
 With --compare, --markdown prints the table in Markdown, and --figure=FILE.svg draws it.
-Runs that are joined by + are shown as their median, and a column can be given a name:
---compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft
+Runs of several training seeds that are joined by + are shown as their mean, with
+intervals over tasks and seeds, and a column can be given a name:
+--compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft. Only rows that all reports
+have are compared. What is written for others to read, by --markdown or --figure, is
+refused if the reports were not made alike; without them there is a warning.
+
+The whole catalogue of perturbations is played; --config.eval.scenarios chooses some.
 
 To evaluate a run under other settings, start from it:
 --config=configs/base.py --config.init_from=runs/paft
@@ -79,8 +84,16 @@ def main() -> None:
             reports = report.load_columns(COMPARE.value)
         except ValueError as error:
             raise cli.UsageError(f"--compare: {error}") from None
+        published = MARKDOWN.value or FIGURE.value
+        if published and (found := report.differences(reports)):
+            raise cli.UsageError(
+                "--markdown and --figure publish only reports that were made alike; "
+                f"here {found}; evaluate them again with the same settings"
+            )
         if FIGURE.value:
             Path(FIGURE.value).write_text(report.picture(reports), encoding="utf-8")
+        if MARKDOWN.value and (why := report.exploratory(reports)):
+            print(f"{why}\n")
         print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
     if FIGURE.value:
@@ -95,16 +108,20 @@ def main() -> None:
     _unused(*OF_ENDPOINT, CONCURRENCY, MAX_CALLS, MAX_TOKENS, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
-    from launch.common import compile_cache, config, policies, scoring
+    from launch.common import compile_cache, config, policies, runs, scoring
+    from openagent_jax.curriculum import draw
 
     if CONFIG.value is not None:
         c, model, params, step = policies.of_config(config.resolve(CONFIG.value))
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
+        seed = runs.seed(Path(c.init_from))
     else:
         workdir = Path(str(WORKDIR.value))
         c, model, params, step = policies.of_run(workdir, STEP.value)
+        seed = c.seed
     compile_cache.use(c.compile_cache)
-    scoring.write(workdir, scoring.Scorer(c, model)(params, step, workdir))
+    scorer = scoring.Scorer(c, model, seed, draw.ALL)
+    scoring.write(workdir, scorer(params, step, workdir))
     scoring.show(workdir, step)
 
 

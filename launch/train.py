@@ -80,7 +80,7 @@ def main() -> None:
     compile_cache.use(c.compile_cache)
     source = build.world(c, model, c.sandbox.domain)
     fed = build.feed(c, source)
-    scorer = scoring.Scorer(c, model)
+    scorer = scoring.Scorer(c, model, c.seed)
     first = jax.process_index() == 0  # the process that writes plain files and prints
     if first:
         workdir.mkdir(parents=True, exist_ok=True)

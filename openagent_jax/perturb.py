@@ -33,6 +33,8 @@ class HasCatalogue(Protocol):
 
     @property
     def perturbations(self) -> tuple[Any, ...]: ...
+    @property
+    def suite(self) -> tuple[str, ...]: ...
 
 
 TIERS = ("perception", "interaction", "reasoning", "internalization")

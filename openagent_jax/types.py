@@ -118,6 +118,8 @@ class Environment(NamedTuple):
     # (tables, task, state) -> action
     expert: Callable[[Tables, Task, State], Action]
     blank: Callable[[Tables, Task], Action]  # stands for a reply that cannot be parsed
+    refuse: Callable[[Tables, Task], Action]
+    ask: Callable[[Tables, Task], Action]  # a question to the user
     certificate: Callable[[Tables, Task], Certificate]
     outcome: Callable[[Tables, Task, State], Outcome]
     # What can be counted in the prompt without reading it, such as the number of

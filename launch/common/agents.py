@@ -106,6 +106,8 @@ class Tasks(Protocol):
     @property
     def num_tasks(self) -> int: ...  # of each scenario
     @property
+    def scenario_set(self) -> str: ...  # see `draw.scenario_set`
+    @property
     def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
     def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
     def digest(self) -> str: ...
@@ -127,7 +129,7 @@ def suite(c: Config) -> Tasks:
         print(f"{domain}: {world.summary}")
     return Suite(
         world,
-        draw.expand(world.environment, c.eval.scenarios, "suite"),
+        draw.expand(world.environment, c.eval.scenarios, draw.ALL),
         c.eval.seed,
         c.eval.num_tasks,
         c.eval.strength,
@@ -141,7 +143,7 @@ def _bfcl(c: Config) -> bfcl.Suite:
     checks.check(c.replace({"eval.domain": ""}))  # everything but the domain
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
-    named = draw.expand(bfcl.SPEC, c.eval.scenarios, "suite")
+    named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)
     scenarios = tuple(x for x in named if x in bfcl.SCENARIOS)
     if c.eval.scenarios and not scenarios:
         raise UsageError(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
@@ -204,13 +206,9 @@ def score(
                     f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
                     "the same command goes on from there"
                 ) from error
-        rows = logs.rows(
-            log,
-            tasks.entries,
-            tasks.names,
-            tasks.num_tasks,
-            c.eval.strength,
-            c.eval.split,
+        scored = logs.scored(log, tasks.names, tasks.num_tasks)
+        results = evaluate.results(
+            tasks.entries, evaluate.Scored(scored, {}), c.eval.strength, c.eval.split
         )
         num = min(c.eval.keep, tasks.num_tasks)
         logs.keep(log, log_file.parent, tasks.names, num)
@@ -225,7 +223,8 @@ def score(
         "split": c.eval.split,
         "temperature": sent.get("temperature", "unknown"),
         "grading_version": evaluate.GRADING_VERSION,
-        "rows": rows,
+        "scenario_set": tasks.scenario_set,
+        **results,
     }
 
 

@@ -5,11 +5,11 @@ to the page.
 """
 
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from openagent_jax import report
+from openagent_jax.evaluation import evaluate
 
 READING = "reading.md"
 # Each entry is a claim of the paper (arXiv 2607.01084), with the number and the
@@ -38,32 +38,48 @@ REPORTED = (
 )
 
 
-def page(results: Path, methods: dict[str, str]) -> str:
+def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str:
     """Return the page in Markdown.
 
     Args:
       results: holds a folder for each run, NAME or NAME_SEED.
       methods: the titles of the methods by name, in the order of the columns.
+      seeds: the training seeds that the page is of.
 
     Raises:
-      ValueError: there is no report, or the reports are not of the same tasks.
+      ValueError: there is no report, a method lacks a seed, or the reports were not
+        made alike; the message names them.
     """
-    folders = {name: _folders(results, name) for name in methods}
+    folders = {name: _folders(results, name, seeds) for name in methods}
     missing = [title for name, title in methods.items() if not folders[name]]
+    for name, runs in folders.items():
+        lacks = [s for s in seeds if results / f"{name}_{s}" not in runs]
+        if runs and results / name not in runs and lacks:
+            raise ValueError(
+                f"the page is of seeds {_listed(seeds)}, and {results.as_posix()} has "
+                f"no report of {_listed(f'{name}_{s}' for s in lacks)}; run what is "
+                "missing, or state the seeds by --seeds"
+            )
+    every = {
+        run.as_posix(): report.load(run) for runs in folders.values() for run in runs
+    }
+    if not every:
+        raise ValueError(f"{results} has no reports; run python -m launch.diagnose")
+    if found := report.differences(every):
+        raise ValueError(f"the page needs reports that were made alike, but {found}")
     reports = {
-        methods[name]: report.median([report.load(folder) for folder in runs])
+        methods[name]: report.pool({x.as_posix(): every[x.as_posix()] for x in runs})
         for name, runs in folders.items()
         if runs
     }
-    if not reports:
-        raise ValueError(f"{results} has no reports; run python -m launch.diagnose")
     lines = [
         "# Diagnosis",
         "",
         "Training methods of equal cost, compared when the world changes. "
         "`python -m launch.diagnose` runs what is missing, and makes this page from "
-        f"the reports in `{results.as_posix()}`.",
+        f"the reports in `{results.as_posix()}`, here of seeds {_listed(seeds)}.",
         "",
+        *_cautions(reports),
         "## Runs",
         "",
         *_table(
@@ -84,9 +100,14 @@ def page(results: Path, methods: dict[str, str]) -> str:
         "",
         "## Success",
         "",
-        "In percent, with 95 % Wilson intervals. Each is the median of the runs.",
+        "In percent. Each number is the mean of the seeds; means over rows are taken "
+        "for each seed first.",
         "",
         report.side_by_side(reports, markdown=True).strip(),
+        "",
+        "Each seed, in the order of the seeds:",
+        "",
+        report.seeds(reports, markdown=True),
         "",
         "## Compared with the paper",
         "",
@@ -114,11 +135,55 @@ def page(results: Path, methods: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _folders(results: Path, name: str) -> list[Path]:
-    """Return the folders of a method's runs; `sft_grpo_0` does not belong to `sft`."""
-    folders = [file.parent for file in results.glob(f"{name}*/report.json")]
-    seeds = {folder: folder.name.removeprefix(name) for folder in folders}
-    return sorted(f for f, seed in seeds.items() if re.fullmatch(r"(_\d+)?", seed))
+def check_stored(
+    results: Path, methods: Iterable[str], seeds: Sequence[int], num_tasks: int
+) -> None:
+    """Check that new reports can stand beside those that are stored.
+
+    Args:
+      results: holds a folder for each run, NAME or NAME_SEED.
+      methods: the names of the methods.
+      seeds: the training seeds of the runs.
+      num_tasks: the number of tasks that a new run is evaluated on.
+
+    Raises:
+      ValueError: a stored report has another grading version or number of tasks.
+    """
+    ours = {"grading_version": evaluate.GRADING_VERSION, "num_tasks": num_tasks}
+    for folder in (x for name in methods for x in _folders(results, name, seeds)):
+        stored = report.load(folder)
+        for key, value in ours.items():
+            if stored.get(key) != value:
+                raise ValueError(
+                    f"{folder.as_posix()} has {key} {stored.get(key)}, and new runs "
+                    f"have {value}; give another folder by --results"
+                )
+
+
+def _cautions(reports: Mapping[str, report.Json]) -> list[str]:
+    """Return paragraphs that say what the numbers of the page cannot show."""
+    found = []
+    if why := report.exploratory(reports):
+        found += [f"**{why.replace(':', '**:', 1)}", ""]
+    version = next(iter(reports.values())).get("grading_version")
+    if version != evaluate.GRADING_VERSION:
+        found += [
+            f"**Earlier grading**: these reports are of grading version {version}. The "
+            f"code is of version {evaluate.GRADING_VERSION}, and would give some other "
+            "numbers.",
+            "",
+        ]
+    return found
+
+
+def _folders(results: Path, name: str, seeds: Sequence[int]) -> list[Path]:
+    """Return the folders with the reports of a method: one, or one for each seed."""
+    folders = [results / f"{name}_{seed}" for seed in seeds]
+    return [x for x in (results / name, *folders) if (x / "report.json").exists()]
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _describe(folders: list[Path]) -> list[str]:

@@ -44,6 +44,14 @@ def stage(workdir: Path) -> int:
     return stage(before) + 1 if (before / "checkpoints").is_dir() else 0
 
 
+def seed(workdir: Path) -> int | None:
+    """Return the seed of the run in a workdir; None if it holds no run."""
+    try:
+        return json.loads((workdir / "manifest.json").read_text("utf-8"))["seed"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def digests(frozen: Params) -> dict[str, str | None]:
     """Return a digest of each branch that a checkpoint leaves out."""
     return {name: digest(branch) for name, branch in frozen.items()}

@@ -7,21 +7,36 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
 from openagent_jax.curriculum import draw
-from openagent_jax.evaluation import episodes, evaluate
+from openagent_jax.evaluation import bounds, episodes, evaluate
 from openagent_jax.types import Metrics, Params
 
 
 class Scorer:
     """Evaluates parameters on the tasks of `config.eval`. It compiles once."""
 
-    def __init__(self, c: Config, model: Backbone):
+    def __init__(
+        self,
+        c: Config,
+        model: Backbone,
+        train_seed: int | None,
+        usual: str = "suite",
+    ):
+        """
+        Args:
+          c: the config.
+          model: the model whose parameters are evaluated.
+          train_seed: the seed of the run that trained it; None for a backbone.
+          usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+        """
+        self._train_seed = train_seed
         self._c = c
         self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self.world = build.world(c, model, c.eval_domain)
         with errors.blame("eval.split"):  # a log may have no task of this split
             self.world.check(c.eval.split)
+        self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._scenarios = draw.expand(environment, c.eval.scenarios, "suite")
+        self._scenarios = draw.expand(environment, c.eval.scenarios, usual)
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -45,6 +60,8 @@ class Scorer:
         if workdir and c.keep:
             folder = file(workdir, step).parent
             keeper = episodes.Keeper(world, folder, c.keep, c.seed)
+        if self._refused is None:
+            self._refused = bounds.fit(world)
         scored = evaluate.evaluate(
             self._play,
             world,
@@ -54,6 +71,7 @@ class Scorer:
             num_tasks=c.num_tasks,
             batch_size=self._batch_size,
             strength=c.strength,
+            refused=self._refused,
             **({"keep": keeper} if keeper else {}),
         )
         if keeper:
@@ -63,13 +81,15 @@ class Scorer:
             "suite": self._c.eval_domain,
             "policy": self._c.name,
             "checkpoint_step": step,
+            **({} if self._train_seed is None else {"train_seed": self._train_seed}),
             "seed": c.seed,
             "num_tasks": c.num_tasks,
             "split": c.split,
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
-            "rows": evaluate.rows(entries, scored, c.strength, c.split),
+            "scenario_set": draw.scenario_set(world.environment, self._scenarios),
+            **evaluate.results(entries, scored, c.strength, c.split),
         }
 
 

@@ -5,15 +5,14 @@ in which a reply never came.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from openagent_jax import report
-from openagent_jax.evaluation import episodes, evaluate
-from openagent_jax.perturb import Entry
+from openagent_jax.evaluation import episodes
 
 Line = dict[str, Any]  # an episode, with the keys that `evaluation.episodes` describes
 _FIELDS = {  # the fields of `report.Episodes`
@@ -22,7 +21,10 @@ _FIELDS = {  # the fields of `report.Episodes`
     "refused": bool,
     "num_calls": int,
     "num_errors": int,
+    "num_needless_questions": int,
     "fewest_calls": int,
+    "task": int,
+    "phrasing": int,
     "changed": bool,
     "answered": bool,
 }
@@ -121,33 +123,25 @@ class Log:
             yield json.loads(found[index])
 
 
-def rows(
-    log: Log,
-    entries: Mapping[str, Entry],
-    names: Sequence[str],
-    num_tasks: int,
-    strength: float,
-    split: str,
-) -> list[report.Json]:
-    """Return the rows of a report.
+def scored(
+    log: Log, names: Sequence[str], num_tasks: int
+) -> dict[str, report.Episodes]:
+    """Return the outcomes of each scenario.
 
     Args:
       log: the log, which must have all of the episodes.
-      entries: the catalogue of the perturbations, by name.
       names: the names of the scenarios, the clean one first.
       num_tasks: the number of tasks of each scenario.
-      strength: the strength of the perturbations.
-      split: the split of the tasks.
     """
-    scored = {}
+    made = {}
     for name in names:
         found = [log.done[name, i] for i in range(num_tasks)]
         columns = {
             field: np.array([outcome[field] for outcome in found], kind)
             for field, kind in _FIELDS.items()
         }
-        scored[name] = report.Episodes(**columns)
-    return evaluate.rows(entries, scored, strength, split)
+        made[name] = report.Episodes(**columns)
+    return made
 
 
 def keep(log: Log, folder: Path, names: Sequence[str], num: int) -> None:

@@ -44,25 +44,39 @@ def expand(
     Args:
       environment: an environment, or the spec of one.
       names: the names in a config.
-      usual: the field of the environment that "default" stands for: `suite` or
-        `training_mix`.
+      usual: what "default" stands for: `suite` or `training_mix`, fields of the
+        environment, or "all", the whole catalogue.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
     """
-    found: list[str] = []
+    entries, found = perturb.catalogue(environment), list[str]()
+    default = tuple(entries) if usual == ALL else getattr(environment, usual)
     for name in names:
         if name == DEFAULT:
-            found += getattr(environment, usual)
+            found += default
         elif name == ALL:
-            found += perturb.catalogue(environment)
+            found += entries
         elif name in perturb.TIERS:
-            usual_names = getattr(environment, usual)
-            entries = perturb.catalogue(environment)
-            found += [x for x in usual_names if entries[x].tier == name]
+            found += [x for x in default if entries[x].tier == name]
         else:
             found.append(perturb.entry(environment, name).name)
     return tuple(found)
+
+
+def scenario_set(environment: perturb.HasCatalogue, names: Sequence[str]) -> str:
+    """Return what a choice of perturbations is, for the headings of a report.
+
+    Args:
+      environment: an environment, or the spec of one.
+      names: names of perturbations.
+
+    Returns:
+      "catalogue", "suite", or "chosen" for any other choice.
+    """
+    if {*names} == {*perturb.catalogue(environment)}:
+        return "catalogue"
+    return "suite" if {*names} == {*environment.suite} else "chosen"
 
 
 def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edit:

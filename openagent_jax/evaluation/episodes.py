@@ -5,6 +5,8 @@
 The format is the same for checkpoints and for agents that are reached by messages:
 
     scenario, index, task_key      the task, and the PRNG key that it was drawn with
+    task, phrasing                 numbers that equal tasks share, and tasks whose
+                                   requests are worded alike
     success, solvable, refused, num_calls, num_errors, num_questions,
     num_needless_questions, fewest_calls, changed, answered              the outcome
     failure                        one of `FAILURES`; "" for a success
@@ -89,13 +91,20 @@ class Keeper:
         batch = played.recording.trajectory.task
         plan = self._plan(self._world.tables, batch)
         keys = draw.task_keys(self._root, start, len(played.changed))
+        played = played._replace(bounds=None)
         played, plan, keys = jax.device_get((played, plan, jax.random.key_data(keys)))
         size = min(len(played.changed), self._num - start)
         lines = self._lines.setdefault(name, [])
         for i, (one, planned) in enumerate(
             zip(_rows(played, size), _rows(plan, size), strict=True)
         ):
-            where = {"scenario": name, "index": start + i, "task_key": keys[i].tolist()}
+            where = {
+                "scenario": name,
+                "index": start + i,
+                "task_key": keys[i].tolist(),
+                "task": int(one.task),
+                "phrasing": int(one.phrasing),
+            }
             lines.append(where | self._line(one, planned))
 
     def write(self, num_tasks: int) -> None:

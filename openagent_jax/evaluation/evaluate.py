@@ -5,22 +5,25 @@ scenarios run in one compiled program, which takes the perturbation as a traced 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import draw as hashes
 from openagent_jax import perturb, report
 from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
+from openagent_jax.evaluation import bounds
 from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import rollout
 from openagent_jax.types import Outcome, Params, Policy, Trajectory
 
-GRADING_VERSION = "3"  # raise it when a change affects the scores of the same agent
+GRADING_VERSION = "4"  # raise it when a change affects the scores of the same agent
 
 
 class Recording(NamedTuple):
@@ -36,10 +39,22 @@ class Played(NamedTuple):
     """A batch of episodes; leading axis B."""
 
     outcome: Outcome
+    bounds: dict[str, Outcome] | None  # of each scripted agent; see `bounds.play`
+    task: Int[Array, "B"]  # equal for equal tasks
+    phrasing: Int[Array, "B"]  # equal for tasks whose requests are worded alike
     changed: Bool[Array, "B"]  # whether the scenario changed the task
     overflow: Bool[Array, "B"]  # whether a prompt or a result did not fit
     cut: Bool[Array, "B"]  # whether there was no room for another turn
     recording: Recording | None
+
+
+class Scored(NamedTuple):
+    """The outcomes of an evaluation, in NumPy."""
+
+    episodes: dict[str, report.Episodes]  # by scenario, the clean one first
+    # Success of each scripted agent on the n tasks of each scenario; empty if they did
+    # not play.
+    bounds: dict[str, dict[str, Bool[np.ndarray, "n"]]]
 
 
 def make_player(
@@ -63,9 +78,10 @@ def make_player(
       record: whether to return a `Recording` of the episodes.
 
     Returns:
-      `(tables, params, scenario, key, start, strength) -> Played`. `scenario` is 0 for
-      clean tasks and i for the i-th perturbation; `start` is the index of the first
-      task.
+      `(tables, params, scenario, key, start, strength, refused=None) -> Played`.
+      `scenario` is 0 for clean tasks and i for the i-th perturbation; `start` is the
+      index of the first task. `refused` is what `bounds.fit` returned; without it, the
+      scripted agents do not play.
 
     Raises:
       ValueError: the environment has no perturbation of a name.
@@ -73,7 +89,9 @@ def make_player(
     environment = world.environment
     one = draw.make_draw(environment, scenarios, split)
 
-    def play(tables, params: Params, scenario, key, start, strength) -> Played:
+    def play(
+        tables, params: Params, scenario, key, start, strength, refused=None
+    ) -> Played:
         keys = draw.task_keys(key, start, batch_size)
         edited = jax.vmap(one, (None, 0, 0, None, None))(
             tables, keys, draw.edit_keys(keys), strength, scenario
@@ -98,7 +116,21 @@ def make_player(
             over = episode.timestep.terminated | episode.timestep.truncated
             shown = jnp.where(over[..., None], 0, shown)
             recording = Recording(episode, shown, played.tokens, played.sampled)
-        return Played(outcome, edited.changed, played.overflow, played.cut, recording)
+        scripted = None
+        if refused is not None:
+            scripted = jax.vmap(partial(bounds.play, environment), (None, 0, None))(
+                tables, edited.task, refused
+            )
+        return Played(
+            outcome=outcome,
+            bounds=scripted,
+            task=jax.vmap(hashes.fingerprint_of_tree)(edited.task),
+            phrasing=jax.vmap(environment.phrasing, (None, 0))(tables, edited.task),
+            changed=edited.changed,
+            overflow=played.overflow,
+            cut=played.cut,
+            recording=recording,
+        )
 
     return jax.jit(play)
 
@@ -113,8 +145,9 @@ def evaluate(
     num_tasks: int,
     batch_size: int,
     strength: float = 1.0,
+    refused: Int[np.ndarray, "R"] | None = None,
     keep: Callable[[str, int, Played], None] = lambda name, start, played: None,
-) -> dict[str, report.Episodes]:
+) -> Scored:
     """Play every scenario, the clean one first.
 
     Args:
@@ -126,15 +159,13 @@ def evaluate(
       num_tasks: the number of tasks of each scenario.
       batch_size: the same as for `make_player`.
       strength: the strength of the perturbations, in [0, 1].
+      refused: what `bounds.fit` returned, if scripted agents are to play too.
       keep: called with each batch: `(scenario, index of the first task, played)`.
-
-    Returns:
-      The episodes of each scenario, in NumPy.
 
     Raises:
       ValueError: a prompt or a result is longer than the sizes of an episode allow.
     """
-    key, scored = jax.random.key(seed), {}
+    key, scored = jax.random.key(seed), Scored({}, {})
     for i, name in enumerate((CLEAN, *scenarios)):
         batches = []
         for start in range(0, num_tasks, batch_size):
@@ -145,6 +176,7 @@ def evaluate(
                 key,
                 jnp.int32(start),
                 jnp.float32(strength),
+                refused,
             )
             keep(name, start, played)
             batches.append(jax.device_get(played._replace(recording=None)))
@@ -155,32 +187,40 @@ def evaluate(
                 "raise sandbox.prompt_tokens or sandbox.result_tokens"
             )
         outcome = episodes.outcome._asdict()
-        # Part of the episodes, but not of a report.
-        del outcome["num_questions"], outcome["num_needless_questions"]
-        scored[name] = report.Episodes(
+        del outcome["num_questions"]  # part of the episodes, but not of a report
+        scored.episodes[name] = report.Episodes(
             **outcome,
+            task=episodes.task,
+            phrasing=episodes.phrasing,
             changed=episodes.changed,
             answered=np.ones_like(episodes.changed),
         )
+        for agent in bounds.AGENTS if episodes.bounds else ():
+            success = episodes.bounds[agent].success
+            scored.bounds.setdefault(agent, {})[name] = success
     return scored
 
 
-def rows(
+def results(
     entries: Mapping[str, perturb.Entry],
-    scored: Mapping[str, report.Episodes],
+    scored: Scored,
     strength: float,
     split: str,
-) -> list[dict[str, Any]]:
-    """Return the rows of a report.
+) -> report.Json:
+    """Return the part of a report that depends on the episodes.
 
     Args:
       entries: the catalogue of the perturbations, by name.
-      scored: the episodes of each scenario, the clean ones first.
+      scored: the outcomes.
       strength: the strength of the perturbations.
       split: the split of the tasks.
+
+    Returns:
+      Its `rows`, the `phrasings` of the clean tasks, and the success of scripted agents
+      (`bounds`, if they played) on the tasks that each row counts.
     """
-    clean = scored[CLEAN]
-    return [
+    clean = scored.episodes[CLEAN]
+    rows = [
         report.row(
             entries.get(name),
             0.0 if name == CLEAN else strength,
@@ -188,5 +228,18 @@ def rows(
             clean,
             split,
         )
-        for name, episodes in scored.items()
+        for name, episodes in scored.episodes.items()
     ]
+    means = {
+        agent: {
+            row["scenario"]: float(success[row["scenario"]][report.counted(row)].mean())
+            for row in rows
+            if row["n"]
+        }
+        for agent, success in scored.bounds.items()
+    }
+    return {
+        "phrasings": report.number(clean.phrasing),
+        **({"bounds": means} if means else {}),
+        "rows": rows,
+    }

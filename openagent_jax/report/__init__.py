@@ -4,26 +4,42 @@ A report is a dict with the keys of `report.json`.
 """
 
 from openagent_jax.report.files import load, load_columns, write
-from openagent_jax.report.intervals import newcombe, pass_hat_k, wilson
+from openagent_jax.report.intervals import pass_hat_k
+from openagent_jax.report.outcomes import Json, counted, number
 from openagent_jax.report.picture import page, picture
-from openagent_jax.report.rows import TIERS, Episodes, Json, median, row, summary
-from openagent_jax.report.tables import side_by_side, table
+from openagent_jax.report.pool import differences, pool
+from openagent_jax.report.rows import TIERS, Episodes, row, summary
+from openagent_jax.report.tables import (
+    NUM_SEEDS,
+    NUM_TASKS,
+    bounds,
+    exploratory,
+    seeds,
+    side_by_side,
+    table,
+)
 
 __all__ = [
+    "NUM_SEEDS",
+    "NUM_TASKS",
     "TIERS",
     "Episodes",
     "Json",
+    "bounds",
+    "counted",
+    "differences",
+    "exploratory",
     "load",
     "load_columns",
-    "median",
-    "newcombe",
+    "number",
     "page",
     "pass_hat_k",
     "picture",
+    "pool",
     "row",
+    "seeds",
     "side_by_side",
     "summary",
     "table",
-    "wilson",
     "write",
 ]

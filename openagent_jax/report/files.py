@@ -16,12 +16,14 @@ from pydantic_core import PydanticCustomError
 
 from openagent_jax import files
 from openagent_jax.report.intervals import PARTS
+from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
-from openagent_jax.report.rows import Json, median
-from openagent_jax.report.tables import NOTE, table
+from openagent_jax.report.pool import pool
+from openagent_jax.report.tables import BOUNDS_NOTE, NOTE, bounds, table
 
 _MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
 Rate = Annotated[float, Field(ge=0, le=1)]
+_Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$")]
 
 
 class _Model(pydantic.BaseModel):
@@ -68,6 +70,10 @@ class _Row(_Model):
     recovery_rate: Rate | None
     chain_length_ratio: float | None
     unanswered: Annotated[int, Field(ge=0)] = 0
+    needless_questions: Annotated[float, Field(ge=0)] | None = None
+    # See `outcomes`; reports of earlier versions do not have them.
+    outcomes: Annotated[str, Field(pattern="^[10rRxs?.]*$")] | None = None
+    phrasings: _Numbers | None = None
 
     @pydantic.model_validator(mode="after")
     def _measured(self):
@@ -81,6 +87,18 @@ class _Report(_Model):
     policy: str
     checkpoint_step: int
     rows: list[_Row]
+    phrasings: _Numbers | None = None
+    bounds: dict[str, dict[str, Rate]] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _of_the_same_tasks(self):
+        texts = [r.outcomes for r in self.rows if r.outcomes is not None]
+        numbers = [r.phrasings for r in (self, *self.rows) if r.phrasings is not None]
+        if len({*map(len, texts), *(len(x.split()) for x in numbers)}) > 1:
+            raise PydanticCustomError(
+                "lengths", "has outcomes or phrasings of different numbers of tasks"
+            )
+        return self
 
 
 def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
@@ -98,6 +116,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     text = json.dumps(report, indent=1, allow_nan=False)
     _check(folder / "report.json", report)
     markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
+    if scripted := bounds(report, markdown=True):
+        markdown += f"\n{scripted}\n\n{BOUNDS_NOTE}\n"
     contents = {
         "report.md": markdown,
         "report.html": page(report),
@@ -140,14 +160,14 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
 
     Args:
       texts: one for each column. Each is a path, or `NAME=PATH`, or `NAME=PATH+PATH`
-        for the median of several runs. An existing path is always taken as a path, even
+        for the mean of several runs. An existing path is always taken as a path, even
         if it contains "=" or "+".
 
     Returns:
       The reports by name, or by path where no name was given.
 
     Raises:
-      ValueError: as for `load` and `median`, or two columns have one name; the message
+      ValueError: as for `load` and `pool`, or two columns have one name; the message
         is one line.
     """
     reports = {}
@@ -157,7 +177,9 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
         column = name[0] if name else runs
         if column in reports:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
-        reports[column] = median([load(path) for path in paths])
+        if twice := next((x for x in paths if paths.count(x) > 1), None):
+            raise ValueError(f"{column}: {twice} is named twice; join different runs")
+        reports[column] = pool({path: load(path) for path in paths})
     return reports
 
 

@@ -3,15 +3,28 @@
 import pathlib
 from collections.abc import Mapping
 
-from openagent_jax.report.rows import Json, by_tier, label, summary
-from openagent_jax.report.tables import NOTE, cells, heading, origin, percent
+from openagent_jax.report.outcomes import Json
+from openagent_jax.report.rows import by_tier, label
+from openagent_jax.report.tables import (
+    BOUNDS_NOTE,
+    NOTE,
+    asks_needlessly,
+    cells,
+    column,
+    heading,
+    means_of,
+    origin,
+    percent,
+    questions,
+    scenario_set,
+)
 
 
 def picture(reports: Mapping[str, Json]) -> str:
     """Draw the success rates of several reports as an SVG.
 
     The picture shows the scenarios that `side_by_side` lists, with a dot and an
-    interval for each report.
+    interval for each report, and a small dot for each of its seeds.
 
     Args:
       reports: the reports, by their name in the legend.
@@ -20,7 +33,9 @@ def picture(reports: Mapping[str, Json]) -> str:
       The source of the SVG.
     """
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
-    tiers = by_tier({k: r for x in labelled for k, r in x.items()}.values())
+    tiers = by_tier(
+        r for k, r in labelled[0].items() if all(k in x and x[k]["n"] for x in labelled)
+    )
     lines, y = [], 30
     for tier, rows in tiers.items():
         if tier != "clean":
@@ -29,15 +44,26 @@ def picture(reports: Mapping[str, Json]) -> str:
         for name in map(label, rows):
             y += 22
             dots = []
-            for column, rows_of in enumerate(labelled):
-                if name in rows_of and rows_of[name]["n"]:
-                    success = rows_of[name]["success"]
-                    dot_y = y + 6 * column - 3 * (len(labelled) - 1)
-                    dot = {"column": column, "y": dot_y, "text": percent(success)}
-                    dots.append(dot | success)
+            for i, rows_of in enumerate(labelled):
+                row = rows_of[name]
+                runs = [r["success"]["mean"] for r in row.get("runs", ())]
+                dots.append(
+                    {
+                        "column": i,
+                        "y": y + 6 * i - 3 * (len(labelled) - 1),
+                        "text": percent(row["success"]),
+                        "seeds": [x for x in runs if x is not None],
+                        **row["success"],
+                    }
+                )
             lines.append({"label": name.strip(), "y": y, "dots": dots})
     return _template("comparison.svg").render(
-        names=list(reports), lines=lines, width=760, height=y + 44, left=190, span=540
+        names=[column(x) for x in reports.items()],
+        lines=lines,
+        width=760,
+        height=y + 44,
+        left=190,
+        span=540,
     )
 
 
@@ -47,7 +73,10 @@ def page(report: Json) -> str:
         policy=report["policy"],
         origin=origin(report),
         tiers=by_tier(report["rows"]),
-        means=summary(report["rows"]),
+        means=means_of(report),
+        which=scenario_set(report),
+        asks=asks_needlessly(report),
+        agents=report.get("bounds", {}),
     )
 
 
@@ -58,5 +87,13 @@ def _template(name: str):
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= dict(cells=cells, heading=heading, label=label, note=NOTE)
+    environment.globals |= dict(
+        cells=cells,
+        heading=heading,
+        label=label,
+        note=NOTE,
+        bounds_note=BOUNDS_NOTE,
+        percent=percent,
+        questions=questions,
+    )
     return environment.from_string(text)

@@ -1,8 +1,9 @@
-"""Compute the rows of a report from episodes, and means and medians from rows.
+"""Compute the rows of a report from episodes, and means over scenarios from rows.
 
 A row describes one scenario at one strength, over the tasks that the scenario changed.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,22 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Bool, Int
 
-from openagent_jax.report import intervals
+from openagent_jax.report import intervals, outcomes
+from openagent_jax.report.outcomes import Json
 
-Json = dict[str, Any]
 TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 # The rates that summaries average and tables show.
 RATES = ("refusal_rate", "false_refusal_rate", "tool_error_rate", "recovery_rate")
-# The keys that say how a report was made, with the values that are assumed for a report
-# that lacks them. Reports that differ in any of them cannot be compared.
-SETUP = {
-    "suite": "unknown",
-    "split": "unknown",
-    "num_tasks": "unknown",
-    "seed": "unknown",
-    "grading_version": "unknown",
-    "temperature": 0.0,
-}
 
 
 class Scenario(Protocol):
@@ -60,7 +51,10 @@ class Episodes:
     refused: Bool[np.ndarray, "n"]
     num_calls: Int[np.ndarray, "n"]
     num_errors: Int[np.ndarray, "n"]  # calls that were answered by an error
+    num_needless_questions: Int[np.ndarray, "n"]  # whose answer was known
     fewest_calls: Int[np.ndarray, "n"]  # the number of calls that the oracle needs
+    task: Int[np.ndarray, "n"]  # equal for equal tasks, which may be drawn repeatedly
+    phrasing: Int[np.ndarray, "n"]  # equal for tasks whose requests are worded alike
     changed: Bool[np.ndarray, "n"]  # whether the perturbation changed this task
     # False if a reply of a remote agent never came. This does not count as a failure.
     answered: Bool[np.ndarray, "n"]
@@ -90,19 +84,36 @@ def row(
         clean row.
 
     Returns:
-      The row. Rates are fractions, or None where nothing was counted.
+      The row. Rates are fractions, or None where nothing was counted. A task that was
+      drawn more than once counts once.
 
     Raises:
       ValueError: `episodes` and `clean` have different numbers of tasks.
     """
     if len(episodes.success) != len(clean.success):
         raise ValueError("the clean episodes are not of the same tasks")
-    counted = episodes.changed | (entry is None)
-    unanswered = counted & ~episodes.answered
-    counted &= episodes.answered
+    asked = episodes.changed | (entry is None)
+    unanswered = asked & ~episodes.answered
+    counted = _first(episodes.task, asked & episodes.answered)
     pairs = counted & clean.answered
     e = Episodes(**{name: x[counted] for name, x in vars(episodes).items()})
+    groups = [clean.phrasing]
+    if reworded := not np.array_equal(_same(episodes.phrasing), _same(clean.phrasing)):
+        groups.append(episodes.phrasing)
+
+    def of(values, among):
+        return intervals.of_one(values[among], [x[among] for x in groups])
+
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
+    nothing = dict.fromkeys(intervals.PARTS)
+    success, delta = nothing, no_change if entry is None else nothing
+    if counted.any():
+        mean = average(e.success)
+        success = intervals.rate(of(episodes.success, counted)) | {"mean": mean}
+    if entry and pairs.any():
+        new, old = episodes.success, clean.success
+        delta = intervals.difference(of(new, pairs), of(old, pairs))
+        delta |= {"mean": float(new[pairs].mean() - old[pairs].mean())}
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
     # Clean tasks have no perturbation, so their family follows from the split.
@@ -114,29 +125,63 @@ def row(
         "strength": float(strength),
         "family": entry.family if entry else family,
         "n": len(e.success),
-        "success": intervals.wilson(int(e.success.sum()), len(e.success)),
-        "delta": intervals.newcombe(episodes.success[pairs], clean.success[pairs])
-        if entry
-        else no_change,
+        "success": success,
+        "delta": delta,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
-        "recovery_rate": _mean(e.success[e.solvable & (e.num_errors > 0)]),
-        "refusal_rate": _mean(e.refused[~e.solvable]),
-        "false_refusal_rate": _mean(e.refused[e.solvable]),
-        "chain_length_ratio": _mean(e.num_calls[solved] / e.fewest_calls[solved]),
+        "recovery_rate": average(e.success[e.solvable & (e.num_errors > 0)]),
+        "refusal_rate": average(e.refused[~e.solvable]),
+        "false_refusal_rate": average(e.refused[e.solvable]),
+        "chain_length_ratio": average(e.num_calls[solved] / e.fewest_calls[solved]),
+        "needless_questions": average(e.num_needless_questions),
+        "outcomes": outcomes.encode(
+            episodes.success,
+            episodes.solvable,
+            episodes.refused,
+            counted | unanswered,
+            episodes.answered,
+        ),
+        "tasks": digest(episodes.task),
+        **({"phrasings": outcomes.number(episodes.phrasing)} if reworded else {}),
         **({"unanswered": int(unanswered.sum())} if unanswered.any() else {}),
     }
 
 
-def summary(rows: Iterable[Json]) -> dict[str, Json]:
+def digest(tasks: Int[np.ndarray, "n"]) -> str:
+    """Return a digest of tasks, by which runs on the same tasks are recognised."""
+    data = np.ascontiguousarray(tasks, np.int64).tobytes()
+    return hashlib.sha256(data).hexdigest()[:8]
+
+
+def _first(tasks: Int[np.ndarray, "n"], among: Bool[np.ndarray, "n"]) -> np.ndarray:
+    """Return which tasks occur for the first time among the given ones."""
+    where = np.flatnonzero(among)
+    _, first = np.unique(tasks[where], return_index=True)
+    found = np.zeros(len(tasks), bool)
+    found[where[first]] = True
+    return found
+
+
+def _same(groups: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+    """Number groups, so that equal groupings are equal arrays."""
+    _, first, index = np.unique(groups, return_index=True, return_inverse=True)
+    return first[index]
+
+
+def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Json]:
     """Average rows over scenarios, by group.
 
     Each scenario has the same weight, whatever its number of tasks. Scenarios that
     changed no task (n = 0) are left out.
 
+    Args:
+      rows: the rows of one report, possibly of several seeds.
+      phrasings: the `phrasings` of the report, for the intervals.
+
     Returns:
       The means of each tier, of all perturbed rows ("perturbed"), and of those whose
       family is "train" or "held_out". Each has `num_scenarios`, `success`, `delta` and
-      the rates.
+      the rates. Success, delta, and the rates of refusals are intervals where the rows
+      have the outcomes of their tasks, else numbers.
 
     >>> row = {"tier": "perception", "scenario": "tool_order", "family": "train"}
     >>> row |= {"n": 8, "success": {"mean": 0.5}, "delta": {"mean": -0.25}}
@@ -146,21 +191,62 @@ def summary(rows: Iterable[Json]) -> dict[str, Json]:
     """
     rows = list(rows)
     perturbed = [r for r in rows if r["tier"] != "clean"]
+    clean = next((r for r in rows if r["tier"] == "clean"), None)
     groups = by_tier(rows) | {"perturbed": perturbed}
     for family in ("train", "held_out"):
         groups[family] = [r for r in perturbed if r["family"] == family]
-    return {name: means(group) for name, group in groups.items()}
+    return {name: means(group, clean, phrasings) for name, group in groups.items()}
 
 
-def means(rows: Sequence[Json]) -> Json:
+def means(
+    rows: Sequence[Json], clean: Json | None = None, phrasings: str | None = None
+) -> Json:
     """Average one group of rows over its scenarios, as `summary` does."""
-    names = dict.fromkeys(r["scenario"] for r in rows if r["n"])
-    averages: Json = {"num_scenarios": len(names)}
+    rows = [r for r in rows if r["n"]]
+    averages: Json = {"num_scenarios": len({r["scenario"] for r in rows})}
     for key in ("success", "delta", *RATES):
-        # A scenario that was played at several strengths is averaged over them first.
-        groups = ([r[key] for r in rows if r["scenario"] == x] for x in names)
-        averages[key] = _mean(map(_mean, groups))
+        averages[key] = mean = _over_scenarios(rows, key)
+        if mean is None:
+            continue
+        found = None
+        if key in outcomes.RATES:
+            cells = outcomes.of_rows(rows, phrasings, key)
+            found = intervals.rate(cells) if cells else None
+        elif key == "delta" and clean not in rows:
+            pairs = outcomes.pairs(rows, clean, phrasings)
+            found = intervals.difference(*pairs) if pairs else None
+        if not found and key in (*outcomes.RATES, "delta"):
+            if known := by_seed(rows, key):
+                size = max(r["n"] for r in rows)
+                found = intervals.over_seeds(known, size, signed=key == "delta")
+        if found:
+            averages[key] = found | {"mean": mean}
     return averages
+
+
+def by_seed(rows: Sequence[Json], key: str) -> list[float]:
+    """Return the mean over scenarios of each training run.
+
+    Args:
+      rows: rows of one report.
+      key: a key of a row.
+
+    Returns:
+      One mean for each run in which something was counted; an empty list for a report
+      of a single run.
+    """
+    if not all("runs" in r for r in rows):
+        return []
+    runs = zip(*(r["runs"] for r in rows), strict=True)
+    means = (_over_scenarios([r for r in run if r["n"]], key) for run in runs)
+    return [x for x in means if x is not None]
+
+
+def _over_scenarios(rows: Sequence[Json], key: str) -> float | None:
+    """Average over scenarios; one played at several strengths counts once."""
+    names = dict.fromkeys(r["scenario"] for r in rows)
+    groups = ([r.get(key) for r in rows if r["scenario"] == x] for x in names)
+    return average(map(average, groups))
 
 
 def by_tier(rows: Iterable[Json]) -> dict[str, list[Json]]:
@@ -177,48 +263,7 @@ def label(r: Json) -> str:
     return "clean" if r["tier"] == "clean" else f"  {r['scenario']}{strength}"
 
 
-def median(reports: Sequence[Json]) -> Json:
-    """Combine several runs on the same tasks into one report of medians.
-
-    Each number has its own median: the median success and the median refusal rate may
-    come from different runs. An interval is that of the run with the median mean. For
-    an even number of runs the lower of the two middle values is taken, so that every
-    number is one that was measured.
-
-    Raises:
-      ValueError: the runs do not have the same tasks and scenarios.
-    """
-    first, *others = reports
-    labels = [label(r) for r in first["rows"]]
-    for report in others:
-        same = [report.get(k, x) == first.get(k, x) for k, x in SETUP.items()]
-        if not all(same) or [label(r) for r in report["rows"]] != labels:
-            raise ValueError(
-                "a median needs runs that were evaluated alike, on the same tasks and "
-                "scenarios"
-            )
-    rows = []
-    for runs in zip(*(report["rows"] for report in reports), strict=True):
-        names = dict.fromkeys(name for run in runs for name in run)
-        # Only a row where episodes were never answered has their number.
-        columns = {
-            name: [r.get(name, 0 if name == "unanswered" else None) for r in runs]
-            for name in names
-        }
-        rows.append({name: _middle(values) for name, values in columns.items()})
-    return {**first, "rows": rows}
-
-
-def _middle(values: Sequence[Any]) -> Any:
-    """Return the median of numbers or intervals; of other values, the first."""
-    measured = [(x["mean"] if isinstance(x, dict) else x, x) for x in values]
-    measured = [pair for pair in measured if isinstance(pair[0], int | float)]
-    if not measured:
-        return values[0]
-    return sorted(measured, key=lambda pair: pair[0])[(len(measured) - 1) // 2][1]
-
-
-def _mean(values: Iterable[Any]) -> float | None:
+def average(values: Iterable[Any]) -> float | None:
     """Average numbers or the means of intervals, leaving out None."""
     values = [x["mean"] if isinstance(x, dict) else x for x in values]
     values = [float(x) for x in values if x is not None]

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openagent_jax.report.intervals import PARTS
+from openagent_jax.report.outcomes import Json
+from openagent_jax.report.pool import SETUP, differences
 from openagent_jax.report.rows import (
     RATES,
-    SETUP,
-    Json,
+    by_seed,
     by_tier,
     label,
     means,
@@ -16,9 +17,19 @@ from openagent_jax.report.rows import (
 
 # What `write` adds below the table of a report.
 NOTE = """\
-Success and delta have 95 % intervals (Wilson; Newcombe, paired with clean on the same
-tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks,
-false refusal of solvable ones, tool errors of calls. Means are over scenarios."""
+Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
+distinct tasks that the scenario changed; tasks whose requests are worded alike are not
+counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
+tool errors of calls. Means are over scenarios."""
+# Says what `bounds` of a report are.
+BOUNDS_NOTE = """\
+Success of scripted agents on the same tasks, in percent. They read the state of the
+sandbox instead of tokens. "oracle" plays the expert; "counting" decides whether to
+refuse by counts alone, such as the number of documents, as the training tasks suggest,
+and otherwise plays the expert; "refuser" always refuses; "asker" asks a question first
+and then plays the expert. An agent that refuses no better than "counting" need not have
+read its documents."""
+NUM_SEEDS, NUM_TASKS = 5, 384  # what a comparison needs at least; see `exploratory`
 _REFUSALS = (  # the last lines of a comparison: label, group of rows, rate
     ("false refusals, clean", "clean", "false_refusal_rate"),
     ("false refusals, perturbed", "perturbed", "false_refusal_rate"),
@@ -43,29 +54,51 @@ def table(*reports: Json, markdown: bool = False) -> str:
     --------  --------  ---  -----------------
     clean     held out   10  80.0 [49.0, 94.3]
     """
-    header = ["scenario", "family", "n", "success %", "delta points"]
-    header += ["refusal %", "false refusal %", "tool errors %"]
     parts = []
     for report in reports:
+        header = ["scenario", "family", "n", "success %", "delta points"]
+        header += ["refusal %", "false refusal %", "tool errors %"]
+        asks = asks_needlessly(report)
+        header += ["needless questions"] * asks
         tiers, lines = by_tier(report["rows"]), []
-        for name, averages in summary(report["rows"]).items():
-            if text := heading(name, averages, tiers):
-                lines.append([text, "", "", *cells(averages)])
+        which = scenario_set(report)
+        for name, averages in means_of(report).items():
+            if text := heading(name, averages, tiers, which):
+                lines.append([text, "", "", *cells(averages), *[""] * asks])
             for r in tiers.get(name, []):
                 family = r["family"].replace("_", " ")
-                lines.append([label(r), family, str(r["n"]), *cells(r)])
+                line = [label(r), family, str(r["n"]), *cells(r)]
+                lines.append(line + [questions(r)] * asks)
         grid = _grid([header, *lines], 2, markdown)
         title = f"Robustness of {report['policy']}"
         parts.append(f"{title}\n\n{origin(report)}\n\n{grid}")
     return "\n\n".join(parts)
 
 
+def bounds(report: Json, markdown: bool = False) -> str:
+    """Format the success of scripted agents as a table; "" if the report has none.
+
+    >>> print(bounds({"bounds": {"oracle": {"clean": 1.0}, "refuser": {"clean": 0.0}}}))
+    scripted agents, success %  oracle  refuser
+    --------------------------  ------  -------
+    clean                        100.0      0.0
+    """
+    agents = report.get("bounds")
+    if not agents:
+        return ""
+    lines = [["scripted agents, success %", *agents]]
+    for name in dict.fromkeys(name for x in agents.values() for name in x):
+        lines.append([name, *(percent(x.get(name)) for x in agents.values())])
+    return _grid(lines, 1, markdown)
+
+
 def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     """Format the success of several reports as one table, with a column for each.
 
-    Means are over the scenarios that all of the reports have. The last lines compare
-    how often the agents refuse. If the reports cannot be compared, because their tasks
-    or their grading differ, the first line is a warning that says why.
+    Only rows that all reports have are shown, and means are over these; a line below
+    says which are left out. The last lines compare how often the agents refuse. If the
+    reports cannot be compared, because their tasks or their grading differ, the first
+    line is a warning that says why. Below the table stands what the intervals are.
 
     Args:
       reports: the reports, by the heading of their column.
@@ -74,27 +107,130 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     all_rows = {k: r for x in labelled for k, r in x.items()}
     shared = [k for k in all_rows if all(k in x and x[k]["n"] for x in labelled)]
-    summaries = [summary(x[k] for k in shared) for x in labelled]
-    tiers, lines = by_tier(all_rows.values()), [["success %", *reports]]
+    rows = [[x[k] for k in shared] for x in labelled]
+    summaries = [
+        summary(r, x.get("phrasings"))
+        for r, x in zip(rows, reports.values(), strict=True)
+    ]
+    left_out = [k.strip() for k in all_rows if k not in shared]
+    sets = {scenario_set(x) for x in reports.values()}
+    which = "shared" if left_out else next(iter(sets)) if len(sets) == 1 else ""
+    tiers = by_tier(all_rows[k] for k in shared)
+    lines = [["success %", *map(column, reports.items())]]
     for name in {**tiers, **summary([])}:
         averages = [x.get(name, means([])) for x in summaries]
-        if text := heading(name, averages[0], tiers):
+        if text := heading(name, averages[0], tiers, which):
             lines.append([text, *(cells(m)[0] for m in averages)])
         for k in map(label, tiers.get(name, [])):
-            lines.append([k, *(cells(x[k])[0] if k in x else "-" for x in labelled)])
+            lines.append([k, *(cells(x[k])[0] for x in labelled)])
     for text, group, rate in _REFUSALS:
         rates = [x[group][rate] if group in x else None for x in summaries]
         if any(value is not None for value in rates):
             lines.append([text, *map(percent, rates)])
-    differences = []
-    for key, default in SETUP.items():
-        values = [str(report.get(key, default)) for report in reports.values()]
-        if len(set(values)) > 1:
-            differences.append(f"{key} is {', '.join(values)}")
-    warning = ""
-    if differences:
-        warning = f"Warning: not comparable: {'; '.join(differences)}.\n\n"
-    return warning + _grid(lines, 1, markdown)
+    warning = differences(reports)
+    notes = [f"Warning: not comparable: {warning}."] if warning else []
+    notes.append(_grid(lines, 1, markdown))
+    if left_out:
+        notes.append(
+            "Left out, because not all reports have tasks of it: "
+            f"{', '.join(left_out)}."
+        )
+    return "\n\n".join([*notes, *_about_intervals(reports)])
+
+
+def seeds(reports: Mapping[str, Json], markdown: bool = False) -> str:
+    """Format the means of every training run as a table, with a column for each report.
+
+    Means are over the scenarios that all of the reports have.
+    """
+    labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
+    shared = [k for k in labelled[0] if all(k in x and x[k]["n"] for x in labelled)]
+    rows = [[x[k] for k in shared] for x in labelled]
+    lines = [["each seed, %", *reports]]
+    for text, group, rate in (
+        ("clean", "clean", "success"),
+        ("perturbed", "perturbed", "success"),
+        *_REFUSALS,
+    ):
+        clean = group == "clean"
+        of = ([r for r in x if (r["tier"] == "clean") == clean] for x in rows)
+        found = [by_seed(x, rate) for x in of]
+        if any(found):
+            lines.append([text, *(", ".join(map(percent, x)) or "-" for x in found)])
+    return _grid(lines, 1, markdown)
+
+
+def exploratory(reports: Mapping[str, Json]) -> str:
+    """Say why a comparison is exploratory; "" if it is not.
+
+    A comparison from which conclusions are drawn needs `NUM_SEEDS` training seeds and
+    `NUM_TASKS` distinct tasks.
+    """
+    texts = []
+    few = {x: r.get("num_seeds", 1) for x, r in reports.items()}
+    if few := {name: num for name, num in few.items() if num < NUM_SEEDS}:
+        counts = ", ".join(f"{name} {num}" for name, num in few.items())
+        texts.append(f"fewer than {NUM_SEEDS} training seeds ({counts})")
+    sizes = [r["n"] for x in reports.values() for r in x["rows"] if r["n"]]
+    if sizes and max(sizes) < NUM_TASKS:
+        among = (
+            f"{min(sizes)} to {max(sizes)}" if min(sizes) < max(sizes) else max(sizes)
+        )
+        texts.append(f"n = {among} tasks in a row, where {NUM_TASKS} are asked for")
+    return f"Exploratory: {'; '.join(texts)}." if texts else ""
+
+
+def _about_intervals(reports: Mapping[str, Json]) -> list[str]:
+    """Return paragraphs that say what the intervals of a comparison are."""
+    kinds: dict[str, list[str]] = {}
+    for name, report in reports.items():
+        num = report.get("num_seeds", 1)
+        known = all("outcomes" in r for r in report["rows"])
+        over = "over tasks as if all were independent"
+        if known:
+            over = "over tasks, those that are worded alike taken together"
+        if num == 1:
+            kind = f"{over}, for this one run: another seed may give other numbers"
+        elif known:
+            kind = f"{over}, and over {num} seeds"
+        else:
+            kind = (
+                f"over {num} seeds alone (Student's t), because these reports do not "
+                "have the outcomes of their tasks"
+            )
+        kinds.setdefault(kind, []).append(name)
+    if len(kinds) == 1:
+        return [f"Intervals are of 95 %: {next(iter(kinds))}."]
+    texts = [f"{', '.join(names)}: {kind}" for kind, names in kinds.items()]
+    return [f"Intervals are of 95 %. {'; '.join(texts)}."]
+
+
+def column(named: tuple[str, Json]) -> str:
+    """Return the heading of a report's column, with its number of seeds."""
+    name, report = named
+    num = report.get("num_seeds")
+    return f"{name} ({num} seeds)" if num else name
+
+
+def means_of(report: Json) -> dict[str, Json]:
+    """Return the means of a report; see `rows.summary`."""
+    return summary(report["rows"], report.get("phrasings"))
+
+
+def scenario_set(report: Json) -> str:
+    """Return what the scenarios of a report are, such as "suite"; "" if unknown."""
+    return report.get("scenario_set", "")
+
+
+def asks_needlessly(report: Json) -> bool:
+    """Return whether an agent asked a question whose answer it had."""
+    return any(r.get("needless_questions") for r in report["rows"])
+
+
+def questions(r: Json) -> str:
+    """Format the number of needless questions in an episode."""
+    value = r.get("needless_questions")
+    return "-" if value is None else f"{value:.2f}"
 
 
 def origin(report: Json) -> str:
@@ -107,11 +243,19 @@ def origin(report: Json) -> str:
     return ", ".join(facts)
 
 
-def heading(name: str, averages: Json, tiers: Json) -> str:
-    """Return the heading of a line of means, or "" if the group has no such line."""
+def heading(name: str, averages: Json, tiers: Json, which: str = "") -> str:
+    """Return the heading of a line of means, or "" if the group has no such line.
+
+    Args:
+      name: the name of the group.
+      averages: the means.
+      tiers: the rows of each tier.
+      which: what set the scenarios are, such as "suite"; "" if it is not known.
+    """
     if name == "clean" or not (name in tiers or averages["num_scenarios"]):
         return ""
-    return f"{name.replace('_', ' ')}, mean of {averages['num_scenarios']}"
+    of = f" ({which})" if which else ""
+    return f"{name.replace('_', ' ')}, mean of {averages['num_scenarios']}{of}"
 
 
 def cells(x: Json) -> list[str]:

@@ -180,6 +180,8 @@ class Suite:
                 changed = question.tools != Question(self, i, clean).tools
                 facts = {
                     "task_key": np.asarray(jax.random.key_data(keys[i])).tolist(),
+                    "task": i,  # no two items are equal
+                    "phrasing": i,
                     "changed": changed or first,
                     "unsolvable": "" if question.solvable else "no_function_serves",
                     "plan": question.plan(),
@@ -277,6 +279,11 @@ class Suite:
             Failing(np.zeros(num, np.int32)),
         )
         return task, pools
+
+    @property
+    def scenario_set(self) -> str:
+        """What the scenarios are: all that apply to BFCL, or fewer."""
+        return "all of BFCL" if {*self.scenarios} == {*SCENARIOS} else "chosen"
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:

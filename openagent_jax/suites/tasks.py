@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from openagent_jax import draw as hashes
 from openagent_jax import expert, perturb
 from openagent_jax.agents.dialogue import Player
 from openagent_jax.agents.play import Episode
@@ -36,6 +37,11 @@ class Suite:
     def names(self) -> tuple[str, ...]:
         """The names of the scenarios, the clean one first."""
         return (draw.CLEAN, *self.scenarios)
+
+    @property
+    def scenario_set(self) -> str:
+        """What the scenarios are; see `draw.scenario_set`."""
+        return draw.scenario_set(self.world.environment, self.scenarios)
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
@@ -64,6 +70,8 @@ class Suite:
                     )
                     known = {
                         "task_key": facts["task_key"].tolist(),
+                        "task": facts["task"].item(),
+                        "phrasing": facts["phrasing"].item(),
                         "changed": facts["changed"].item(),
                         "unsolvable": reasons[int(facts["reason"])],
                         "plan": transcript.plan(transcriber, task, actions, valid),
@@ -90,6 +98,8 @@ class Suite:
                 episode = expert.demonstrate(environment, tables, task)
                 facts = {
                     "task_key": jax.random.key_data(key),
+                    "task": hashes.fingerprint_of_tree(task),
+                    "phrasing": environment.phrasing(tables, task),
                     "changed": changed,
                     "reason": environment.certificate(tables, task).reason,
                 }

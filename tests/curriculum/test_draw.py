@@ -182,3 +182,19 @@ def test_clean_curriculum(getkey):
     assert got.world.tolist() == again.world.tolist() == [int(t.world) for t in want]
     assert len(set(got.world.tolist())) == 6
     assert curriculum.update(state, got, {}) == state
+
+
+def test_default_can_stand_for_the_whole_catalogue():
+    """`launch.evaluate` plays all of it, so that no choice decides the headline."""
+    spec = tools.DOMAINS
+    assert draw.expand(spec, ("default",), draw.ALL) == helpers.EDITS[1:]
+    tier = draw.expand(spec, ("perception",), draw.ALL)
+    assert {"argument_renaming", "description_rewrite"} <= {*tier}
+    assert not {"argument_renaming"} & {*draw.expand(spec, ("perception",), "suite")}
+
+
+def test_a_report_says_which_set_was_played():
+    spec = tools.DOMAINS
+    assert draw.scenario_set(spec, spec.suite[::-1]) == "suite"
+    assert draw.scenario_set(spec, helpers.EDITS[1:]) == "catalogue"
+    assert draw.scenario_set(spec, spec.suite[1:]) == "chosen"

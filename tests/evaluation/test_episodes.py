@@ -33,6 +33,8 @@ KEYS = {
     "scenario",
     "index",
     "task_key",
+    "task",
+    "phrasing",
     *Outcome._fields,
     "changed",
     "answered",
@@ -218,19 +220,32 @@ def test_lines_have_all_keys(kept):
             assert line["plan"] and bool(line["unsolvable"]) == (not line["solvable"])
 
 
+def letter(line):
+    """The letter of an episode in the outcomes of a row."""
+    if line["solvable"]:
+        return "1" if line["success"] else "r" if line["refused"] else "0"
+    return "R" if line["refused"] else "x"
+
+
 def test_outcomes_match_the_report(kept):
     lines, scored = kept
     entries = perturb.catalogue(helpers.ENVIRONMENT)
-    rows = evaluate.rows(entries, scored, 1.0, "test")
-    for row in rows:
+    made = evaluate.results(entries, scored, 1.0, "test")
+    assert "bounds" not in made  # they did not play
+    for row in made["rows"]:
         found = lines[row["scenario"]]
         solvable = [line["success"] for line in found if line["solvable"]]
         refusals = [line["refused"] for line in found if not line["solvable"]]
         rate = pytest.approx(np.mean(refusals)) if refusals else None
         assert row["refusal_rate"] == rate
         assert row["n"] == len(solvable) or row["scenario"] == "unsolvable"
+        assert row["outcomes"] == "".join(map(letter, found))
+        asked = [line["num_needless_questions"] for line in found]
+        assert row["needless_questions"] == np.mean(asked)
         for line, *one in zip(
-            found, *(getattr(scored[row["scenario"]], x) for x in SCORED), strict=True
+            found,
+            *(getattr(scored.episodes[row["scenario"]], x) for x in SCORED),
+            strict=True,
         ):
             assert [line[name] for name in SCORED] == one
             assert line["success"] == (line["failure"] == "")
@@ -367,7 +382,7 @@ def test_number_of_kept_episodes(compact, tmp_path):
         (folder / name).write_text("{")
     few, same = keep(helpers.COMPACT, tmp_path, num=3)
     assert few == {name: found[:3] for name, found in lines.items()}
-    for name, found in scored.items():
+    for name, found in scored.episodes.items():
         for field in SCORED:
             ours, theirs = getattr(found, field), getattr(same[name], field)
             np.testing.assert_array_equal(ours, theirs)
@@ -383,7 +398,8 @@ def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
     keeper = episodes.Keeper(world(helpers.COMPACT), tmp_path, NUM, SEED)
     outcome = Outcome(*[np.zeros(2)] * len(Outcome._fields))
     no = np.zeros(2, bool)
-    keeper("clean", 0, evaluate.Played(outcome, no, no, no, None))
+    played = evaluate.Played(outcome, None, *[no] * 5, None)
+    keeper("clean", 0, played)
     keeper.write(NUM)
     assert not list(tmp_path.iterdir())
 

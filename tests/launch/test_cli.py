@@ -287,6 +287,26 @@ def test_a_figure_needs_a_comparison(commands, tmp_path):
     assert not figure.exists()
 
 
+def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
+    """In the terminal there is a warning; what others may read is not written."""
+    results = Path(__file__).parents[2] / "docs/results"
+    old, new = results / "base/report.json", tmp_path / "report.json"
+    made = json.loads(old.read_text()) | {"grading_version": "4", "num_tasks": 384}
+    new.write_text(json.dumps(made))
+    compare, figure = f"--compare=A={old},B={new}", tmp_path / "x.svg"
+    done = commands("evaluate", compare)
+    assert done.code == 0 and done.out.startswith("Warning: not comparable: num_tasks")
+    for flag in ("--markdown", f"--figure={figure}"):
+        done = commands("evaluate", compare, flag)
+        words = ["num_tasks is 96 (A), 384 (B)", "grading_version is 2 (A), 4 (B)"]
+        assert_one_line(done, 2, words)
+    assert not figure.exists()
+    done = commands("evaluate", f"--compare=A={old}+{old}")
+    assert_one_line(done, 2, ["--compare: A:", "is named twice"])
+    done = commands("evaluate", f"--compare=A={old}", "--markdown")
+    assert done.code == 0 and done.out.startswith("Exploratory: fewer than 5 training")
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from configs import base
-from launch.common import checks, config
+from launch.common import checks, config, runs
 from launch.common.errors import UsageError
 from openagent_jax.algorithms import grpo, policy_gradient, ppo
 from openagent_jax.environments.tools import make
@@ -162,3 +162,9 @@ def test_renamed_keys_exist():
 def test_checked_keys_exist():
     keys = config.flat(tiny.full_config()).keys()
     assert {*checks.SHARES, *checks.MAY_BE_ZERO} <= keys
+
+
+def test_the_seed_of_a_run_is_that_of_its_manifest(tmp_path):
+    assert runs.seed(tmp_path) is None and runs.seed(Path("nano")) is None
+    (tmp_path / "manifest.json").write_text('{"seed": 3}')
+    assert runs.seed(tmp_path) == 3

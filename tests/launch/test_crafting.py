@@ -39,6 +39,13 @@ def test_train(commands, tmp_path, name):
     )
     assert done.code == 0, done.err
     assert list(rows(tmp_path)) == INTERNALIZATION
+    made = report.load(tmp_path)
+    assert list(made["bounds"]) == ["oracle", "counting", "refuser", "asker"]
+    for found in made["bounds"].values():
+        assert list(found) == [r["scenario"] for r in made["rows"] if r["n"]]
+    assert set(made["bounds"]["oracle"].values()) == {1.0}
+    assert made["train_seed"] == 0 and made["scenario_set"] == "chosen"
+    assert {len(r["outcomes"]) for r in made["rows"]} == {made["num_tasks"]}
     (kept,) = tmp_path.glob("eval/*/trajectories/impossible_goal.jsonl")
     for line in map(json.loads, kept.read_text("utf-8").splitlines()):
         assert not line["solvable"] and line["unsolvable"] and not line["plan"][:-1]

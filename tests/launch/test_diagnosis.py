@@ -9,6 +9,7 @@ from absl.testing import flagsaver
 
 from launch import diagnose
 from launch.common import diagnosis_page
+from openagent_jax.evaluation.evaluate import GRADING_VERSION
 from tests import pages
 
 ROOT = pages.ROOT
@@ -24,7 +25,9 @@ def executed(monkeypatch, tmp_path):
         commands.append((command, config, workdir.name, changes))
         report = workdir / "eval/7/report.json"
         report.parent.mkdir(parents=True)
-        shutil.copy(RESULTS / "base/report.json", report)
+        made = json.loads((RESULTS / "base/report.json").read_text())
+        made |= {"grading_version": GRADING_VERSION, "num_tasks": diagnose.NUM_TASKS}
+        report.write_text(json.dumps(made))
         if command == "train":
             manifest = json.loads((RESULTS / "sft_0/manifest.json").read_text())
             manifest["ended"] = {"step": 7, "num_tokens": 100}
@@ -46,7 +49,69 @@ def run_diagnosis(**flags):
 def test_page_matches_the_stored_reports(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     stored = Path("docs/results.md").read_text()
-    assert run_diagnosis(page=str(tmp_path / "results.md"), show=True) == stored
+    page, seeds = str(tmp_path / "results.md"), ["0", "1", "2"]
+    assert run_diagnosis(page=page, show=True, seeds=seeds) == stored
+
+
+def test_stored_results_are_called_exploratory(monkeypatch, tmp_path):
+    """Three seeds, 96 tasks and an earlier grading version, which the page states."""
+    monkeypatch.chdir(ROOT)
+    seeds = ["0", "1", "2"]
+    text = run_diagnosis(page=str(tmp_path / "results.md"), show=True, seeds=seeds)
+    head = text.split("## Runs")[0]
+    assert "**Exploratory**: fewer than 5 training seeds (" in head
+    assert "n = 50 to 96 tasks in a row" in head
+    assert "of grading version 2. The code is of version" in head
+    # The means that used to be medians of rows, with every seed beside them.
+    assert "| 49.3, 10.5, 53.7 |" in text and " 37.8 [" in text
+    assert "| 96.9, 61.5, 93.8 |" in text
+
+
+def test_a_page_of_missing_seeds_is_refused(monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    page = tmp_path / "results.md"
+    message = "of seeds 0, 1, 2, 3, 4, and docs/results has no report of sft_3, sft_4;"
+    with pytest.raises(diagnose.cli.UsageError, match=message):
+        run_diagnosis(page=str(page), show=True)
+    assert not page.exists()
+
+
+def test_by_default_there_are_five_seeds_and_many_tasks(executed):
+    run_diagnosis(only=["sft"])
+    assert [c[2] for c in executed] == [f"sft_{seed}" for seed in range(5)]
+    for *_, changes in executed:
+        assert changes["eval.num_tasks"] == 384
+        assert changes["eval.scenarios"] == '("all",)'
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("grading_version", "2"), ("num_tasks", 96), ("suite", "x")]
+)
+def test_a_page_of_mixed_methods_is_refused(executed, key, value):
+    run_diagnosis(only=["base", "sft"], seeds=["0"])
+    file = Path("docs/results/base/report.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    message = rf"alike, but {key} is .*{value} \(docs/results/base\)"
+    with pytest.raises(diagnose.cli.UsageError, match=message):
+        run_diagnosis(show=True, seeds=["0"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("grading_version", "2"), ("num_tasks", 96), ("suite", "x")]
+)
+def test_a_page_of_mixed_seeds_is_refused(executed, key, value):
+    run_diagnosis(only=["sft"], seeds=["0", "1"])
+    file = Path("docs/results/sft_1/report.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    with pytest.raises(
+        diagnose.cli.UsageError, match=rf"{key} is .*docs/results/sft_1"
+    ):
+        run_diagnosis(only=["sft"], seeds=["0", "1"], show=True)
+    if key != "suite":  # new runs are not started beside old ones
+        started = len(executed)
+        with pytest.raises(diagnose.cli.UsageError, match=f"sft_1 has {key} {value}"):
+            run_diagnosis(only=["grpo"], seeds=["0", "1"])
+        assert len(executed) == started
 
 
 def test_missing_runs_are_executed_once(executed):
@@ -108,5 +173,6 @@ def test_runs_are_matched_by_the_full_method_name(tmp_path):
     """`sft_grpo_0` is not a run of `sft`."""
     for name in ("sft_0", "sft_grpo_0"):
         shutil.copytree(RESULTS / "sft_0", tmp_path / name)
-    text = diagnosis_page.page(tmp_path, {"sft": "SFT", "sft_grpo": "SFT+GRPO"})
+    titles = {"sft": "SFT", "sft_grpo": "SFT+GRPO"}
+    text = diagnosis_page.page(tmp_path, titles, [0])
     assert "| SFT | 1 |" in text and "| SFT+GRPO | 1 |" in text

@@ -128,14 +128,17 @@ def test_load_without_a_report(tmp_path):
 
 
 def test_columns(tmp_path):
-    """Names, medians, and existing paths that contain "=" or "+"."""
-    for name, seed in (("a", 0), ("b", 0), ("x=y+z", 0)):
-        report.write(tmp_path / name, make_report(name, seed=seed))
+    """Names, means of runs, and existing paths that contain "=" or "+"."""
+    for i, name in enumerate(("a", "b", "x=y+z")):
+        report.write(tmp_path / name, make_report(name, train_seed=i))
     a, b, odd = (str(tmp_path / name) for name in ("a", "b", "x=y+z"))
     columns = report.load_columns([a, f"Both={a}+{b}", odd, f"Odd={odd}"])
     assert list(columns) == [a, "Both", odd, "Odd"]
     assert [x["policy"] for x in columns.values()] == ["a", "a", "x=y+z", "x=y+z"]
     with pytest.raises(ValueError, match="no report to read"):
         report.load_columns([f"Both={a}+{tmp_path}/c"])
+    assert columns["Both"]["num_seeds"] == 2
+    with pytest.raises(ValueError, match="Twice: .*/a is named twice"):
+        report.load_columns([f"Twice={a}+{a}"])
     with pytest.raises(ValueError, match='two columns are called "A"'):
         report.load_columns([f"A={a}", f"A={b}"])

@@ -1,4 +1,4 @@
-"""Rows compared with counts worked out by hand; means and medians."""
+"""Rows compared with counts worked out by hand, and means over scenarios."""
 
 import dataclasses
 import json
@@ -14,6 +14,7 @@ from tests.report.builders import (
     make_report,
     outcomes,
     paired,
+    without_outcomes,
 )
 
 # success, solvable, refused, calls, errors, fewest, changed
@@ -36,6 +37,7 @@ CLEAN = [(0, 1, 0, 9, 9, 1, 0)] + [(1, 1, 0, 2, 0, 2, 0)] * 8
 def test_row_by_hand():
     row = report.row(UNSOLVABLE, 0.5, episodes(TASKS), episodes(CLEAN))
     success, delta = row.pop("success"), row.pop("delta")
+    assert len(row.pop("tasks")) == 8
     assert row == {
         "tier": "internalization",
         "shift": "action",
@@ -48,6 +50,8 @@ def test_row_by_hand():
         "refusal_rate": 2 / 3,
         "false_refusal_rate": 1 / 5,
         "chain_length_ratio": (3 / 2 + 1) / 2,
+        "needless_questions": 0,
+        "outcomes": ".11r0RxR1",
     }
     assert set(success) == set(delta) == {"mean", "low", "high"}
     assert success["mean"] == 5 / 8
@@ -98,6 +102,7 @@ def test_row_without_a_task():
         assert row["n"] == 0
         assert row["success"] == row["delta"] == nothing
         assert [row[k] for k in row if "rate" in k or "ratio" in k] == [None] * 5
+        assert row["needless_questions"] is None
 
 
 def test_rates_with_a_zero_denominator():
@@ -117,8 +122,8 @@ def test_episodes_are_checked():
 
 
 def test_summary_weighs_scenarios_not_rows_or_tasks():
-    means = report.summary(make_report()["rows"])
-    trap, rule, unsolvable = (6 / 8 + 1 / 8) / 2, 4 / 7, 7 / 8
+    means = report.summary(without_outcomes(make_report())["rows"])
+    trap, rule, unsolvable = (6 / 8 + 1 / 8) / 2, 4 / 7, 4 / 8
     assert list(means)[:4] == ["clean", "perception", "reasoning", "internalization"]
     assert means["clean"]["success"] == 7 / 8
     assert means["perception"]["success"] == trap  # not affected by the empty row
@@ -133,35 +138,70 @@ def test_summary_weighs_scenarios_not_rows_or_tasks():
     assert report.summary([])["perturbed"]["success"] is None
 
 
-def test_median_is_taken_of_each_number():
-    """The median success and the median refusal rate may come from different runs."""
-    runs = [make_report(name) for name in "abc"]
-    rates = (0.2, 0.9, 0.5), (0.7, 0.1, 0.0), (0, None, 0.4)  # JSON may hold an integer
-    for run, clean, other, refused in zip(runs, *rates, strict=True):
-        for r in run["rows"]:
-            r["success"]["mean"] = clean if r["tier"] == "clean" else other
-            r["refusal_rate"] = refused
-    middle = report.median(runs)
-    for i, r in enumerate(middle["rows"]):
-        of = runs[2 if r["tier"] == "clean" else 1]["rows"][i]
-        assert r == {**of, "refusal_rate": 0}
-    assert report.median(runs[:1]) == runs[0]
-    even = report.median(runs[:2])["rows"]
-    assert {r["success"]["mean"] for r in even} == {0.2, 0.1}
+def test_summary_has_intervals_where_outcomes_are_known():
+    made = make_report()
+    known = report.summary(made["rows"], made["phrasings"])
+    numbers = report.summary(without_outcomes(made)["rows"])
+    for name, means in numbers.items():
+        for key in ("success", "delta", "refusal_rate", "false_refusal_rate"):
+            found = known[name][key]
+            if not isinstance(found, dict):
+                assert found == means[key] and (key == "delta" or found is None)
+                continue
+            assert found["mean"] == means[key]
+            assert found["low"] <= found["mean"] <= found["high"]
+            assert found["low"] < found["high"]
+    # One row alone has the interval of its row.
+    (rule,) = (r for r in made["rows"] if r["scenario"] == "rule_shift")
+    assert known["held_out"]["success"] == pytest.approx(rule["success"])
+    assert known["held_out"]["delta"] == pytest.approx(rule["delta"])
 
 
-@pytest.mark.parametrize(("numbers", "middle"), [((7, 0, 0), 0), ((0, 7, 9), 7)])
-def test_median_of_optional_fields(numbers, middle):
-    """A row says how many episodes were never answered only where there were any."""
-    runs = [make_report(name) for name in "abc"]
-    for run, number in zip(runs, numbers, strict=True):
-        for r in run["rows"]:
-            r.update({"unanswered": number} if number else {})
-    rows = report.median(runs)["rows"]
-    assert [r["unanswered"] for r in rows] == [middle] * len(rows)
+def test_every_scenario_counts_for_a_mean_but_tasks_are_shared():
+    """Two scenarios with the same outcomes tell no more than one of them."""
+    clean = outcomes([1] * 8)
+    rows = [report.row(TRAP, 1.0, outcomes([1, 1, 1, 0, 0, 0, 0, 0]), clean)]
+    twin = rows[0] | {"scenario": "tool_order"}
+    one = report.summary(rows, "0 1 2 3 4 5 6 7")["perturbed"]["success"]
+    two = report.summary([*rows, twin], "0 1 2 3 4 5 6 7")["perturbed"]["success"]
+    assert two["mean"] == one["mean"] == 3 / 8
+    assert two["low"] <= one["low"] and two["high"] >= one["high"]
 
 
-@pytest.mark.parametrize("changes", [{"seed": 1}, {"rows": make_report()["rows"][1:]}])
-def test_median_refuses_runs_that_are_not_comparable(changes):
-    with pytest.raises(ValueError, match="evaluated alike"):
-        report.median([make_report(), make_report(**changes)])
+def test_a_task_that_was_drawn_twice_counts_once():
+    clean = outcomes([1, 1, 0, 1], task=np.array([5, 5, 7, 9]))
+    row = report.row(None, 0.0, clean, clean)
+    assert (row["n"], row["outcomes"], row["success"]["mean"]) == (3, "1.01", 2 / 3)
+    # The second of two equal tasks counts if the first was not answered.
+    new = outcomes([0, 1, 0, 1], answered=[0, 1, 1, 1], task=np.array([5, 5, 7, 9]))
+    row = report.row(TRAP, 1.0, new, clean)
+    assert (row["n"], row["outcomes"], row["unanswered"]) == (3, "?101", 1)
+
+
+def test_tasks_that_are_worded_alike_widen_the_interval():
+    success = np.repeat([1, 0], 20)
+    apart = report.row(None, 0.0, *[outcomes(success)] * 2)["success"]
+    alike = outcomes(success, phrasing=np.repeat(np.arange(10), 4))
+    alike = report.row(None, 0.0, alike, alike)["success"]
+    assert alike["mean"] == apart["mean"]
+    assert alike["high"] - alike["low"] > 1.5 * (apart["high"] - apart["low"])
+
+
+def test_a_reworded_row_has_its_own_phrasings():
+    clean = outcomes([1, 0, 1, 1], phrasing=np.array([3, 3, 4, 4]))
+    new = outcomes([1, 0, 0, 1], phrasing=np.array([8, 9, 8, 9]))
+    assert report.row(TRAP, 1.0, new, clean)["phrasings"] == "0 1 0 1"
+    same = outcomes([1, 0, 0, 1], phrasing=np.array([6, 6, 2, 2]))
+    assert "phrasings" not in report.row(TRAP, 1.0, same, clean)
+
+
+def test_needless_questions_are_averaged_over_episodes():
+    asked = outcomes([1, 1, 1, 1], num_needless_questions=np.array([2, 0, 1, 0]))
+    row = report.row(None, 0.0, asked, asked)
+    assert row["needless_questions"] == 0.75
+    made = {"suite": "poi", "policy": "x", "checkpoint_step": 0, "rows": [row]}
+    header, _, line = report.table(made).splitlines()[-3:]
+    assert header.endswith("needless questions") and line.endswith(" 0.75")
+    assert "<th>needless questions" in report.page(made)
+    silent = report.row(None, 0.0, *[outcomes([1, 1])] * 2)
+    assert "needless" not in report.table(made | {"rows": [silent]})

@@ -10,24 +10,25 @@ GOLDEN = """\
 
 suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 1
 
-| scenario                   | family   |   n |         success % |         delta points | refusal % | false refusal % | tool errors % |
-| -------------------------- | -------- | --: | ----------------: | -------------------: | --------: | --------------: | ------------: |
-| clean                      | held out |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |         - |             0.0 |             - |
-| perception, mean of 1      |          |     |              43.8 |                -43.8 |         - |             0.0 |             - |
-| semantic_trap at 0.5       | train    |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |         - |             0.0 |             - |
-| semantic_trap              | train    |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |         - |             0.0 |             - |
-| tool_order                 | held out |   0 |   no task changed |                    - |         - |               - |             - |
-| reasoning, mean of 1       |          |     |              57.1 |                -42.9 |         - |             0.0 |             - |
-| rule_shift                 | held out |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |         - |             0.0 |             - |
-| internalization, mean of 1 |          |     |              87.5 |                 +0.0 |      50.0 |               - |             - |
-| unsolvable                 | train    |   8 | 87.5 [52.9, 97.8] |  +0.0 [-31.6, +31.6] |      50.0 |               - |             - |
-| perturbed, mean of 3       |          |     |              62.8 |                -28.9 |      50.0 |             0.0 |             - |
-| train, mean of 2           |          |     |              65.6 |                -21.9 |      50.0 |             0.0 |             - |
-| held out, mean of 1        |          |     |              57.1 |                -42.9 |         - |             0.0 |             - |
+| scenario                   | family   |   n |         success % |         delta points |         refusal % | false refusal % | tool errors % |
+| -------------------------- | -------- | --: | ----------------: | -------------------: | ----------------: | --------------: | ------------: |
+| clean                      | held out |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
+| perception, mean of 1      |          |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
+| semantic_trap at 0.5       | train    |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
+| semantic_trap              | train    |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |                 - |             0.0 |             - |
+| tool_order                 | held out |   0 |   no task changed |                    - |                 - |               - |             - |
+| reasoning, mean of 1       |          |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| rule_shift                 | held out |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
+| internalization, mean of 1 |          |     | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
+| unsolvable                 | train    |   8 | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
+| perturbed, mean of 3       |          |     | 50.3 [21.9, 78.5] |  -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
+| train, mean of 2           |          |     | 46.9 [20.8, 74.8] |  -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
+| held out, mean of 1        |          |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
 
-Success and delta have 95 % intervals (Wilson; Newcombe, paired with clean on the same
-tasks), over the n tasks that the scenario changed. Refusal is of unsolvable tasks,
-false refusal of solvable ones, tool errors of calls. Means are over scenarios.
+Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
+distinct tasks that the scenario changed; tasks whose requests are worded alike are not
+counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
+tool errors of calls. Means are over scenarios.
 """  # noqa: E501
 
 
@@ -62,35 +63,72 @@ def test_no_negative_zero():
 
 
 SIDE_BY_SIDE = """\
-success %                                base               paft
---------------------------  -----------------  -----------------
-clean                       87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
-perception, mean of 1                    12.5               12.5
-  semantic_trap at 0.5      75.0 [40.9, 92.9]    no task changed
-  semantic_trap              12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
-  tool_order                  no task changed    no task changed
-reasoning, mean of 0                        -                  -
-  rule_shift                57.1 [25.0, 84.2]                  -
-internalization, mean of 1               87.5               87.5
-  unsolvable                87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
-perturbed, mean of 2                     50.0               50.0
-train, mean of 2                         50.0               50.0
-false refusals, clean                     0.0                0.0
-false refusals, perturbed                 0.0                0.0
-refusals, unsolvable                     50.0               50.0
-"""
+success %                                         base               paft
+-----------------------------------  -----------------  -----------------
+clean                                87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
+perception, mean of 1 (shared)        12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+  semantic_trap                       12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+internalization, mean of 1 (shared)  50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
+  unsolvable                         50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
+perturbed, mean of 2 (shared)        31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
+train, mean of 2 (shared)            31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
+false refusals, clean                  0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
+false refusals, perturbed              0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
+refusals, unsolvable                 50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
+
+Left out, because not all reports have tasks of it: semantic_trap at 0.5, tool_order, rule_shift.
+
+Intervals are of 95 %: over tasks, those that are worded alike taken together, for this one run: another seed may give other numbers.
+"""  # noqa: E501
 
 
 def test_side_by_side():
     base, paft = make_report(), make_report("paft")
-    # A scenario that one report lacks or did not change is left out of both means.
+    # A scenario that one report lacks or did not change is left out, and named.
     paft["rows"] = [r for r in paft["rows"] if r["scenario"] != "rule_shift"]
     paft["rows"][1] |= {"n": 0, "success": dict.fromkeys(("mean", "low", "high"))}
     assert report.side_by_side({"base": base, "paft": paft}) + "\n" == SIDE_BY_SIDE
     text = report.side_by_side({"a|b": base}, markdown=True)
     assert text.splitlines()[0].startswith("| success %")
     assert r"a\|b |" in text
-    assert {line.replace(r"\|", "").count("|") for line in text.splitlines()} == {3}
+    grid = text.split("\n\n")[0]
+    assert {line.replace(r"\|", "").count("|") for line in grid.splitlines()} == {3}
+
+
+def test_headings_say_what_means_are_over():
+    made = make_report(scenario_set="suite")
+    assert "perturbed, mean of 3 (suite)" in report.table(made)
+    assert "held out, mean of 1 (suite)" in report.table(made)
+    both = report.side_by_side({"a": made, "b": made})
+    # One row changed no task: it is left out, so the set is no longer the suite.
+    assert "perturbed, mean of 3 (shared)" in both
+    made["rows"] = [r for r in made["rows"] if r["n"]]
+    both = report.side_by_side({"a": made, "b": made})
+    assert "perturbed, mean of 3 (suite)" in both and "Left out" not in both
+    mixed = report.side_by_side({"a": made, "b": made | {"scenario_set": "chosen"}})
+    assert "perturbed, mean of 3 " in mixed and "(suite)" not in mixed
+
+
+def test_bounds_are_listed():
+    found = {"oracle": {"clean": 1.0, "semantic_trap": 1.0}}
+    found |= {"counting": {"clean": 0.75, "semantic_trap": 0.5}}
+    text = report.bounds(make_report(bounds=found), markdown=True)
+    assert [[x.strip() for x in line.split("|")[1:-1]] for line in text.splitlines()][
+        2:
+    ] == [["clean", "100.0", "75.0"], ["semantic_trap", "100.0", "50.0"]]
+    page = report.page(make_report(bounds=found))
+    assert "<th>oracle<th>counting" in page and "<td>75.0" in page
+    assert report.bounds(make_report()) == ""
+
+
+def test_exploratory_comparisons_are_called_so():
+    made = make_report()
+    text = report.exploratory({"a": made})
+    assert text.startswith("Exploratory: fewer than 5 training seeds (a 1); n = 7 to 8")
+    many = dict(made, num_seeds=5, rows=[r | {"n": 384} for r in made["rows"]])
+    assert report.exploratory({"a": many}) == ""
+    many["rows"][0]["n"] = 200  # a scenario that does not change all of 384 tasks
+    assert report.exploratory({"a": many}) == ""
 
 
 @pytest.mark.parametrize(
@@ -99,14 +137,14 @@ def test_side_by_side():
         ({}, None),
         ({"checkpoint_step": 4}, None),
         ({"temperature": 0.0}, None),  # the default of a report that does not say
-        ({"temperature": 1.0}, "temperature is 0.0, 1.0."),
-        ({"seed": 1}, "seed is 0, 1."),
+        ({"temperature": 1.0}, "temperature is 0.0 (a), 1.0 (b)."),
+        ({"seed": 1}, "seed is 0 (a), 1 (b)."),
         (
             {"split": "train", "num_tasks": 64},
-            "split is test, train; num_tasks is 8, 64.",
+            "split is test (a), train (b); num_tasks is 8 (a), 64 (b).",
         ),
-        ({"suite": "other"}, "suite is tiny, other."),
-        ({"grading_version": 2}, "grading_version is 1, 2."),
+        ({"suite": "other"}, "suite is tiny (a), other (b)."),
+        ({"grading_version": 2}, "grading_version is 1 (a), 2 (b)."),
     ],
 )
 def test_side_by_side_warns(changes, warning):
@@ -122,4 +160,4 @@ def test_side_by_side_warns_about_missing_settings():
     silent = make_report()
     del silent["seed"]
     text = report.side_by_side({"a": make_report(), "b": silent})
-    assert text.startswith("Warning: not comparable: seed is 0, unknown.\n")
+    assert text.startswith("Warning: not comparable: seed is 0 (a), unknown (b).\n")

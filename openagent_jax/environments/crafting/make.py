@@ -3,6 +3,7 @@
 `make` runs on the host, once for each run. It returns arrays and pure functions.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -32,7 +33,7 @@ from openagent_jax.environments.world import (
     World,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import style, symbols
+from openagent_jax.text import reply_scan, style, symbols
 from openagent_jax.types import Environment, Sizes, Tables
 
 
@@ -87,6 +88,12 @@ def functions(sizes: Sizes, words: Words) -> Environment:
         ),
         expert=lambda tables, task, state: oracle.expert(tables.lexicon, task, state),
         blank=lambda tables, task: environment.no_action(),
+        refuse=lambda tables, task: replace(
+            environment.no_action(), kind=jnp.int32(reply_scan.REFUSE)
+        ),
+        ask=lambda tables, task: replace(
+            environment.no_action(), kind=jnp.int32(reply_scan.ASK)
+        ),
         certificate=lambda tables, task: oracle.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=_counts,

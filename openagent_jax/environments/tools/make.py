@@ -5,6 +5,7 @@ and pure functions.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ from openagent_jax.environments.world import (
     World,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import style
+from openagent_jax.text import reply_scan, style
 from openagent_jax.types import Environment, Sizes, Tables
 
 
@@ -85,7 +86,13 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
             tables.lexicon.style, task, result
         ),
         expert=_expert,
-        blank=lambda tables, task: environment.no_action(task.tools.arg_name.shape[-1]),
+        blank=_blank,
+        refuse=lambda tables, task: replace(
+            _blank(tables, task), kind=jnp.int32(reply_scan.REFUSE)
+        ),
+        ask=lambda tables, task: replace(
+            _blank(tables, task), kind=jnp.int32(reply_scan.ASK)
+        ),
         certificate=lambda tables, task: oracle.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=lambda tables, task: jnp.sum(task.tools.visible)[None],
@@ -206,6 +213,11 @@ def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Tas
 
 def _expert(tables: Tables, task: Task, state: State) -> Action:
     return oracle.expert(tables.lexicon, task, state)
+
+
+def _blank(tables: Tables, task: Task) -> Action:
+    del tables
+    return environment.no_action(task.tools.arg_name.shape[-1])
 
 
 def _pools(tables: Tables, task: Task, split: str, num_visible: int) -> Pools:

@@ -1,0 +1,147 @@
+"""Scripted agents whose success bounds that of any policy on the same tasks.
+
+They act on the state of the sandbox rather than on tokens, so they are cheap:
+
+    oracle     plays the expert of the environment
+    counting   refuses by counts alone, without reading
+    refuser    refuses every task
+    asker      asks one question, and then plays the expert
+
+The counting agent decides at its first action whether to refuse, from
+`Environment.counts` only: it refuses where most of the training tasks with these counts
+could not be solved. Otherwise it plays the expert, except that it never refuses because
+of what it has read: where the expert would refuse at once, it makes no sense to the end
+of the episode. Refusals that feedback calls for, it plays as the expert does. Only as
+far as a policy is better than the counting agent has it read its documents.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax import draw as hashes
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.world import World
+from openagent_jax.types import Action, Environment, Outcome, Tables, Task
+
+AGENTS = ("oracle", "counting", "refuser", "asker")
+NUM_TASKS = 2048  # training tasks that the counting agent learns from
+SHARE = 0.3  # of them that are perturbed, as PAFT does
+
+
+def play(
+    environment: Environment, tables: Tables, task: Task, refused: Int[Array, "R"]
+) -> dict[str, Outcome]:
+    """Play one task with each agent.
+
+    Args:
+      environment: the environment of the task.
+      tables: its arrays.
+      task: the task.
+      refused: what `fit` returned.
+
+    Returns:
+      The outcome of each agent of `AGENTS`.
+    """
+    expert = partial(environment.expert, tables, task)
+    blank, refuse, ask = (
+        make(tables, task)
+        for make in (environment.blank, environment.refuse, environment.ask)
+    )
+    start = environment.reset(tables, task)
+    by_reading = refuses_at_once(environment, tables, task)
+    by_counting = jnp.any(_counts(environment, tables, task) == refused)
+
+    def episode(agent: Int[Array, ""]) -> Outcome:
+        oracle, counting, refuser, asker = (agent == i for i in range(len(AGENTS)))
+        del oracle
+        refuses = refuser | (counting & by_counting)
+
+        def turn(state, number):
+            action = expert(state)
+            action = _choose(counting & by_reading, blank, action)
+            action = _choose(asker & (number == 0), ask, action)
+            action = _choose(refuses, refuse, action)
+            return environment.step(tables, task, state, action)[0], None
+
+        turns = jnp.arange(environment.sizes.max_turns)
+        state, _ = jax.lax.scan(turn, start, turns)
+        return environment.outcome(tables, task, state)
+
+    # All agents in one program, which compiles faster than one for each.
+    found = jax.vmap(episode)(jnp.arange(len(AGENTS)))
+    return {
+        name: jax.tree.map(lambda x, i=i: x[i], found) for i, name in enumerate(AGENTS)
+    }
+
+
+def fit(
+    world: World, seed: int = 0, num_tasks: int = NUM_TASKS
+) -> Int[np.ndarray, "R"]:
+    """Learn at which counts the counting agent refuses.
+
+    It sees tasks of the training split, a share `SHARE` of which is perturbed by the
+    training mix of the environment.
+
+    Returns:
+      Fingerprints of the counts, padded by -1 so that the shape rarely changes.
+    """
+    counts, solvable = jax.device_get(
+        _training(world.environment, num_tasks)(world.tables, jax.random.key(seed))
+    )
+    values, index = np.unique(counts, return_inverse=True)
+    solved = np.bincount(index, solvable) / np.bincount(index)
+    refused = values[solved < 0.5]
+    size = 8
+    while size < len(refused):
+        size *= 2
+    return np.pad(refused, (0, size - len(refused)), constant_values=-1)
+
+
+def refuses_at_once(
+    environment: Environment, tables: Tables, task: Task
+) -> Bool[Array, ""]:
+    """Return whether the documents alone tell the expert to refuse a task."""
+    start = environment.reset(tables, task)
+    action = environment.expert(tables, task, start)
+    after, _ = environment.step(tables, task, start, action)
+    return environment.outcome(tables, task, after).refused
+
+
+@cache
+def _training(environment: Environment, num_tasks: int) -> Callable:
+    """Return a compiled function that draws tasks as PAFT does."""
+    mix = environment.training_mix
+    names = tuple(dict.fromkeys(mix))  # each is compiled once
+    one = draw.make_draw(environment, names, "train")
+    rate = SHARE if mix else 0.0
+    odds = [1 - rate, *(rate * mix.count(name) / len(mix) for name in names)]
+    # As many tasks of each kind as are expected.
+    places = (np.arange(num_tasks) + 0.5) / num_tasks
+    scenarios = np.searchsorted(np.cumsum(odds)[:-1], places)
+
+    def of(tables, key, edit_key, scenario) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        task = one(tables, key, edit_key, jnp.float32(1), scenario).task
+        proof = environment.certificate(tables, task)
+        return _counts(environment, tables, task), proof.solvable
+
+    @jax.jit
+    def every(tables, key):
+        keys = draw.task_keys(key, 0, num_tasks)
+        return jax.vmap(of, (None, 0, 0, 0))(
+            tables, keys, draw.edit_keys(keys), jnp.asarray(scenarios)
+        )
+
+    return every
+
+
+def _counts(environment: Environment, tables: Tables, task: Task) -> Int[Array, ""]:
+    return hashes.fingerprint(environment.counts(tables, task))
+
+
+def _choose(condition: Bool[Array, ""], new: Action, old: Action) -> Action:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

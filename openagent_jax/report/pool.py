@@ -1,0 +1,135 @@
+"""Join the reports of several seeds, and tell which reports can be compared."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from openagent_jax.report import intervals, outcomes
+from openagent_jax.report.outcomes import Json
+from openagent_jax.report.rows import average, by_seed, label
+
+# The keys that say how a report was made, with the values that are assumed for a report
+# that lacks them. Reports that differ in any of them cannot be compared.
+SETUP = {
+    "suite": "unknown",
+    "split": "unknown",
+    "num_tasks": "unknown",
+    "seed": "unknown",
+    "grading_version": "unknown",
+    "temperature": 0.0,
+}
+
+
+def pool(reports: Mapping[str, Json]) -> Json:
+    """Join the reports of several training runs on the same tasks into one report.
+
+    Every number is the mean over the runs. Success and delta get intervals over tasks
+    and seeds (`intervals.rate`); where a report does not have the outcomes of its
+    tasks, intervals over seeds alone (`intervals.over_seeds`).
+
+    Args:
+      reports: the reports, by a name for error messages. One alone is returned as it
+        is.
+
+    Returns:
+      The report. It has `num_seeds`, and its rows have `runs`, the rows of the runs,
+      and a list of `outcomes` with a text for each.
+
+    Raises:
+      ValueError: the runs do not have the same tasks and scenarios, or two are the
+        same run.
+    """
+    name, first = next(iter(reports.items()))
+    if len(reports) == 1:
+        return first
+    if found := differences(reports):
+        raise ValueError(f"only runs that were evaluated alike can be joined: {found}")
+    for other, report in reports.items():
+        odd = {label(r) for r in first["rows"]} ^ {label(r) for r in report["rows"]}
+        if odd:
+            raise ValueError(
+                f"only runs that were evaluated alike can be joined: {name} and "
+                f"{other} do not both have {', '.join(sorted(x.strip() for x in odd))}"
+            )
+    runs: dict[object, str] = {}
+    for name, report in reports.items():
+        run = report.get("train_seed", name)
+        if run in runs:
+            raise ValueError(
+                f"{runs[run]} and {name} are of one training seed ({run}); join runs "
+                "of different seeds"
+            )
+        runs[run] = name
+    by_label = [{label(r): r for r in x["rows"]} for x in reports.values()]
+    rows = [_row([x[label(r)] for x in by_label]) for r in first["rows"]]
+    clean = next((r for r in rows if r["tier"] == "clean"), None)
+    for r in rows:
+        _add_intervals(r, clean, first.get("phrasings"))
+    joined = {k: v for k, v in first.items() if k not in ("bounds", "train_seed")}
+    return {**joined, "num_seeds": len(reports), "rows": rows}
+
+
+def differences(reports: Mapping[str, Json]) -> str:
+    """Say in which respects reports cannot be compared; "" if they can.
+
+    It names the keys, and for each value the reports that have it.
+    """
+    found = []
+    for key, default in SETUP.items():
+        values = {name: str(x.get(key, default)) for name, x in reports.items()}
+        found += _listed(key, values)
+    shared = [{label(r): r for r in x["rows"]} for x in reports.values()]
+    for name in shared[0] if shared else ():
+        rows = {k: x[name] for k, x in zip(reports, shared, strict=True) if name in x}
+        digests = {k: r["tasks"] for k, r in rows.items() if "tasks" in r}
+        if listed := _listed(f"tasks of {name.strip()}", digests):
+            found += listed
+            break  # one scenario is enough
+    return "; ".join(found)
+
+
+def _listed(key: str, values: Mapping[str, str]) -> list[str]:
+    """Return `["key is a (first), b (second, third)"]`; nothing if all are equal."""
+    owners: dict[str, list[str]] = {}
+    for name, value in values.items():
+        owners.setdefault(value, []).append(name)
+    if len(owners) < 2:
+        return []
+    texts = [f"{value} ({', '.join(names)})" for value, names in owners.items()]
+    return [f"{key} is {', '.join(texts)}"]
+
+
+def _row(rows: Sequence[Json]) -> Json:
+    """Join the rows of one scenario; intervals are added later."""
+    made = dict(rows[0])
+    for key in rows[0]:
+        if key.endswith("_rate") or key in ("chain_length_ratio", "needless_questions"):
+            made[key] = average(r.get(key) for r in rows)
+    del made["success"], made["delta"]
+    made["runs"] = list(rows)
+    made["n"] = max(r["n"] for r in rows)
+    if unanswered := sum(r.get("unanswered", 0) for r in rows):
+        made["unanswered"] = unanswered
+    texts = [r.get("outcomes") for r in rows]
+    made["outcomes"] = texts
+    if any(text is None for text in texts):
+        del made["outcomes"]
+    elif (found := outcomes.letters(made)) is not None:
+        made["n"] = int(np.isin(found, list(outcomes.COUNTED)).any(axis=0).sum())
+    return made
+
+
+def _add_intervals(row: Json, clean: Json | None, phrasings: str | None) -> None:
+    """Add success and delta to a joined row, in place."""
+    row["success"] = row["delta"] = dict.fromkeys(intervals.PARTS)
+    if found := outcomes.of_rows([row], phrasings, "success"):
+        mean = average(by_seed([row], "success"))  # without errors of rounding
+        row["success"] = intervals.rate(found) | {"mean": mean}
+    elif known := by_seed([row], "success"):
+        row["success"] = intervals.over_seeds(known, row["n"])
+    if row["tier"] == "clean":
+        row["delta"] = dict.fromkeys(intervals.PARTS, 0.0 if row["n"] else None)
+    elif pairs := outcomes.pairs([row], clean, phrasings):
+        row["delta"] = intervals.difference(*pairs)
+    elif known := by_seed([row], "delta"):
+        row["delta"] = intervals.over_seeds(known, row["n"], signed=True)
