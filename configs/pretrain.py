@@ -34,7 +34,7 @@ def get_config(arg: str = ""):
     if arg == "short":
         c.sandbox.min_visible = 1
         c.sandbox.num_visible = 2
-        c.algorithm.num_tokens = 176
+        c.algorithm.num_tokens = 224
         c.optim.schedule = "constant"
         c.optim.warmup_steps = 20
         c.train.batch_size = 16
@@ -44,7 +44,7 @@ def get_config(arg: str = ""):
         c.init_from = "runs/pretrain_short"
         c.sandbox.min_visible = 2
         c.sandbox.num_visible = 6
-        c.algorithm.num_tokens = 320
+        c.algorithm.num_tokens = 480
         c.optim.schedule = "wsd"
         c.optim.warmup_steps = 20
         c.train.batch_size = 16

@@ -240,7 +240,7 @@ def _few_columns(c: Config) -> int:
     """
     if c.algorithm.is_reinforcement:
         return c.sandbox.context_tokens * 5 // 8
-    return 0 if c.algorithm.num_rows else c.algorithm.num_tokens * 3 // 4
+    return 0 if c.algorithm.num_rows else c.algorithm.num_tokens * 7 // 10
 
 
 def recipe(c: Config, source: World, **about: Any) -> Recipe:

@@ -66,7 +66,7 @@ def is_perturbed(
     >>> is_perturbed(np.arange(5), 0.4).tolist()
     [False, False, True, False, True]
     >>> is_perturbed(np.arange(5), 0.4, start=0.7).tolist()
-    [True, False, True, False, False]
+    [True, False, False, True, False]
     """
 
     def before(n):

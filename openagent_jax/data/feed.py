@@ -37,7 +37,8 @@ def batches(
       records: demonstrations with `tokens` and `loss_mask`.
       seed: the seed of the order, which differs from epoch to epoch.
       num_rows: number of rows of a batch of this process.
-      num_columns: number of tokens of a row; no record is longer.
+      num_columns: number of tokens of a row; a longer record raises a `ValueError`
+        when it is read.
       packed: whether records are packed end to end, each into the first row that has
         room for it; otherwise each has its own row.
       process: the index of this process, and the number of processes.
@@ -59,7 +60,8 @@ def batches(
     order = grain.MapDataset.source(records).shuffle(seed=seed)
     order = order[index::count].repeat()
     read = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=NUM_AHEAD)
-    rows = order.map(_arrays).to_iter_dataset(read)
+    arrays = order.map(lambda record: _arrays(record, num_columns))
+    rows = arrays.to_iter_dataset(read)
     if packed:
         rows = grain.experimental.FirstFitPackIterDataset(
             rows,
@@ -72,8 +74,19 @@ def batches(
     return rows.batch(num_rows).map(_batch)
 
 
-def _arrays(record) -> Json:
-    return {name: np.asarray(record[name]) for name in ("tokens", "loss_mask")}
+def _arrays(record, num_columns: int) -> Json:
+    """Return the arrays of a record.
+
+    Raises:
+      ValueError: it is longer than a row, so it would lose its end.
+    """
+    arrays = {name: np.asarray(record[name]) for name in ("tokens", "loss_mask")}
+    if (size := len(arrays["tokens"])) > num_columns:
+        raise ValueError(
+            f"it has {size} tokens, and a row has {num_columns}; raise "
+            "algorithm.num_tokens"
+        )
+    return arrays
 
 
 def _padded(record: Json, num_columns: int) -> Json:

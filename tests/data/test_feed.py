@@ -88,6 +88,14 @@ def test_more_processes_than_records():
 
 
 @pytest.mark.parametrize("packed", [False, True])
+def test_a_record_that_is_longer_than_a_row(packed):
+    """It is not cut, so that no episode without its end is trained on."""
+    long = {"tokens": np.ones(13, np.int32), "loss_mask": np.ones(13, bool)}
+    with pytest.raises(ValueError, match="13 tokens, and a row has 12; raise algo"):
+        read_batches([long], 1, packed=packed)
+
+
+@pytest.mark.parametrize("packed", [False, True])
 def test_order_does_not_depend_on_threads(packed):
     one, many = (
         read_batches(toys(50), 40, packed=packed, num_threads=num) for num in (1, 8)

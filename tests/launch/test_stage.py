@@ -37,14 +37,13 @@ def chain(tmp_path_factory):
 
 
 @jax.jit
-def sample(key):
+def sample(tables, key):
     """The worlds, goals and values of the tasks of a run's first steps."""
     curriculum = build.curriculum(tiny.config("sft"), helpers.ENVIRONMENT)
 
     def one(step):
         state = train.TrainState(step, {}, (), key)
         task_key, edit_key = train.step_keys(state)
-        tables = helpers.world("poi").tables
         return curriculum.sample((), tables, task_key, edit_key, step, NUM_TASKS)
 
     tasks = jax.lax.map(one, jnp.arange(NUM_STEPS))
@@ -54,7 +53,8 @@ def sample(key):
 def tasks_of(c):
     """The tasks of a run, as a set."""
     model = backbones.backbone(c)
-    found = helpers.host(sample(build.root_key(c, model)))
+    tables = helpers.world("poi").tables
+    found = helpers.host(sample(tables, build.root_key(c, model)))
     rows = (x.reshape(NUM_STEPS * NUM_TASKS, -1) for x in found)
     return {*map(tuple, np.concatenate([*rows], axis=1).tolist())}
 
