@@ -236,7 +236,10 @@ def test_kl_penalty_refers_to_the_base_model(trained):
     learner = policy_gradient.Learner(policy, helpers.ENVIRONMENT, {}, 1.0, surrogate)
     tokens = jax.random.randint(jax.random.key(3), (2, 12), 0, 100)
     mask = jnp.ones((2, 12), bool)
-    played = rollout.Rollout(None, tokens, mask, mask, jnp.zeros((2, 12)), *[None] * 3)
+    fits = jnp.zeros(2, bool)  # nothing overflows
+    played = rollout.Rollout(
+        None, tokens, mask, mask, jnp.zeros((2, 12)), fits, None, None
+    )
 
     @jax.jit
     def scores(params):
