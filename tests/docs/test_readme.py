@@ -9,6 +9,7 @@ import pytest
 from configs import base
 from openagent_jax import report
 from openagent_jax.environments.tools.perturb import CATALOGUE
+from openagent_jax.report import tables
 from tests import pages
 
 ROOT = pages.ROOT
@@ -86,11 +87,29 @@ def test_pages_say_that_their_numbers_are_exploratory(page):
 def test_readme_output_matches_a_stored_report():
     shown = re.search(r"```text\n(.*?)```", README, re.DOTALL)
     assert shown
-    printed = report.table(report.load("docs/results/paft_0")).splitlines()
+    printed = report.table(report.load("docs/results/crossed_paft_0")).splitlines()
     lines = shown[1].splitlines()
     assert len(lines) > 3
     for line in lines:
         assert any(x.startswith(line) for x in printed), line
+
+
+def test_crossed_table_matches_its_report():
+    """Success, refusals and the counting agent, in the section on the shortcut."""
+    stored = report.load("docs/results/crossed_catalogue")
+    rows = {row["scenario"]: row for row in stored["rows"]}
+    section = COMPARISON.split("## After the shortcut was closed")[1]
+    _, _, *lines = table_of(section)
+    assert len(lines) == 10
+    for name, success, refused, counting in lines:
+        row = rows[name]
+        rates = row["refusal_rate"], row["false_refusal_rate"]
+        rate = next(x for x in rates if x is not None)
+        assert success == tables.percent(row["success"])
+        assert refused == tables.percent(rate)
+        assert counting == tables.percent(stored["bounds"]["counting"][name])
+    assert stored["num_tasks"] == 384
+    assert rows["unsolvable"]["n"] == 384
 
 
 def test_readme_is_short():
