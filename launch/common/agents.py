@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from tqdm import tqdm
 
 from launch.common import checks, errors, model_folders, tokenizer_files
@@ -111,6 +112,7 @@ class Tasks(Protocol):
     def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
     def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
     def digest(self) -> str: ...
+    def bounds(self) -> dict[str, dict[str, np.ndarray]]: ...  # see `bounds.successes`
 
 
 def suite(c: Config) -> Tasks:
@@ -208,7 +210,10 @@ def score(
                 ) from error
         scored = logs.scored(log, tasks.names, tasks.num_tasks)
         results = evaluate.results(
-            tasks.entries, evaluate.Scored(scored, {}), c.eval.strength, c.eval.split
+            tasks.entries,
+            evaluate.Scored(scored, tasks.bounds()),
+            c.eval.strength,
+            c.eval.split,
         )
         num = min(c.eval.keep, tasks.num_tasks)
         logs.keep(log, log_file.parent, tasks.names, num)

@@ -15,7 +15,7 @@ of the episode. Refusals that feedback calls for, it plays as the expert does. O
 far as a policy is better than the counting agent has it read its documents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import jax
@@ -31,6 +31,7 @@ from openagent_jax.types import Action, Environment, Outcome, Tables, Task
 AGENTS = ("oracle", "counting", "refuser", "asker")
 NUM_TASKS = 2048  # training tasks that the counting agent learns from
 SHARE = 0.3  # of them that are perturbed, as PAFT does
+BLOCK = 64  # tasks that `successes` plays at once
 
 
 def play(
@@ -100,6 +101,62 @@ def fit(
     while size < len(refused):
         size *= 2
     return np.pad(refused, (0, size - len(refused)), constant_values=-1)
+
+
+def successes(
+    world: World,
+    scenarios: Sequence[str],
+    *,
+    split: str,
+    seed: int,
+    num_tasks: int,
+    strength: float,
+) -> dict[str, dict[str, Bool[np.ndarray, "n"]]]:
+    """Play the tasks that an evaluation draws, without a policy.
+
+    Args:
+      world: the world of the tasks.
+      scenarios: names of perturbations; clean tasks are played too.
+      split: the split of the tasks.
+      seed: the seed of the tasks.
+      num_tasks: the number of tasks of each scenario.
+      strength: the strength of the perturbations, in [0, 1].
+
+    Returns:
+      By agent and scenario, which tasks it solves.
+    """
+    block = _block(world.environment, tuple(scenarios), split)
+    refused, key = fit(world), jax.random.key(seed)
+    found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in AGENTS}
+    for i, name in enumerate((draw.CLEAN, *scenarios)):
+        blocks = [
+            jax.device_get(
+                block(world.tables, key, i, start, jnp.float32(strength), refused)
+            )
+            for start in range(0, num_tasks, BLOCK)
+        ]
+        for agent in AGENTS:
+            success = np.concatenate([outcome[agent].success for outcome in blocks])
+            found[agent][name] = success[:num_tasks]
+    return found
+
+
+@cache  # evaluations of one environment share compiled programs
+def _block(environment: Environment, scenarios: tuple[str, ...], split: str):
+    """Return a compiled function that plays a block of tasks with all agents."""
+    one = draw.make_draw(environment, scenarios, split)
+
+    @jax.jit
+    def of(tables, key, scenario, start, strength, refused):
+        keys = draw.task_keys(key, start, BLOCK)
+
+        def of_key(key, edit_key):
+            task = one(tables, key, edit_key, strength, scenario).task
+            return play(environment, tables, task, refused)
+
+        return jax.vmap(of_key)(keys, draw.edit_keys(keys))
+
+    return of
 
 
 def refuses_at_once(

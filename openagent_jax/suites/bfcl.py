@@ -159,6 +159,10 @@ class Suite:
     def num_tasks(self) -> int:
         return len(self.items)
 
+    def bounds(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return nothing: scripted agents play environments, not data files."""
+        return {}
+
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """Yield the episodes that are not done, in order.
 

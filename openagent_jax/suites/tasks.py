@@ -18,6 +18,7 @@ from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
+from openagent_jax.evaluation import bounds
 
 BLOCK = 64  # number of tasks that are drawn at once
 
@@ -47,6 +48,17 @@ class Suite:
     def entries(self) -> dict[str, perturb.Entry]:
         """The catalogue of the perturbations, by name."""
         return perturb.catalogue(self.world.environment)
+
+    def bounds(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return which tasks each scripted agent solves, by agent and scenario."""
+        return bounds.successes(
+            self.world,
+            self.scenarios,
+            split=self.split,
+            seed=self.seed,
+            num_tasks=self.num_tasks,
+            strength=self.strength,
+        )
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """Yield the episodes that are not done, in order, drawing tasks as needed.

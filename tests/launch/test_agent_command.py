@@ -59,6 +59,11 @@ def test_a_report_is_written_without_the_key(commands, tmp_path):
     assert tuple(rows) == NAMES
     assert [rows[name]["success"]["mean"] for name in NAMES] == [0, 0, 1]
     assert rows["clean"]["false_refusal_rate"] == 1
+    # This agent is the one that always refuses.
+    assert made["bounds"]["refuser"] == {
+        name: rows[name]["success"]["mean"] for name in NAMES
+    }
+    assert made["bounds"]["oracle"] == dict.fromkeys(NAMES, 1)
     assert (made["policy"], made["suite"]) == ("acme/one", "poi")
     assert made["temperature"] == "unknown"  # the flag leaves it to the endpoint
     *_, body = server.requests[0]
