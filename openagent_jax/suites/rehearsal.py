@@ -196,7 +196,15 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             "that do not feed each other",
         ),
         **dict.fromkeys(
-            ("dependency_extension", "rule_shift", "tool_redirection", "contradiction"),
+            (
+                "dependency_extension",
+                "rule_shift",
+                "tool_redirection",
+                "fatal_error",
+                "error_with_alternative",
+                "contradiction",
+                "spare_contradiction",
+            ),
             (num_tools >= limits.num_tools, f"{full}; raise it"),
         ),
     }

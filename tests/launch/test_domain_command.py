@@ -61,7 +61,8 @@ def test_check_of_a_good_file(commands, drafted, tmp_path):
     assert "identity_erasure" not in done.out and "the oracle" not in done.out
     (needs,) = re.findall(r"prompt_tokens=50 is too short: .* has (\d+)", done.out)
     (longest,) = re.findall(r"the longest prompt has .*, perturbed (\d+)", done.out)
-    assert int(needs) > 100 + int(longest)  # training needs more than a prompt
+    # The longer requests are those of training alone.
+    assert int(needs) > 60 + int(longest)
     assert "Raise these: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
 

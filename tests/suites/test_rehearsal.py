@@ -134,7 +134,10 @@ def test_troubles(rehearsed):
         "logic_inversion changes nothing here: no tool needs the code of another "
         "(code_from), and no goal has two steps that do not feed each other",
         "entity_shift changes nothing here: no type is an entity",
+        f"fatal_error changes nothing here: {full}",
+        f"error_with_alternative changes nothing here: {full}",
         f"contradiction changes nothing here: {full}",
+        f"spare_contradiction changes nothing here: {full}",
     ]
 
 

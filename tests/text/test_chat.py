@@ -10,7 +10,7 @@ from openagent_jax.interop import chat_template
 from openagent_jax.text import chat, style
 from tests import helpers, messages
 
-NUM_TOKENS = 3456
+NUM_TOKENS = 4096
 NUM = 3  # episodes of each kind of goal and entry
 
 
