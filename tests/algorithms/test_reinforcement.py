@@ -164,12 +164,15 @@ def one_device():
 @pytest.mark.slow
 def test_a_full_training_step(one_device):
     state, (first, second) = one_device
-    assert first["frac_reward_zero_std"] < 1 and first["train/grad_norm"] > 0
-    assert first["rewards/progress/mean"] > 0
+    # All groups of the first step have equal rewards, and DAPO leaves them out.
+    assert first["frac_reward_zero_std"] == 1
+    assert first["train/grad_norm"] == first["train/kl"] == 0
+    assert second["frac_reward_zero_std"] < 1 and second["train/grad_norm"] > 0
+    assert min(x["rewards/progress/mean"] for x in (first, second)) > 0
     assert first["sampler_trainer/logp_abs_diff_max"] < 1e-4
     assert second["sampler_trainer/logp_abs_diff_max"] < 1e-4
-    # The KL divergence is 0 in the first of the four updates only.
-    assert 0 < first["train/kl"] < 0.1 and 0 < second["train/kl"] < 0.1
+    # The KL divergence is 0 in the first update that learns, and only there.
+    assert 0 < second["train/kl"] < 0.1
     assert first["num_sampled_tokens"] > 16
     start = nano_trainer("paft_grpo")[1].params
     for name in ("reference", "embed"):
