@@ -24,7 +24,7 @@ COLOURS = "red green blue black white brown pink grey".split()
 
 
 def _cases():
-    """Every pair and split; what takes a few minutes in all is not run by hand."""
+    """Every pair and split; the marks keep CI to a few minutes."""
     for domain, entries in PAIRS:
         for split in SPLITS:
             all_kinds = entries[0].name == "unsolvable" or domain == "crafting"

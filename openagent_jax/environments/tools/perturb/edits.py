@@ -115,9 +115,8 @@ def document(
         those that were withheld before.
     """
     tools = task.tools
-    never |= withheld(task) | (
-        in_use(task) & ~tools.visible
-    )  # what redirections lead to
+    redirected_to = in_use(task) & ~tools.visible
+    never |= withheld(task) | redirected_to
     real = (tools.name > 0) & ~never
     order = jax.random.uniform(key, rows.shape) - tools.visible
     order = jnp.where(rows, -2.0, order)

@@ -209,9 +209,11 @@ def _break(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
     # The documents have a second tool either way.
     source, row = tool if solvable else other, spare(task)
     name = fresh_name(task, words, pools.names[source])
+    # A tool without synonyms gets a name without meaning.
     low, high = pools.opaque
-    opaque = jax.random.randint(words, (), low, high)
-    name = jnp.where(name > 0, name, fresh_name(task, words, opaque[None]))
+    draw_key, pick_key = jax.random.split(jax.random.fold_in(words, 1))
+    opaque = jax.random.randint(draw_key, (1,), low, high)
+    name = jnp.where(name > 0, name, fresh_name(task, pick_key, opaque))
     copy = copy_row(task.tools, source, row)
     place = jax.random.randint(place, (), 0, copy.place.shape[0])
     added = edit_faults(
