@@ -24,8 +24,9 @@ from tests.evaluation import scripts
 SCENARIOS = ("query_underspecified", "runtime_error", "unsolvable")
 NAMES = (draw.CLEAN, *SCENARIOS)
 SEED, TURNS, ACTION, RESULT = 5, 10, 60, 64
-PROMPT = {helpers.COMPACT: 240, "hermes": 1450}  # tokens
-ROOM = 250  # for what follows a prompt: too little for ten long turns
+PROMPT = {helpers.COMPACT: 240, "hermes": 1400}  # tokens
+# Of a clean task this leaves too little room for ten long turns.
+CONTEXT = {helpers.COMPACT: 490, "hermes": 1480}
 # The script of each row; `EXPERT` follows the oracle on the clean task.
 EXPERT, WRONG_CALL, BABBLE, LONG, REFUSE, ANSWER, CUT, NO_TOOL = range(8)
 NUM = 8
@@ -54,7 +55,7 @@ SCORED = ("success", "solvable", "refused", "num_calls", "num_errors", "fewest_c
 @functools.cache
 def world(form):
     prompt = PROMPT[form]
-    sizes = Sizes(TURNS, prompt, ACTION, RESULT, prompt + ROOM)
+    sizes = Sizes(TURNS, prompt, ACTION, RESULT, CONTEXT[form])
     environment = make.functions(sizes, helpers.NUM_VISIBLE)
     return helpers.world("poi", form)._replace(environment=environment)
 
