@@ -4,7 +4,7 @@
 
 Differs from `sft.py` in `paft.alpha`: 30 % of the tasks are perturbed.
 Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.8 M tokens.
-Result (one seed, exploratory; docs/sft_and_paft.md): 97 % success on clean tasks of
+Result: (one seed, exploratory; docs/sft_and_paft.md) 97 % success on clean tasks of
 `poi`, 44 % on average over the 15 perturbations of the suite, and 16 % of the
 unsolvable tasks refused. Earlier versions, in which counting documents gave unsolvable
 tasks away, refused 97, 62 and 94 %.
