@@ -106,7 +106,7 @@ def make(name):
         ("grpo", "bandit"),
         pytest.param("grpo", "two_turns", marks=pytest.mark.slow),
         pytest.param("ppo", "bandit", marks=pytest.mark.slow),
-        pytest.param("ppo", "two_turns", marks=pytest.mark.slow),
+        pytest.param("ppo", "two_turns", marks=pytest.mark.hours),
     ],
 )
 def test_finds_the_known_optimum(name, world):
