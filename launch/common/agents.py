@@ -107,6 +107,8 @@ class Tasks(Protocol):
     @property
     def num_tasks(self) -> int: ...  # of each scenario
     @property
+    def repeats(self) -> int: ...  # episodes of each task; see `draw`
+    @property
     def scenario_set(self) -> str: ...  # see `draw.scenario_set`
     @property
     def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
@@ -129,13 +131,16 @@ def suite(c: Config) -> Tasks:
         world = message_world(c.sandbox, domain)
     if world.summary:
         print(f"{domain}: {world.summary}")
+    with errors.blame("eval.split"):  # a log may have no task of this split
+        world.check(c.eval.split)
     return Suite(
         world,
         draw.expand(world.environment, c.eval.scenarios, draw.ALL),
         c.eval.seed,
-        c.eval.num_tasks,
+        draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
         c.eval.split,
+        c.eval.repeats,
     )
 
 
@@ -143,6 +148,8 @@ def _bfcl(c: Config) -> bfcl.Suite:
     """Return a category of BFCL, with those of the scenarios that apply to it."""
     name = c.eval.domain.removeprefix(bfcl.PREFIX)
     checks.check(c.replace({"eval.domain": ""}))  # everything but the domain
+    if c.eval.repeats > 1:
+        raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
     named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)

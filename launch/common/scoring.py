@@ -30,10 +30,14 @@ class Scorer:
         """
         self._train_seed = train_seed
         self._c = c
-        self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self.world = build.world(c, model, c.eval_domain)
         with errors.blame("eval.split"):  # a log may have no task of this split
             self.world.check(c.eval.split)
+        self._num_tasks = draw.num_tasks(
+            self.world.environment, self.world.tables, c.eval.split, c.eval.num_tasks
+        )
+        num_episodes = self._num_tasks * c.eval.repeats
+        self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
         self._scenarios = draw.expand(environment, c.eval.scenarios, usual)
@@ -45,6 +49,7 @@ class Scorer:
             c.eval.split,
             c.eval.temperature,
             record=c.eval.keep > 0,
+            repeats=c.eval.repeats,
         )
 
     def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
@@ -59,7 +64,7 @@ class Scorer:
         keeper = None
         if workdir and c.keep:
             folder = file(workdir, step).parent
-            keeper = episodes.Keeper(world, folder, c.keep, c.seed)
+            keeper = episodes.Keeper(world, folder, c.keep, c.seed, c.repeats)
         if self._refused is None:
             self._refused = bounds.fit(world)
         scored = evaluate.evaluate(
@@ -68,14 +73,15 @@ class Scorer:
             params,
             self._scenarios,
             seed=c.seed,
-            num_tasks=c.num_tasks,
+            num_tasks=self._num_tasks,
             batch_size=self._batch_size,
             strength=c.strength,
+            repeats=c.repeats,
             refused=self._refused,
             **({"keep": keeper} if keeper else {}),
         )
         if keeper:
-            keeper.write(c.num_tasks)
+            keeper.write(self._num_tasks * c.repeats)
         entries = perturb.catalogue(world.environment)
         return {
             "suite": self._c.eval_domain,
@@ -83,13 +89,14 @@ class Scorer:
             "checkpoint_step": step,
             **({} if self._train_seed is None else {"train_seed": self._train_seed}),
             "seed": c.seed,
-            "num_tasks": c.num_tasks,
+            "num_tasks": self._num_tasks,
+            **({"repeats": c.repeats} if c.repeats > 1 else {}),
             "split": c.split,
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
             "scenario_set": draw.scenario_set(world.environment, self._scenarios),
-            **evaluate.results(entries, scored, c.strength, c.split),
+            **evaluate.results(entries, scored, c.strength, c.split, c.repeats),
         }
 
 

@@ -3,6 +3,10 @@
 A task is a function of its `task_key`, and its perturbation a function of an
 `edit_key`. Callers choose the keys. Equal task keys give equal tasks, so that clean and
 perturbed versions of a task are paired.
+
+The episodes of an evaluation are numbered. With R repeats of each task, episodes i R to
+i R + R - 1 are of task i, each perturbed anew. If an environment has finitely many tasks
+(such as the conversations of a log), different numbers are different tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -133,33 +137,93 @@ def make_draw(
       split: the split of the tasks and of the surface forms.
 
     Returns:
-      `draw(tables, task_key, edit_key, strength, scenario=None) -> Edited`; see
-      `make_edit` for the last two arguments.
+      `draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited`;
+      see `make_edit` for `strength` and `scenario`. With an `index`, an environment of
+      finitely many tasks gives the task of that number; any other ignores it.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
     """
     edit = make_edit(environment, names, split)
 
-    def draw(tables, task_key, edit_key, strength, scenario=None) -> Edited:
-        task = environment.sample(tables, task_key, split)
+    def draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited:
+        if index is not None and environment.nth_task:
+            task = environment.nth_task(tables, task_key, index, split)
+        else:
+            task = environment.sample(tables, task_key, split)
         return edit(tables, edit_key, task, strength, scenario)
 
     return draw
 
 
-def task_keys(key: jax.Array, start: jax.Array | int, num: int) -> jax.Array:
-    """Return the keys of the tasks `start` to `start + num - 1`.
+def task_keys(
+    key: jax.Array, start: jax.Array | int, num: int, repeats: int = 1
+) -> jax.Array:
+    """Return the keys of the tasks of the episodes `start` to `start + num - 1`.
 
-    A key depends on `key` and the index only, so it is the same for every scenario,
-    agent and sharding.
+    A key depends on `key` and the number of the task only, so it is the same for every
+    scenario, agent and sharding.
     """
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(num))
+    number, _ = _numbers(start, num, repeats)
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, number)
 
 
-def edit_keys(keys: jax.Array) -> jax.Array:
-    """Return the keys with which an evaluation perturbs the tasks of these keys."""
-    return jax.vmap(jax.random.fold_in, (0, None))(keys, EDIT)
+def edit_keys(
+    keys: jax.Array, start: jax.Array | int = 0, repeats: int = 1
+) -> jax.Array:
+    """Return the keys with which an evaluation perturbs the tasks of these keys.
+
+    Args:
+      keys: what `task_keys` returned.
+      start: the number of the first episode.
+      repeats: the number of episodes of each task.
+    """
+    first = jax.vmap(jax.random.fold_in, (0, None))(keys, EDIT)
+    if repeats == 1:
+        return first
+    _, repeat = _numbers(start, len(keys), repeats)
+    return jnp.where(repeat > 0, jax.vmap(jax.random.fold_in)(first, repeat), first)
+
+
+def indices(
+    environment: Environment,
+    tables: Tables,
+    split: str,
+    key: jax.Array,
+    start: jax.Array | int,
+    num: int,
+    repeats: int = 1,
+) -> Int[Array, "num"]:
+    """Return which task each episode plays, for environments of finitely many tasks.
+
+    Tasks are numbered in a random order, so that the first of them are a random choice.
+
+    Args:
+      environment: the environment of the tasks.
+      tables: its tables.
+      split: the split of the tasks.
+      key: the key of the evaluation, as for `task_keys`.
+      start: the number of the first episode.
+      num: how many episodes.
+      repeats: the number of episodes of each task.
+    """
+    number, _ = _numbers(start, num, repeats)
+    if not (total := environment.num_tasks(tables, split)):
+        return number
+    return jax.random.permutation(key, total)[number % total]
+
+
+def num_tasks(environment: Environment, tables: Tables, split: str, wanted: int) -> int:
+    """Return how many tasks are played if so many are wanted: no task comes twice."""
+    return min(wanted, environment.num_tasks(tables, split) or wanted)
+
+
+def _numbers(start: jax.Array | int, num: int, repeats: int) -> tuple[Array, Array]:
+    """Return the task and the repeat of each episode."""
+    episode = start + jnp.arange(num)
+    if repeats == 1:
+        return episode, jnp.zeros_like(episode)
+    return episode // repeats, episode % repeats
 
 
 def clean(environment: Environment, split: str = "train") -> Curriculum:

@@ -159,6 +159,10 @@ class Suite:
     def num_tasks(self) -> int:
         return len(self.items)
 
+    @property
+    def repeats(self) -> int:
+        return 1
+
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return nothing: scripted agents play environments, not data files."""
         return {}

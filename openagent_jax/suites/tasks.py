@@ -33,11 +33,17 @@ class Suite:
     num_tasks: int  # number of tasks of each scenario
     strength: float
     split: str
+    repeats: int = 1  # episodes of each task; see `draw`
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the scenarios, the clean one first."""
         return (draw.CLEAN, *self.scenarios)
+
+    @property
+    def num_episodes(self) -> int:
+        """The number of episodes of each scenario."""
+        return self.num_tasks * self.repeats
 
     @property
     def scenario_set(self) -> str:
@@ -58,6 +64,7 @@ class Suite:
             seed=self.seed,
             num_tasks=self.num_tasks,
             strength=self.strength,
+            repeats=self.repeats,
         )
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
@@ -70,8 +77,8 @@ class Suite:
         reasons = self.world.environment.reasons
         player = Player(self.world)
         for i, name in enumerate(self.names):
-            for start in range(0, self.num_tasks, BLOCK):
-                stop = min(start + BLOCK, self.num_tasks)
+            for start in range(0, self.num_episodes, BLOCK):
+                stop = min(start + BLOCK, self.num_episodes)
                 left = [n for n in range(start, stop) if (name, n) not in done]
                 if not left:
                     continue
@@ -102,11 +109,15 @@ class Suite:
 
         @jax.jit
         def block(tables, scenario, start):
-            keys = draw.task_keys(jax.random.key(self.seed), start, BLOCK)
+            root = jax.random.key(self.seed)
+            keys = draw.task_keys(root, start, BLOCK, self.repeats)
+            index = draw.indices(
+                environment, tables, self.split, root, start, BLOCK, self.repeats
+            )
 
-            def of_key(key, edit_key):
+            def of_key(key, edit_key, index):
                 strength = jnp.float32(self.strength)
-                task, _, changed = one(tables, key, edit_key, strength, scenario)
+                task, _, changed = one(tables, key, edit_key, strength, scenario, index)
                 episode = expert.demonstrate(environment, tables, task)
                 facts = {
                     "task_key": jax.random.key_data(key),
@@ -117,7 +128,8 @@ class Suite:
                 }
                 return task, facts, (episode.action, episode.valid)
 
-            return jax.vmap(of_key)(keys, draw.edit_keys(keys))
+            edit_keys = draw.edit_keys(keys, start, self.repeats)
+            return jax.vmap(of_key)(keys, edit_keys, index)
 
         return partial(block, self.world.tables)
 

@@ -6,6 +6,7 @@ A world of a log is a tool world whose tasks are the conversations of the log.
 from collections.abc import Mapping
 from functools import partial
 
+import jax
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
@@ -68,6 +69,9 @@ def make(settings: Settings, spelling: Spelling) -> World:
     else:
         goals = [goal.name for goal in domain_file.load(names[0], limits).goals]
     world = tools.world_of(tasks, transfer, goals, table, limits, settings, spelling)
+    if log:
+        finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
+        world = world._replace(environment=finite)
     return _with_room(world, log, room) if log else world
 
 
@@ -90,6 +94,14 @@ def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
         skipped=log.skipped,
         notes=tuple(log.report()),
     )
+
+
+def _num_distinct(tables: Tables, split: str) -> int:
+    return tables.source.tasks.num_distinct[domains.SPLITS[split]]
+
+
+def _nth(tables: Tables, key: jax.Array, index: jax.Array, split: str) -> Task:
+    return tables.source.tasks.nth(key, index, domains.SPLITS[split])
 
 
 def _num_tokens(
