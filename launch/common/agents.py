@@ -109,10 +109,9 @@ class Tasks(Protocol):
     @property
     def repeats(self) -> int: ...  # episodes of each task; see `draw`
     @property
-    def scenario_set(self) -> str: ...  # see `draw.scenario_set`
-    @property
     def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
     def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
+    def about(self) -> dict[str, Any]: ...  # see `draw.described`
     def digest(self) -> str: ...
     def bounds(self) -> dict[str, dict[str, np.ndarray]]: ...  # see `bounds.successes`
 
@@ -133,14 +132,16 @@ def suite(c: Config) -> Tasks:
         print(f"{domain}: {world.summary}")
     with errors.blame("eval.split"):  # a log may have no task of this split
         world.check(c.eval.split)
+    left_out = registry.left_out(domain)
     return Suite(
         world,
-        draw.expand(world.environment, c.eval.scenarios, draw.ALL),
+        draw.expand(world.environment, c.eval.scenarios, draw.ALL, left_out),
         c.eval.seed,
         draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
         c.eval.split,
         c.eval.repeats,
+        left_out,
     )
 
 
@@ -235,7 +236,7 @@ def score(
         "split": c.eval.split,
         "temperature": sent.get("temperature", "unknown"),
         "grading_version": evaluate.GRADING_VERSION,
-        "scenario_set": tasks.scenario_set,
+        **tasks.about(),
         **results,
     }
 

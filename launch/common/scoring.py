@@ -7,6 +7,7 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
 from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
 from openagent_jax.evaluation import bounds, episodes, evaluate
 from openagent_jax.types import Metrics, Params
 
@@ -40,7 +41,10 @@ class Scorer:
         self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._scenarios = draw.expand(environment, c.eval.scenarios, usual)
+        self._left_out = registry.left_out(c.eval_domain)
+        self._scenarios = draw.expand(
+            environment, c.eval.scenarios, usual, self._left_out
+        )
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -95,7 +99,7 @@ class Scorer:
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
-            "scenario_set": draw.scenario_set(world.environment, self._scenarios),
+            **draw.described(world.environment, self._scenarios, self._left_out),
             **evaluate.results(entries, scored, c.strength, c.split, c.repeats),
         }
 

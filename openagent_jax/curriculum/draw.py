@@ -5,12 +5,12 @@ A task is a function of its `task_key`, and its perturbation a function of an
 perturbed versions of a task are paired.
 
 The episodes of an evaluation are numbered. With R repeats of each task, episodes i R to
-i R + R - 1 are of task i, each perturbed anew. If an environment has finitely many tasks
-(such as the conversations of a log), different numbers are different tasks.
+i R + R - 1 are of task i, each perturbed anew. If an environment has finitely many
+tasks (such as the conversations of a log), different numbers are different tasks.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,10 @@ Edit = Callable[..., Edited]
 
 
 def expand(
-    environment: perturb.HasCatalogue, names: Sequence[str], usual: str
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    usual: str,
+    but: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return names of perturbations, with "default", "all" and tiers expanded.
 
@@ -50,17 +53,19 @@ def expand(
       names: the names in a config.
       usual: what "default" stands for: `suite` or `training_mix`, fields of the
         environment, or "all", the whole catalogue.
+      but: perturbations that are left out unless they are named themselves.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
     """
     entries, found = perturb.catalogue(environment), list[str]()
     default = tuple(entries) if usual == ALL else getattr(environment, usual)
+    default = [x for x in default if x not in but]
     for name in names:
         if name == DEFAULT:
             found += default
         elif name == ALL:
-            found += entries
+            found += [x for x in entries if x not in but]
         elif name in perturb.TIERS:
             found += [x for x in default if entries[x].tier == name]
         else:
@@ -68,19 +73,42 @@ def expand(
     return tuple(found)
 
 
-def scenario_set(environment: perturb.HasCatalogue, names: Sequence[str]) -> str:
+def scenario_set(
+    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+) -> str:
     """Return what a choice of perturbations is, for the headings of a report.
 
     Args:
       environment: an environment, or the spec of one.
       names: names of perturbations.
+      but: perturbations that do not belong to the catalogue and the suite here.
 
     Returns:
       "catalogue", "suite", or "chosen" for any other choice.
     """
-    if {*names} == {*perturb.catalogue(environment)}:
+    if {*names} == {*perturb.catalogue(environment)} - {*but}:
         return "catalogue"
-    return "suite" if {*names} == {*environment.suite} else "chosen"
+    return "suite" if {*names} == {*environment.suite} - {*but} else "chosen"
+
+
+def described(
+    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what a report says of a choice of perturbations.
+
+    Args:
+      environment: an environment, or the spec of one.
+      names: names of perturbations.
+      but: as for `expand`.
+
+    Returns:
+      Its `scenario_set`, and the perturbations that a whole catalogue or suite leaves
+      out here, as `left_out`, if there are any.
+    """
+    missed = [name for name in but if name not in names]
+    found = scenario_set(environment, names, missed)
+    lacks = {"left_out": missed} if missed and found != "chosen" else {}
+    return {"scenario_set": found} | lacks
 
 
 def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edit:

@@ -82,8 +82,8 @@ def make_player(
     Returns:
       `(tables, params, scenario, key, start, strength, refused=None) -> Played`.
       `scenario` is 0 for clean tasks and i for the i-th perturbation; `start` is the
-      number of the first episode. `refused` is what `bounds.fit` returned; without it, the
-      scripted agents do not play.
+      number of the first episode. `refused` is what `bounds.fit` returned; without it,
+      the scripted agents do not play.
 
     Raises:
       ValueError: the environment has no perturbation of a name.

@@ -237,6 +237,8 @@ def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
     keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
+    if names := report.get("left_out"):
+        facts.append(f"without {', '.join(names)}, which needs to be named")
     unanswered = sum(r.get("unanswered", 0) for r in report["rows"])
     if unanswered:
         facts.append(f"{unanswered} episodes never answered, and not counted")

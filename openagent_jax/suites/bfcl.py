@@ -288,10 +288,10 @@ class Suite:
         )
         return task, pools
 
-    @property
-    def scenario_set(self) -> str:
-        """What the scenarios are: all that apply to BFCL, or fewer."""
-        return "all of BFCL" if {*self.scenarios} == {*SCENARIOS} else "chosen"
+    def about(self) -> dict[str, Any]:
+        """Return what the scenarios are: all that apply to BFCL, or fewer."""
+        every = {*self.scenarios} == {*SCENARIOS}
+        return {"scenario_set": "all of BFCL" if every else "chosen"}
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:

@@ -34,6 +34,7 @@ class Suite:
     strength: float
     split: str
     repeats: int = 1  # episodes of each task; see `draw`
+    left_out: tuple[str, ...] = ()  # scenarios that are only played if they are named
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,11 +45,6 @@ class Suite:
     def num_episodes(self) -> int:
         """The number of episodes of each scenario."""
         return self.num_tasks * self.repeats
-
-    @property
-    def scenario_set(self) -> str:
-        """What the scenarios are; see `draw.scenario_set`."""
-        return draw.scenario_set(self.world.environment, self.scenarios)
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
@@ -132,6 +128,10 @@ class Suite:
             return jax.vmap(of_key)(keys, edit_keys, index)
 
         return partial(block, self.world.tables)
+
+    def about(self) -> dict[str, Any]:
+        """Return what the scenarios are, for a report; see `draw.described`."""
+        return draw.described(self.world.environment, self.scenarios, self.left_out)
 
     def digest(self) -> str:
         """Return a digest of all texts and of the first block of clean tasks."""
