@@ -84,7 +84,10 @@ class Player:
 
 
 class Dialogue:
-    """One episode; `messages` is the conversation that the agent has to continue."""
+    """One episode; `messages` is the conversation that the agent has to continue.
+
+    `tools` are those that it can call now: a tool that an error has named joins them.
+    """
 
     def __init__(self, player: Player, task: Task):
         transcriber = player.world.transcriber
@@ -154,6 +157,7 @@ class Dialogue:
         if shown is None or self.finished:  # the agent reads nothing more
             self.results.append(None)
             return
+        self.tools = world.transcriber.tools(self._host_task, self._state)
         role, content = shown
         self.results.append(content)
         answer = {"role": role, "content": content}

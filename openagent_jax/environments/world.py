@@ -15,6 +15,7 @@ from openagent_jax.types import (
     Environment,
     Observation,
     Sizes,
+    State,
     Tables,
     Task,
 )
@@ -69,8 +70,15 @@ class Transcriber(Protocol):
     runs on the host and takes tasks and actions as NumPy arrays.
     """
 
-    def tools(self, task: Task) -> list[dict[str, Any]]:
-        """Return the documented tools, in OpenAI's function format."""
+    def tools(self, task: Task, state: State | None = None) -> list[dict[str, Any]]:
+        """Return the documented tools, in OpenAI's function format.
+
+        Args:
+          task: the task.
+          state: the state that the episode is in; None is its beginning. An agent can
+            only call the tools that it is given, so those that it has been told of
+            since then are listed too, after the others.
+        """
         ...
 
     def opening(self, task: Task) -> list[Message]:

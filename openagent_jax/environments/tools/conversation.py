@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.types import Action, Task, ToolResult
+from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
@@ -35,10 +35,17 @@ class Transcriber:
         self._style = style.mapped(compact, symbols.one, numbers=numbers)
         self._texts, self._goals = symbols.texts, goals
 
-    def tools(self, task: Task) -> messages.Tools:
-        """Return the documents of the visible tools, in the order of the prompt."""
-        order = np.argsort(task.tools.place, kind="stable")
-        return [self._document(task, int(n)) for n in order if task.tools.visible[n]]
+    def tools(self, task: Task, state: State | None = None) -> messages.Tools:
+        """Return the documents of the visible tools, in the order of the prompt.
+
+        With a state, the replacements that an error has named follow them.
+        """
+        order, visible = np.argsort(task.tools.place, kind="stable"), task.tools.visible
+        rows = [int(n) for n in order if visible[n]]
+        if state is not None:
+            told = np.asarray(state.known_from)
+            rows += [int(n) for n in order if told[n] and not visible[n]]
+        return [self._document(task, n) for n in rows]
 
     def opening(self, task: Task) -> list[messages.Message]:
         """Return the messages before the first message of the agent."""
