@@ -121,7 +121,10 @@ def write(workdir: Path, scores: dict) -> None:
 def show(workdir: Path, step: int) -> None:
     """Print the report of a step."""
     path = file(workdir, step)
-    print(report.table(report.load(path)))
+    made = report.load(path)
+    print(report.table(made))
+    if "cost" in made:
+        print(f"cost: {report.spent(made['cost'])}")
     print(f"report: {path.parent}")
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import perturb
+from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools.make import DOMAINS, functions
@@ -195,6 +196,16 @@ class Suite:
                     "plan": question.plan(),
                 }
                 yield Episode(name, i, begin, facts)
+
+    def survey(self) -> dict[tuple[str, int], Expected]:
+        """Return what each episode needs, by `(scenario, index)`."""
+        found = {}
+        for episode in self.episodes():
+            question, facts = episode.begin(), episode.facts
+            found[episode.scenario, episode.index] = expected(
+                facts["changed"], question.tools, question.messages, facts["plan"]
+            )
+        return found
 
     def digest(self) -> str:
         """Return a digest of all items and of their documents."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from openagent_jax import draw as hashes
 from openagent_jax import expert, perturb
+from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.dialogue import Player
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
@@ -69,9 +70,34 @@ class Suite:
         Args:
           done: `(scenario, index)` of the episodes to leave out.
         """
-        transcriber = self.world.transcriber
         reasons = self.world.environment.reasons
         player = Player(self.world)
+        for name, n, task, facts, plan in self._drawn(done):
+            known = {
+                "task_key": facts["task_key"].tolist(),
+                "task": facts["task"].item(),
+                "phrasing": facts["phrasing"].item(),
+                "changed": facts["changed"].item(),
+                "unsolvable": reasons[int(facts["reason"])],
+                "plan": plan,
+            }
+            yield Episode(name, n, partial(player.begin, task), known)
+
+    def survey(self) -> dict[tuple[str, int], Expected]:
+        """Return what each episode needs, by `(scenario, index)`."""
+        transcriber = self.world.transcriber
+        return {
+            (name, n): expected(
+                facts["changed"].item(),
+                transcriber.tools(task),
+                transcriber.opening(task),
+                plan,
+            )
+            for name, n, task, facts, plan in self._drawn(())
+        }
+
+    def _drawn(self, done: Collection[tuple[str, int]]) -> Iterator[tuple]:
+        """Yield `(scenario, index, task, facts, plan)` of the episodes not done."""
         for i, name in enumerate(self.names):
             for start in range(0, self.num_episodes, BLOCK):
                 stop = min(start + BLOCK, self.num_episodes)
@@ -83,15 +109,8 @@ class Suite:
                     task, facts, (actions, valid) = jax.tree.map(
                         lambda x, row=n - start: x[row], drawn
                     )
-                    known = {
-                        "task_key": facts["task_key"].tolist(),
-                        "task": facts["task"].item(),
-                        "phrasing": facts["phrasing"].item(),
-                        "changed": facts["changed"].item(),
-                        "unsolvable": reasons[int(facts["reason"])],
-                        "plan": transcript.plan(transcriber, task, actions, valid),
-                    }
-                    yield Episode(name, n, partial(player.begin, task), known)
+                    plan = transcript.plan(self.world.transcriber, task, actions, valid)
+                    yield name, n, task, facts, plan
 
     @functools.cached_property
     def _draw(self) -> Callable[..., tuple[Any, dict[str, jax.Array], Any]]:
