@@ -1,9 +1,10 @@
 """Parse a line of a log: `messages` and `tools`, as chat APIs and trainers write them.
 
-The messages are those of OpenAI's chat format. The `arguments` of `tool_calls` are an
-object or its JSON text; one message can have several calls; a content can be a list of
-text parts, as MCP's results are. The `tools` are OpenAI functions, bare functions, or
-MCP's, as a list or its JSON text. Other columns are ignored, except that a conversation
+The messages are those of OpenAI's chat format, or Anthropic's (see `log_anthropic`).
+The `arguments` of `tool_calls` are an object or its JSON text; one message can have
+several calls; a content can be a list of text parts, as MCP's results are. The `tools`
+are OpenAI functions, bare functions, MCP's or Anthropic's, as a list or its JSON text.
+Other columns (such as Anthropic's `system`) are ignored, except that a conversation
 with `"success": false` is skipped: a failure demonstrates nothing.
 
 A value of null means that the key is absent: tables write null for missing keys.
@@ -15,6 +16,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from openagent_jax.environments.logs import log_anthropic
 from openagent_jax.text import messages as conversation
 from openagent_jax.text import style
 
@@ -116,7 +118,7 @@ def parse(row: Any) -> Conversation:
     pending: list[conversation.Call] = []  # the calls of the latest message
     results: dict[int, LoggedCall] = {}  # of pending calls, by their index
     ending, has_asked = "", False
-    for turn, message in enumerate(row["messages"]):
+    for turn, message in enumerate(log_anthropic.as_openai(row["messages"])):
         role = _checked(message).get("role")
         if role in ("tool", "function"):
             index = _matching_call(pending, results, message)

@@ -178,7 +178,7 @@ def test_hand_written_conversations(player, played):
         ),
         ("assistant", "", [("ship", {"parcel": "p9", "to": "Oslo"})]),
         ("tool", '{"label":"L-4","by":"null"}', []),
-        ("assistant", "Answer: L-4", []),
+        ("assistant", "Answer: done", []),
     ]
     assert [m["content"] for m in played[first + 1][1][2:]] == [
         "",
