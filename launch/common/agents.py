@@ -198,7 +198,7 @@ def score(
         "grading_version": evaluate.GRADING_VERSION,
     }
     # A log in which these keys are missing has their defaults, as null has.
-    more = {"system_prompt": system_prompt}
+    more: dict[str, Any] = {"system_prompt": system_prompt}
     more["repeats"] = tasks.repeats if tasks.repeats > 1 else None
     about |= more
     survey = tasks.survey()
@@ -332,6 +332,9 @@ def _prompted(
 
 
 def _begin(episode: play.Episode, text: str) -> play.Turns:
+    """Begin an episode under a system prompt; "" leaves it without one."""
     made = episode.begin()
-    made.messages = messages.with_system(made.messages, text)
+    rest = [message for message in made.messages if message["role"] != "system"]
+    system = [{"role": "system", "content": text}] if text else []
+    made.messages = [*system, *rest]
     return made

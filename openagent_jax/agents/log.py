@@ -174,7 +174,7 @@ def keep(
       num: how many episodes of each scenario to write; 0 writes none.
       reused: as for `scored`; these are the clean ones, marked as `reused`.
     """
-    names = names if num else ()
+    names = list(names) if num else []
     episodes.clear(folder / episodes.FOLDER, names)
     for name in names:
         lines = {line["index"]: line for line in log.episodes(name, num)}

@@ -85,16 +85,6 @@ def opening(request: str) -> Messages:
     ]
 
 
-def with_system(messages: Sequence[Message], text: str) -> Messages:
-    """Return a conversation under another system prompt; "" leaves it without one.
-
-    >>> with_system(opening("When does Oak Bay open?"), "Be brief.")[0]["content"]
-    'Be brief.'
-    """
-    rest = [message for message in messages if message["role"] != "system"]
-    return [{"role": "system", "content": text}, *rest] if text else rest
-
-
 def call(name: str, arguments: Mapping[str, Any]) -> Message:
     """Return an assistant message with one call, whose arguments are an object.
 

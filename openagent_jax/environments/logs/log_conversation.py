@@ -42,6 +42,7 @@ class LoggedCall(NamedTuple):
       fields: `(name, value)` of each field of the result.
       failed: whether the result reports an error.
       problem: why the call cannot be a step of a goal; "" if it can.
+      literals: the names of fields that are numbers, booleans or null in the log.
     """
 
     tool: str
@@ -50,6 +51,7 @@ class LoggedCall(NamedTuple):
     fields: tuple[tuple[str, str], ...]
     failed: bool
     problem: str
+    literals: frozenset[str] = frozenset()
 
 
 class LoggedTool(NamedTuple):
@@ -220,7 +222,12 @@ def _logged_call(
     is_marked = any(message.get(key) for key in ("is_error", "isError"))
     arguments = {key: scalar_text(x) for key, x in given.items() if x is not None}
     failed = is_marked or _reports_error(content)
-    return LoggedCall(call.name, arguments, turn, _fields(content), failed, problem)
+    fields, literals = _fields(content), set[str]()
+    if isinstance(content, dict) and len(fields) == len(content):
+        literals = {key for key, x in content.items() if not isinstance(x, str)}
+    return LoggedCall(
+        call.name, arguments, turn, fields, failed, problem, frozenset(literals)
+    )
 
 
 def _reports_error(content: Any) -> bool:

@@ -37,7 +37,7 @@ The world of the task is what the log recorded. The rules are:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from openagent_jax.environments.logs import log_language
+from openagent_jax.environments.logs import json_kinds, log_language
 from openagent_jax.environments.logs.log_conversation import (
     CannotMap,
     Conversation,
@@ -135,7 +135,29 @@ def _map(parsed: Conversation) -> LoggedTask:
         _answer(parsed, steps, constants),
         codes,
         failures,
+        {x.name: _kinds(x, tools[x.name], calls) for x in documents},
+        _literals(calls),
     )
+
+
+def _kinds(
+    document: Document, tool: LoggedTool, calls: Sequence[LoggedCall]
+) -> tuple[str, ...]:
+    """Return the JSON types of the arguments that fit all their values in the log."""
+    used = [call.arguments for call in calls if call.tool == tool.name]
+
+    def kind(name: str, is_number: bool) -> str:
+        found = json_kinds.declared(tool.types[name])
+        fits = all(json_kinds.fits(x[name], found) for x in used)
+        return found if fits else "integer" if is_number else "string"
+
+    return tuple(kind(*argument) for argument in document.arguments)
+
+
+def _literals(calls: Sequence[LoggedCall]) -> frozenset[str]:
+    """Return the fields that are numbers, booleans or null in all results."""
+    strings = {key for x in calls for key, _ in x.fields if key not in x.literals}
+    return frozenset(key for x in calls for key in x.literals) - strings
 
 
 def _step_calls(parsed: Conversation) -> tuple[list[LoggedCall], dict[str, int]]:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Int
 
 from openagent_jax import expert
 from openagent_jax.environments.logs import logged_worlds, logs
+from openagent_jax.environments.logs.logged_transcriber import LoggedTranscriber
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.environments.tools.worlds import domain as domains
@@ -72,6 +73,12 @@ def make(settings: Settings, spelling: Spelling) -> World:
     if log:
         finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
         world = world._replace(environment=finite)
+    is_logged = isinstance(tasks, logged_worlds.LoggedWorlds)
+    # Where tasks of another log may be transferred, those of the two look alike.
+    if log and is_logged and settings.transfer not in found:
+        mapped = [task for _, task in log.tasks]
+        typed = LoggedTranscriber(table, limits.num_args, goals, mapped, tasks)
+        world = world._replace(transcriber=typed)
     return _with_room(world, log, room) if log else world
 
 

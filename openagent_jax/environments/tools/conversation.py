@@ -69,7 +69,7 @@ class Transcriber:
             if value >= 0:
                 text = self._texts[value]
                 name = self._texts[task.tools.arg_name[n, a]]
-                arguments[name] = int(text) if self._numeric(task, n, a) else text
+                arguments[name] = self._json(task, n, a, text)
         if action.call.code >= 0:
             arguments[style.CODE] = self._texts[action.call.code]
         return messages.call(self._texts[task.tools.name[n]], arguments)
@@ -78,8 +78,11 @@ class Transcriber:
         """Return the pieces of the text shown after an action."""
         return render.observation(self._style, task, observation)
 
-    def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
+    def shown(
+        self, pieces: Sequence[int], task: Task | None = None
+    ) -> tuple[str, str] | None:
         """Return role and content for the result of `observe`; None if it is empty."""
+        del task
         if not pieces[0]:
             return None
         role = "user" if pieces[0] == self._style.reply_open else "tool"
@@ -92,10 +95,7 @@ class Transcriber:
     def _document(self, task: Task, n: int) -> dict[str, Any]:
         tools, parameters = task.tools, {}
         for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
-            kind = (
-                messages.INTEGER if self._numeric(task, n, int(a)) else messages.STRING
-            )
-            parameters[self._texts[tools.arg_name[n, a]]] = kind
+            parameters[self._texts[tools.arg_name[n, a]]] = self._kind(task, n, int(a))
         description = self._join(tools.description[n])
         for row, (before, after) in (
             (tools.code_from[n], chat.CODE_FROM),
@@ -106,6 +106,14 @@ class Transcriber:
         if tools.code_from[n] >= 0:
             parameters[style.CODE] = messages.STRING
         return messages.tool(self._texts[tools.name[n]], description, parameters)
+
+    def _kind(self, task: Task, n: int, a: int) -> str:
+        """Return the JSON type of an argument."""
+        return messages.INTEGER if self._numeric(task, n, a) else messages.STRING
+
+    def _json(self, task: Task, n: int, a: int, text: str) -> Any:
+        """Return the value of an argument as JSON has it."""
+        return int(text) if self._numeric(task, n, a) else text
 
     def _numeric(self, task: Task, n: int, a: int) -> bool:
         low, high = self._style.numbers
