@@ -241,7 +241,12 @@ def get_config(arg: str = "") -> ConfigDict:
     c.eval = ConfigDict()
     c.eval.every = 0  # training steps between evaluations; 0 evaluates at the end only
     c.eval.domain = ""  # any value of sandbox.domain; "" is sandbox.domain itself
-    c.eval.num_tasks = 96  # tasks of each scenario
+    # Tasks of each scenario. No task is played twice: a log has as many tasks as it has
+    # different conversations.
+    c.eval.num_tasks = 96
+    # Times that each task is played, each time perturbed anew. Intervals are clustered
+    # by task, and n counts tasks.
+    c.eval.repeats = 1
     c.eval.batch_size = 96  # episodes that are played at once
     c.eval.strength = 1.0  # strength of the perturbations, from 0 (none) to 1
     c.eval.temperature = 0.0  # sampling temperature; 0 is greedy decoding

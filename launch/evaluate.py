@@ -67,7 +67,22 @@ TIMEOUT = flags.DEFINE_float("timeout", 120.0, "Seconds to wait for a reply.", 0
 RETRIES = flags.DEFINE_integer(
     "max_retries", 4, "Retries of a request, with back-off.", 0
 )
+PRICE_IN = flags.DEFINE_float(
+    "price_in", 0.0, "Price of a million prompt tokens, in any currency.", 0.0
+)
+PRICE_OUT = flags.DEFINE_float(
+    "price_out", 0.0, "Price of a million completion tokens.", 0.0
+)
+MAX_COST = flags.DEFINE_float(
+    "max_cost", 0.0, "The most to spend, at these prices; 0 is no limit.", 0.0
+)
 OF_ENDPOINT = (BASE_URL, MODEL, KEY_VARIABLE, REQUEST, TIMEOUT, RETRIES)
+OF_ENDPOINT += (PRICE_IN, PRICE_OUT, MAX_COST)
+SYSTEM_PROMPT = flags.DEFINE_string(
+    "system_prompt",
+    None,
+    "System prompt of --agent: a file, or the text itself. The default is built in.",
+)
 MAX_CALLS = flags.DEFINE_integer(
     "max_calls", 0, "The most requests to make; 0 is no limit.", 0
 )
@@ -105,7 +120,8 @@ def main() -> None:
         raise cli.UsageError(
             "--suite is for --agent; without it, set config.eval.domain"
         )
-    _unused(*OF_ENDPOINT, CONCURRENCY, MAX_CALLS, MAX_TOKENS, other="--agent")
+    of_agents = (CONCURRENCY, MAX_CALLS, MAX_TOKENS, SYSTEM_PROMPT)
+    _unused(*OF_ENDPOINT, *of_agents, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
     from launch.common import compile_cache, config, policies, runs, scoring
@@ -128,6 +144,7 @@ def main() -> None:
 def _agent() -> None:
     """Evaluate the agent that --agent names."""
     from launch.common import agents, compile_cache, config, scoring
+    from openagent_jax.agents.cost import Prices
     from openagent_jax.agents.play import Budget
 
     c = config.resolve(CONFIG.value or base.get_config())
@@ -145,14 +162,18 @@ def _agent() -> None:
     else:
         _unused(*OF_ENDPOINT, other="--agent=openai")
         spec = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
+    prompt = agents.system_prompt(SYSTEM_PROMPT.value)
+    prices = Prices(PRICE_IN.value, PRICE_OUT.value)
+    if MAX_COST.value and not any(prices):
+        raise cli.UsageError("--max_cost needs prices; give --price_in and --price_out")
     compile_cache.use(c.compile_cache)
     workdir = Path(WORKDIR.value or Path("runs") / spec.name.replace("/", "_"))
     report = scoring.file(workdir, 0)
     log = report.with_name(agents.LOG)
     if (workdir / "config.json").exists() or report.exists() and not log.exists():
         raise cli.UsageError(f"{workdir} is that of a policy; give another --workdir")
-    budget = Budget(MAX_CALLS.value, MAX_TOKENS.value)
-    scores = agents.score(c, log, spec, CONCURRENCY.value, budget)
+    budget = Budget(MAX_CALLS.value, MAX_TOKENS.value, MAX_COST.value, prices)
+    scores = agents.score(c, log, spec, CONCURRENCY.value, budget, prompt)
     scoring.write(workdir, scores)
     scoring.show(workdir, 0)
 

@@ -16,15 +16,18 @@ from tqdm import tqdm
 from launch.common import checks, errors, model_folders, tokenizer_files
 from launch.common.config import Config
 from launch.common.errors import UsageError
-from openagent_jax import perturb
+from openagent_jax import perturb, report
 from openagent_jax.agents import agents, play
+from openagent_jax.agents import cost as costs
 from openagent_jax.agents import log as logs
+from openagent_jax.agents.cost import Expected, Prices
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.evaluation import evaluate
 from openagent_jax.suites import bfcl
 from openagent_jax.suites.tasks import Suite
+from openagent_jax.text import messages
 
 LOG = "episodes.jsonl"
 FIXED = {"messages", "model", "n", "stream", "tools"}  # --request may not set these
@@ -107,11 +110,13 @@ class Tasks(Protocol):
     @property
     def num_tasks(self) -> int: ...  # of each scenario
     @property
-    def scenario_set(self) -> str: ...  # see `draw.scenario_set`
+    def repeats(self) -> int: ...  # episodes of each task; see `draw`
     @property
     def entries(self) -> Mapping[str, perturb.Entry]: ...  # of the scenarios
     def episodes(self, done: Collection[tuple[str, int]]) -> Iterable[play.Episode]: ...
+    def about(self) -> dict[str, Any]: ...  # see `draw.described`
     def digest(self) -> str: ...
+    def survey(self) -> dict[tuple[str, int], Expected]: ...  # of every episode
     def bounds(self) -> dict[str, dict[str, np.ndarray]]: ...  # see `bounds.successes`
 
 
@@ -129,13 +134,18 @@ def suite(c: Config) -> Tasks:
         world = message_world(c.sandbox, domain)
     if world.summary:
         print(f"{domain}: {world.summary}")
+    with errors.blame("eval.split"):  # a log may have no task of this split
+        world.check(c.eval.split)
+    left_out = registry.left_out(domain)
     return Suite(
         world,
-        draw.expand(world.environment, c.eval.scenarios, draw.ALL),
+        draw.expand(world.environment, c.eval.scenarios, draw.ALL, left_out),
         c.eval.seed,
-        c.eval.num_tasks,
+        draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
         c.eval.split,
+        c.eval.repeats,
+        left_out,
     )
 
 
@@ -143,6 +153,8 @@ def _bfcl(c: Config) -> bfcl.Suite:
     """Return a category of BFCL, with those of the scenarios that apply to it."""
     name = c.eval.domain.removeprefix(bfcl.PREFIX)
     checks.check(c.replace({"eval.domain": ""}))  # everything but the domain
+    if c.eval.repeats > 1:
+        raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
     named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)
@@ -160,6 +172,7 @@ def score(
     spec: AgentSpec,
     concurrency: int,
     budget: play.Budget,
+    system_prompt: str | None = None,
 ) -> dict:
     """Play the episodes of an agent, and return its report.
 
@@ -168,7 +181,8 @@ def score(
       log_file: the log; answered episodes in it are not played again.
       spec: the agent.
       concurrency: episodes that are played at once.
-      budget: limits on calls and tokens.
+      budget: limits on calls, tokens and money, and the prices of tokens.
+      system_prompt: replaces the built-in one; None keeps it.
 
     Raises:
       RuntimeError: the evaluation did not finish; the log has the finished episodes.
@@ -183,13 +197,24 @@ def score(
         "tasks": tasks.digest(),
         "grading_version": evaluate.GRADING_VERSION,
     }
+    # A log in which these keys are missing has their defaults, as null has.
+    more: dict[str, Any] = {"system_prompt": system_prompt}
+    more["repeats"] = tasks.repeats if tasks.repeats > 1 else None
+    about |= more
+    survey = tasks.survey()
+    # A task that a scenario leaves as it is need not be played and paid for again.
+    reused = {key for key, needs in survey.items() if not needs.changed}
     with contextlib.closing(logs.Log(log_file, about)) as log:
-        total = len(tasks.names) * tasks.num_tasks
         finished = {key for key, kept in log.done.items() if kept["answered"]}
+        done = (finished | reused) & survey.keys()
+        total, num_finished = len(survey) - len(reused), len(done - reused)
+        left = [needs for key, needs in survey.items() if key not in done]
+        if left:
+            print(_estimated(left, budget.prices, system_prompt))
 
         async def run() -> None:
             async with spec.connect() as agent:
-                episodes = tasks.episodes(finished)
+                episodes = _prompted(tasks.episodes(done), system_prompt)
                 playing = play.play(episodes, agent, concurrency, budget)
                 async with contextlib.aclosing(playing):
                     async for outcome in playing:
@@ -199,7 +224,6 @@ def score(
             if reasons and not any(kept["answered"] for kept in log.done.values()):
                 raise RuntimeError(f"no episode had an answer: {reasons[-1]}")
 
-        num_finished = _num_wanted(tasks, finished)
         with tqdm(total=total, initial=num_finished, unit="episode") as bar:
             try:
                 asyncio.run(run())
@@ -208,15 +232,21 @@ def score(
                     f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
                     "the same command goes on from there"
                 ) from error
-        scored = logs.scored(log, tasks.names, tasks.num_tasks)
+        num_episodes = tasks.num_tasks * tasks.repeats
+        scored = logs.scored(log, tasks.names, num_episodes, reused)
         results = evaluate.results(
             tasks.entries,
             evaluate.Scored(scored, tasks.bounds()),
             c.eval.strength,
             c.eval.split,
+            tasks.repeats,
         )
-        num = min(c.eval.keep, tasks.num_tasks)
-        logs.keep(log, log_file.parent, tasks.names, num)
+        num = min(c.eval.keep, num_episodes)
+        logs.keep(log, log_file.parent, tasks.names, num, reused)
+        cost = log.cost.summary(budget.prices) | {"reused": len(reused)}
+    for row in results["rows"]:
+        if num := sum(name == row["scenario"] for name, _ in reused):
+            row["reused"] = num
     sent = spec.about.get("request", {"temperature": c.eval.temperature})
     return {
         "suite": about["suite"],
@@ -225,10 +255,12 @@ def score(
         **spec.about,
         "seed": c.eval.seed,
         "num_tasks": tasks.num_tasks,
+        **{key: value for key, value in more.items() if value is not None},
         "split": c.eval.split,
         "temperature": sent.get("temperature", "unknown"),
         "grading_version": evaluate.GRADING_VERSION,
-        "scenario_set": tasks.scenario_set,
+        **tasks.about(),
+        "cost": cost,
         **results,
     }
 
@@ -261,6 +293,48 @@ def request(text: str, temperature: float) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _num_wanted(tasks: Tasks, finished: set[tuple[str, int]]) -> int:
-    """Return how many of the finished episodes belong to these tasks."""
-    return sum(n in tasks.names and i < tasks.num_tasks for n, i in finished)
+def system_prompt(text: str | None) -> str | None:
+    """Return the system prompt that a flag names: a file, or the text itself.
+
+    What has no blank in it is taken for the name of a file.
+
+    Raises:
+      UsageError: the file cannot be read.
+
+    >>> system_prompt("Use the tools."), system_prompt("")
+    ('Use the tools.', '')
+    """
+    if not text or text.split() != [text]:
+        return text
+    try:
+        return Path(text).read_text("utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(
+            f"--system_prompt={text}: {reason}; give a file, or a text of several words"
+        ) from None
+
+
+def _estimated(left: list[Expected], prices: Prices, system_prompt: str | None) -> str:
+    """Say about what the episodes that are left cost."""
+    more = 0 if system_prompt is None else len(system_prompt) - len(messages.SYSTEM)
+    found = costs.estimate(left, prices, more)
+    return f"about {report.spent(found)}, if played as the expert does"
+
+
+def _prompted(
+    episodes: Iterable[play.Episode], text: str | None
+) -> Iterable[play.Episode]:
+    """Yield episodes under another system prompt; None keeps theirs."""
+    for episode in episodes:
+        begin = episode.begin if text is None else partial(_begin, episode, text)
+        yield episode._replace(begin=begin)
+
+
+def _begin(episode: play.Episode, text: str) -> play.Turns:
+    """Begin an episode under a system prompt; "" leaves it without one."""
+    made = episode.begin()
+    rest = [message for message in made.messages if message["role"] != "system"]
+    system = [{"role": "system", "content": text}] if text else []
+    made.messages = [*system, *rest]
+    return made

@@ -7,6 +7,7 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
 from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
 from openagent_jax.evaluation import bounds, episodes, evaluate
 from openagent_jax.types import Metrics, Params
 
@@ -30,13 +31,20 @@ class Scorer:
         """
         self._train_seed = train_seed
         self._c = c
-        self._batch_size = min(c.eval.batch_size, c.eval.num_tasks)
         self.world = build.world(c, model, c.eval_domain)
         with errors.blame("eval.split"):  # a log may have no task of this split
             self.world.check(c.eval.split)
+        self._num_tasks = draw.num_tasks(
+            self.world.environment, self.world.tables, c.eval.split, c.eval.num_tasks
+        )
+        num_episodes = self._num_tasks * c.eval.repeats
+        self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._scenarios = draw.expand(environment, c.eval.scenarios, usual)
+        self._left_out = registry.left_out(c.eval_domain)
+        self._scenarios = draw.expand(
+            environment, c.eval.scenarios, usual, self._left_out
+        )
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -45,6 +53,7 @@ class Scorer:
             c.eval.split,
             c.eval.temperature,
             record=c.eval.keep > 0,
+            repeats=c.eval.repeats,
         )
 
     def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
@@ -59,7 +68,7 @@ class Scorer:
         keeper = None
         if workdir and c.keep:
             folder = file(workdir, step).parent
-            keeper = episodes.Keeper(world, folder, c.keep, c.seed)
+            keeper = episodes.Keeper(world, folder, c.keep, c.seed, c.repeats)
         if self._refused is None:
             self._refused = bounds.fit(world)
         scored = evaluate.evaluate(
@@ -68,14 +77,15 @@ class Scorer:
             params,
             self._scenarios,
             seed=c.seed,
-            num_tasks=c.num_tasks,
+            num_tasks=self._num_tasks,
             batch_size=self._batch_size,
             strength=c.strength,
+            repeats=c.repeats,
             refused=self._refused,
             **({"keep": keeper} if keeper else {}),
         )
         if keeper:
-            keeper.write(c.num_tasks)
+            keeper.write(self._num_tasks * c.repeats)
         entries = perturb.catalogue(world.environment)
         return {
             "suite": self._c.eval_domain,
@@ -83,13 +93,14 @@ class Scorer:
             "checkpoint_step": step,
             **({} if self._train_seed is None else {"train_seed": self._train_seed}),
             "seed": c.seed,
-            "num_tasks": c.num_tasks,
+            "num_tasks": self._num_tasks,
+            **({"repeats": c.repeats} if c.repeats > 1 else {}),
             "split": c.split,
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
-            "scenario_set": draw.scenario_set(world.environment, self._scenarios),
-            **evaluate.results(entries, scored, c.strength, c.split),
+            **draw.described(world.environment, self._scenarios, self._left_out),
+            **evaluate.results(entries, scored, c.strength, c.split, c.repeats),
         }
 
 
@@ -110,7 +121,10 @@ def write(workdir: Path, scores: dict) -> None:
 def show(workdir: Path, step: int) -> None:
     """Print the report of a step."""
     path = file(workdir, step)
-    print(report.table(report.load(path)))
+    made = report.load(path)
+    print(report.table(made))
+    if "cost" in made:
+        print(f"cost: {report.spent(made['cost'])}")
     print(f"report: {path.parent}")
 
 

@@ -292,6 +292,7 @@ class Eval:
     every: int
     domain: str
     num_tasks: int
+    repeats: int
     batch_size: int
     strength: float
     temperature: float

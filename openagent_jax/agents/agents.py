@@ -9,6 +9,7 @@ against the agent. `Unanswered`: a failure that says nothing about the agent.
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import importlib
 import inspect
 import json
@@ -32,9 +33,13 @@ FULL = ("context_length", "context length", "maximum context", "context window")
 class Unanswered(Exception):
     """There was no reply."""
 
+    num_requests = 1  # how many were sent
+
 
 class Full(Exception):
     """The conversation is longer than the context of the agent."""
+
+    num_requests = 1
 
 
 class Rejected(ValueError):
@@ -44,7 +49,11 @@ class Rejected(ValueError):
 class Reply(NamedTuple):
     message: Message
     cut: bool = False  # whether a limit of tokens cut it off
-    num_tokens: int = 0  # tokens of the request and the reply, as the agent counts them
+    # Tokens of the request and the reply, as the agent counts them; 0 if it does not.
+    num_tokens: int = 0
+    prompt_tokens: int = 0  # of the request that was answered
+    completion_tokens: int = 0
+    num_requests: int = 1  # requests that were sent for it, with retries
 
 
 class _Garbled(Exception):
@@ -52,6 +61,8 @@ class _Garbled(Exception):
 
 
 Agent = Callable[[list[Message], list[dict[str, Any]]], Awaitable[Reply]]
+# The requests that were sent for the reply that the current task waits for.
+_SENT: contextvars.ContextVar[list[int]] = contextvars.ContextVar("sent")
 
 
 @dataclass(frozen=True)
@@ -118,11 +129,16 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
     """
     import openai
 
+    async def count(_: Any) -> None:
+        _SENT.get()[0] += 1
+
     client = openai.AsyncOpenAI(
         base_url=where.base_url,
         api_key=where.key or "none",
         timeout=where.timeout,
         max_retries=where.max_retries,
+        # The client does not tell how often it has retried.
+        http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [count]}),
     )
 
     async def once(messages: list[Message], tools: list[dict]) -> Reply:
@@ -162,11 +178,18 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
     longest = (where.max_retries + 1) * (where.timeout + LONGEST_WAIT)
 
     async def agent(messages: list[Message], tools: list[dict]) -> Reply:
+        sent = [0]
+        _SENT.set(sent)
         try:
             async with asyncio.timeout(longest):
-                return await ask(messages, tools)
+                reply = await ask(messages, tools)
+            return reply._replace(num_requests=sent[0])
         except TimeoutError:
-            raise Unanswered(f"no answer in {longest:g} s") from None
+            error = Unanswered(f"no answer in {longest:g} s")
+        except (Unanswered, Full) as raised:
+            error = raised
+        error.num_requests = sent[0]
+        raise error from None
 
     async with client:
         yield agent
@@ -290,11 +313,12 @@ def _reply(completion: Any) -> Reply:
     reply = {"content": content, "tool_calls": calls}
     if not calls and getattr(message, "refusal", None):
         reply = REFUSAL
-    used = getattr(getattr(completion, "usage", None), "total_tokens", 0)
+    usage = getattr(completion, "usage", None)
+    used = [getattr(usage, f"{x}_tokens", 0) for x in ("total", "prompt", "completion")]
     return Reply(
         reply,
         getattr(choice, "finish_reason", None) == "length",
-        used if isinstance(used, int) else 0,
+        *(x if isinstance(x, int) else 0 for x in used),
     )
 
 

@@ -5,16 +5,18 @@ in which a reply never came.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from openagent_jax import report
+from openagent_jax.agents.cost import Cost
 from openagent_jax.evaluation import episodes
 
 Line = dict[str, Any]  # an episode, with the keys that `evaluation.episodes` describes
+Reused = Set[tuple[str, int]]  # scenario and index of episodes
 _FIELDS = {  # the fields of `report.Episodes`
     "success": bool,
     "solvable": bool,
@@ -34,6 +36,7 @@ class Log:
     """A file of JSON lines: first what is evaluated, then the episodes that are over.
 
     `done` has the fields of each episode that a report needs, by scenario and index.
+    `cost` is what all lines together have cost.
 
     Raises:
       ValueError: the file belongs to another evaluation, or is damaged.
@@ -47,6 +50,7 @@ class Log:
           about: the settings of the evaluation. An existing log must have the same.
         """
         self.done: dict[tuple[str, int], Line] = {}
+        self.cost = Cost()
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("a+b")
         try:
@@ -73,6 +77,7 @@ class Log:
         where = outcome["scenario"], outcome["index"]
         kept = {field: outcome[field] for field in _FIELDS}
         kept |= {"reason": outcome.get("reason", "")}
+        self.cost.add(outcome)
         if kept["answered"] or where not in self.done:
             self.done[where] = kept
 
@@ -124,18 +129,25 @@ class Log:
 
 
 def scored(
-    log: Log, names: Sequence[str], num_tasks: int
+    log: Log, names: Sequence[str], num: int, reused: Reused = frozenset()
 ) -> dict[str, report.Episodes]:
     """Return the outcomes of each scenario.
 
     Args:
       log: the log, which must have all of the episodes.
       names: the names of the scenarios, the clean one first.
-      num_tasks: the number of tasks of each scenario.
+      num: the number of episodes of each scenario.
+      reused: the episodes that have the outcome of the clean one, because the scenario
+        left their task as it was.
     """
     made = {}
     for name in names:
-        found = [log.done[name, i] for i in range(num_tasks)]
+        found = [
+            log.done[names[0], i] | {"changed": False}
+            if (name, i) in reused
+            else log.done[name, i]
+            for i in range(num)
+        ]
         columns = {
             field: np.array([outcome[field] for outcome in found], kind)
             for field, kind in _FIELDS.items()
@@ -144,7 +156,13 @@ def scored(
     return made
 
 
-def keep(log: Log, folder: Path, names: Sequence[str], num: int) -> None:
+def keep(
+    log: Log,
+    folder: Path,
+    names: Sequence[str],
+    num: int,
+    reused: Reused = frozenset(),
+) -> None:
     """Write the first `num` episodes of each scenario to a report's `trajectories`.
 
     They replace the episodes of an earlier evaluation.
@@ -152,13 +170,21 @@ def keep(log: Log, folder: Path, names: Sequence[str], num: int) -> None:
     Args:
       log: the log of the episodes.
       folder: the folder of the report.
-      names: the names of the scenarios.
+      names: the names of the scenarios, the clean one first.
       num: how many episodes of each scenario to write; 0 writes none.
+      reused: as for `scored`; these are the clean ones, marked as `reused`.
     """
-    names = names if num else ()
+    names = list(names) if num else []
     episodes.clear(folder / episodes.FOLDER, names)
     for name in names:
-        episodes.write(folder / episodes.FOLDER, name, log.episodes(name, num))
+        lines = {line["index"]: line for line in log.episodes(name, num)}
+        if any(scenario == name for scenario, _ in reused):
+            for line in log.episodes(names[0], num):
+                if (name, line["index"]) in reused:
+                    marks = {"scenario": name, "changed": False, "reused": True}
+                    lines[line["index"]] = line | marks
+        ordered = (lines[i] for i in sorted(lines))
+        episodes.write(folder / episodes.FOLDER, name, ordered)
 
 
 def _compare(file: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:

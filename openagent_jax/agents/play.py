@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from openagent_jax.agents.agents import Agent, Full, Unanswered
+from openagent_jax.agents.agents import Agent, Full, Reply, Unanswered
+from openagent_jax.agents.cost import Prices
 from openagent_jax.agents.log import Line
 from openagent_jax.evaluation import episodes as kept
 from openagent_jax.text.messages import Message
@@ -22,12 +23,18 @@ class Spent(RuntimeError):
 
 @dataclass
 class Budget:
-    """Limits of replies, and of tokens as the agent counts them; 0 means no limit."""
+    """Limits of replies, of tokens as the agent counts them, and of what they cost.
+
+    0 means no limit.
+    """
 
     max_calls: int = 0
     max_tokens: int = 0
+    max_cost: float = 0.0  # in the currency of the prices
+    prices: Prices = Prices()
     num_calls: int = 0
     num_tokens: int = 0
+    cost: float = 0.0
 
     def take(self) -> None:
         """Count one more request for a reply.
@@ -39,7 +46,14 @@ class Budget:
             raise Spent(f"{self.num_calls} calls are made, as many as max_calls allows")
         if self.max_tokens and self.num_tokens >= self.max_tokens:
             raise Spent(f"{self.num_tokens} tokens are used, max_tokens allows no more")
+        if self.max_cost and self.cost >= self.max_cost:
+            raise Spent(f"{self.cost:.2f} is spent, max_cost allows no more")
         self.num_calls += 1
+
+    def use(self, reply: Reply) -> None:
+        """Count the tokens of a reply."""
+        self.num_tokens += reply.num_tokens
+        self.cost += self.prices.of(reply.prompt_tokens, reply.completion_tokens)
 
 
 class Turns(Protocol):
@@ -119,21 +133,24 @@ async def play(
 
 
 async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:
-    begin, num_tokens, num_replies, reason = time.monotonic(), 0, 0, ""
+    begin, reason, num_failed = time.monotonic(), "", 0
+    replies: list[Reply] = []
+    latencies: list[float] = []
     dialogue = episode.begin()
     try:
         while not dialogue.finished:
             budget.take()
+            asked = time.monotonic()
             reply = await agent(dialogue.messages, dialogue.tools)
-            num_replies += 1
-            num_tokens += reply.num_tokens
-            budget.num_tokens += reply.num_tokens
+            latencies.append(round(time.monotonic() - asked, 3))
+            replies.append(reply)
+            budget.use(reply)
             dialogue.hear(reply.message, reply.cut)
     except Full as error:
         dialogue.close()
-        reason = f"{NO_ROOM}: {error}"
+        reason, num_failed = f"{NO_ROOM}: {error}", error.num_requests
     except Unanswered as error:
-        reason = str(error)
+        reason, num_failed = str(error), error.num_requests
     full = reason.startswith(NO_ROOM)
     return {
         "scenario": episode.scenario,
@@ -144,9 +161,13 @@ async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:
             dialogue.outcome, dialogue.terminated, full, dialogue.finished
         ),
         **episode.facts,
-        "num_replies": num_replies,
-        "num_tokens": num_tokens,
+        "num_replies": len(replies),
+        "num_requests": sum(x.num_requests for x in replies) + num_failed,
+        "num_tokens": sum(x.num_tokens for x in replies),
+        "prompt_tokens": sum(x.prompt_tokens for x in replies),
+        "completion_tokens": sum(x.completion_tokens for x in replies),
         "seconds": round(time.monotonic() - begin, 3),
+        "latencies": latencies,
         **({"reason": reason} if reason else {}),
         "tools": dialogue.tools,
         "messages": dialogue.messages,

@@ -3,10 +3,14 @@
 A task is a function of its `task_key`, and its perturbation a function of an
 `edit_key`. Callers choose the keys. Equal task keys give equal tasks, so that clean and
 perturbed versions of a task are paired.
+
+The episodes of an evaluation are numbered. With R repeats of each task, episodes i R to
+i R + R - 1 are of task i, each perturbed anew. If an environment has finitely many
+tasks (such as the conversations of a log), different numbers are different tasks.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +39,10 @@ Edit = Callable[..., Edited]
 
 
 def expand(
-    environment: perturb.HasCatalogue, names: Sequence[str], usual: str
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    usual: str,
+    but: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return names of perturbations, with "default", "all" and tiers expanded.
 
@@ -46,17 +53,19 @@ def expand(
       names: the names in a config.
       usual: what "default" stands for: `suite` or `training_mix`, fields of the
         environment, or "all", the whole catalogue.
+      but: perturbations that are left out unless they are named themselves.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
     """
     entries, found = perturb.catalogue(environment), list[str]()
     default = tuple(entries) if usual == ALL else getattr(environment, usual)
+    default = [x for x in default if x not in but]
     for name in names:
         if name == DEFAULT:
             found += default
         elif name == ALL:
-            found += entries
+            found += [x for x in entries if x not in but]
         elif name in perturb.TIERS:
             found += [x for x in default if entries[x].tier == name]
         else:
@@ -64,19 +73,42 @@ def expand(
     return tuple(found)
 
 
-def scenario_set(environment: perturb.HasCatalogue, names: Sequence[str]) -> str:
+def scenario_set(
+    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+) -> str:
     """Return what a choice of perturbations is, for the headings of a report.
 
     Args:
       environment: an environment, or the spec of one.
       names: names of perturbations.
+      but: perturbations that do not belong to the catalogue and the suite here.
 
     Returns:
       "catalogue", "suite", or "chosen" for any other choice.
     """
-    if {*names} == {*perturb.catalogue(environment)}:
+    if {*names} == {*perturb.catalogue(environment)} - {*but}:
         return "catalogue"
-    return "suite" if {*names} == {*environment.suite} else "chosen"
+    return "suite" if {*names} == {*environment.suite} - {*but} else "chosen"
+
+
+def described(
+    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what a report says of a choice of perturbations.
+
+    Args:
+      environment: an environment, or the spec of one.
+      names: names of perturbations.
+      but: as for `expand`.
+
+    Returns:
+      Its `scenario_set`, and the perturbations that a whole catalogue or suite leaves
+      out here, as `left_out`, if there are any.
+    """
+    missed = [name for name in but if name not in names]
+    found = scenario_set(environment, names, missed)
+    lacks = {"left_out": missed} if missed and found != "chosen" else {}
+    return {"scenario_set": found} | lacks
 
 
 def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edit:
@@ -133,33 +165,93 @@ def make_draw(
       split: the split of the tasks and of the surface forms.
 
     Returns:
-      `draw(tables, task_key, edit_key, strength, scenario=None) -> Edited`; see
-      `make_edit` for the last two arguments.
+      `draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited`;
+      see `make_edit` for `strength` and `scenario`. With an `index`, an environment of
+      finitely many tasks gives the task of that number; any other ignores it.
 
     Raises:
       ValueError: the environment has no perturbation of some name.
     """
     edit = make_edit(environment, names, split)
 
-    def draw(tables, task_key, edit_key, strength, scenario=None) -> Edited:
-        task = environment.sample(tables, task_key, split)
+    def draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited:
+        if index is not None and environment.nth_task:
+            task = environment.nth_task(tables, task_key, index, split)
+        else:
+            task = environment.sample(tables, task_key, split)
         return edit(tables, edit_key, task, strength, scenario)
 
     return draw
 
 
-def task_keys(key: jax.Array, start: jax.Array | int, num: int) -> jax.Array:
-    """Return the keys of the tasks `start` to `start + num - 1`.
+def task_keys(
+    key: jax.Array, start: jax.Array | int, num: int, repeats: int = 1
+) -> jax.Array:
+    """Return the keys of the tasks of the episodes `start` to `start + num - 1`.
 
-    A key depends on `key` and the index only, so it is the same for every scenario,
-    agent and sharding.
+    A key depends on `key` and the number of the task only, so it is the same for every
+    scenario, agent and sharding.
     """
-    return jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(num))
+    number, _ = _numbers(start, num, repeats)
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, number)
 
 
-def edit_keys(keys: jax.Array) -> jax.Array:
-    """Return the keys with which an evaluation perturbs the tasks of these keys."""
-    return jax.vmap(jax.random.fold_in, (0, None))(keys, EDIT)
+def edit_keys(
+    keys: jax.Array, start: jax.Array | int = 0, repeats: int = 1
+) -> jax.Array:
+    """Return the keys with which an evaluation perturbs the tasks of these keys.
+
+    Args:
+      keys: what `task_keys` returned.
+      start: the number of the first episode.
+      repeats: the number of episodes of each task.
+    """
+    first = jax.vmap(jax.random.fold_in, (0, None))(keys, EDIT)
+    if repeats == 1:
+        return first
+    _, repeat = _numbers(start, len(keys), repeats)
+    return jnp.where(repeat > 0, jax.vmap(jax.random.fold_in)(first, repeat), first)
+
+
+def indices(
+    environment: Environment,
+    tables: Tables,
+    split: str,
+    key: jax.Array,
+    start: jax.Array | int,
+    num: int,
+    repeats: int = 1,
+) -> Int[Array, "num"]:
+    """Return which task each episode plays, for environments of finitely many tasks.
+
+    Tasks are numbered in a random order, so that the first of them are a random choice.
+
+    Args:
+      environment: the environment of the tasks.
+      tables: its tables.
+      split: the split of the tasks.
+      key: the key of the evaluation, as for `task_keys`.
+      start: the number of the first episode.
+      num: how many episodes.
+      repeats: the number of episodes of each task.
+    """
+    number, _ = _numbers(start, num, repeats)
+    if not (total := environment.num_tasks(tables, split)):
+        return number
+    return jax.random.permutation(key, total)[number % total]
+
+
+def num_tasks(environment: Environment, tables: Tables, split: str, wanted: int) -> int:
+    """Return how many tasks are played if so many are wanted: no task comes twice."""
+    return min(wanted, environment.num_tasks(tables, split) or wanted)
+
+
+def _numbers(start: jax.Array | int, num: int, repeats: int) -> tuple[Array, Array]:
+    """Return the task and the repeat of each episode."""
+    episode = start + jnp.arange(num)
+    if repeats == 1:
+        return episode, jnp.zeros_like(episode)
+    return episode // repeats, episode % repeats
 
 
 def clean(environment: Environment, split: str = "train") -> Curriculum:

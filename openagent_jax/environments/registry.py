@@ -45,6 +45,20 @@ def check_name(domain: str) -> None:
     )
 
 
+def left_out(domain: str) -> tuple[str, ...]:
+    """Return the perturbations that have to be named to be played in a domain.
+
+    In a user's own domain or log, `domain_transfer` would play tasks of another domain
+    than theirs.
+
+    >>> left_out("poi"), left_out("my_tools.json")
+    ((), ('domain_transfer',))
+    """
+    name = domain.removesuffix(development.SUFFIX)
+    is_own = Path(name).suffix or Path(name).name != name
+    return ("domain_transfer",) if is_own else ()
+
+
 def spec(domain: str) -> EnvironmentSpec:
     """Return the spec of the environment that a domain belongs to."""
     return SPECS.get(domain, logged.SPEC if logs.is_log(domain) else tools.DOMAINS)

@@ -15,6 +15,7 @@ from openagent_jax.types import (
     Environment,
     Observation,
     Sizes,
+    State,
     Tables,
     Task,
 )
@@ -69,8 +70,15 @@ class Transcriber(Protocol):
     runs on the host and takes tasks and actions as NumPy arrays.
     """
 
-    def tools(self, task: Task) -> list[dict[str, Any]]:
-        """Return the documented tools, in OpenAI's function format."""
+    def tools(self, task: Task, state: State | None = None) -> list[dict[str, Any]]:
+        """Return the documented tools, in OpenAI's function format.
+
+        Args:
+          task: the task.
+          state: the state that the episode is in; None is its beginning. An agent can
+            only call the tools that it is given, so those that it has been told of
+            since then are listed too, after the others.
+        """
         ...
 
     def opening(self, task: Task) -> list[Message]:
@@ -85,8 +93,11 @@ class Transcriber(Protocol):
         """Return the pieces of the text shown after an action; a pure JAX function."""
         ...
 
-    def shown(self, pieces: Any) -> tuple[str, str] | None:
-        """Return role and content for the result of `observe`; None if it is empty."""
+    def shown(self, pieces: Any, task: Task | None = None) -> tuple[str, str] | None:
+        """Return role and content for the result of `observe`; None if it is empty.
+
+        With the task, values can have the JSON types that they had in a log.
+        """
         ...
 
     def goal(self, task: Task) -> str:

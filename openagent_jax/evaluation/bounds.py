@@ -111,6 +111,7 @@ def successes(
     seed: int,
     num_tasks: int,
     strength: float,
+    repeats: int = 1,
 ) -> dict[str, dict[str, Bool[np.ndarray, "n"]]]:
     """Play the tasks that an evaluation draws, without a policy.
 
@@ -121,11 +122,13 @@ def successes(
       seed: the seed of the tasks.
       num_tasks: the number of tasks of each scenario.
       strength: the strength of the perturbations, in [0, 1].
+      repeats: the number of episodes of each task; see `draw`.
 
     Returns:
       By agent and scenario, which tasks it solves.
     """
-    block = _block(world.environment, tuple(scenarios), split)
+    block = _block(world.environment, tuple(scenarios), split, repeats)
+    num = num_tasks * repeats
     refused, key = fit(world), jax.random.key(seed)
     found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in AGENTS}
     for i, name in enumerate((draw.CLEAN, *scenarios)):
@@ -133,28 +136,32 @@ def successes(
             jax.device_get(
                 block(world.tables, key, i, start, jnp.float32(strength), refused)
             )
-            for start in range(0, num_tasks, BLOCK)
+            for start in range(0, num, BLOCK)
         ]
         for agent in AGENTS:
             success = np.concatenate([outcome[agent].success for outcome in blocks])
-            found[agent][name] = success[:num_tasks]
+            found[agent][name] = success[:num]
     return found
 
 
 @cache  # evaluations of one environment share compiled programs
-def _block(environment: Environment, scenarios: tuple[str, ...], split: str):
+def _block(
+    environment: Environment, scenarios: tuple[str, ...], split: str, repeats: int
+):
     """Return a compiled function that plays a block of tasks with all agents."""
     one = draw.make_draw(environment, scenarios, split)
 
     @jax.jit
     def of(tables, key, scenario, start, strength, refused):
-        keys = draw.task_keys(key, start, BLOCK)
+        keys = draw.task_keys(key, start, BLOCK, repeats)
+        index = draw.indices(environment, tables, split, key, start, BLOCK, repeats)
 
-        def of_key(key, edit_key):
-            task = one(tables, key, edit_key, strength, scenario).task
+        def of_key(key, edit_key, index):
+            task = one(tables, key, edit_key, strength, scenario, index).task
             return play(environment, tables, task, refused)
 
-        return jax.vmap(of_key)(keys, draw.edit_keys(keys))
+        edit_keys = draw.edit_keys(keys, start, repeats)
+        return jax.vmap(of_key)(keys, edit_keys, index)
 
     return of
 

@@ -58,15 +58,19 @@ class Keeper:
     Pass it as the argument `keep` of `evaluate.evaluate`.
     """
 
-    def __init__(self, world: World, folder: Path, num: int, seed: int):
+    def __init__(
+        self, world: World, folder: Path, num: int, seed: int, repeats: int = 1
+    ):
         """
         Args:
           world: the world of the episodes.
           folder: the folder of the report; files are written to its `trajectories`.
           num: the largest number of episodes to keep of each scenario.
           seed: the seed of the tasks.
+          repeats: the number of episodes of each task.
         """
         self._world, self._folder, self._num = world, folder, num
+        self._repeats = repeats
         self._root = jax.random.key(seed)
         self._lines: dict[str, list[Line]] = {}
         self._spelled = _token_bytes(world.tables.lexicon)
@@ -83,14 +87,14 @@ class Keeper:
 
         Args:
           name: the scenario.
-          start: the index of the first task.
+          start: the number of the first episode.
           played: the batch, with a recording; without one, nothing is kept.
         """
         if start >= self._num or played.recording is None:
             return
         batch = played.recording.trajectory.task
         plan = self._plan(self._world.tables, batch)
-        keys = draw.task_keys(self._root, start, len(played.changed))
+        keys = draw.task_keys(self._root, start, len(played.changed), self._repeats)
         played = played._replace(bounds=None)
         played, plan, keys = jax.device_get((played, plan, jax.random.key_data(keys)))
         size = min(len(played.changed), self._num - start)
@@ -107,15 +111,15 @@ class Keeper:
             }
             lines.append(where | self._line(one, planned))
 
-    def write(self, num_tasks: int) -> None:
+    def write(self, num_episodes: int) -> None:
         """Write the files, replacing those of an earlier evaluation.
 
         Args:
-          num_tasks: the number of tasks of each scenario; the last batch may have more.
+          num_episodes: of each scenario; the last batch may have more.
         """
         clear(self._folder / FOLDER, self._lines)
         for name, lines in self._lines.items():
-            write(self._folder / FOLDER, name, lines[:num_tasks])
+            write(self._folder / FOLDER, name, lines[:num_episodes])
 
     def _line(self, played: Played, plan: Any) -> Line:
         """Return the fields of an episode except those that identify its task."""

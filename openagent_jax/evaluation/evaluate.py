@@ -65,6 +65,7 @@ def make_player(
     split: str = "test",
     temperature: float = 0.0,
     record: bool = False,
+    repeats: int = 1,
 ) -> Callable[..., Played]:
     """Return a compiled function that plays a batch of episodes.
 
@@ -76,12 +77,13 @@ def make_player(
       split: the split of the tasks.
       temperature: the temperature at which tokens are sampled; 0 means greedily.
       record: whether to return a `Recording` of the episodes.
+      repeats: the number of episodes of each task; see `draw`.
 
     Returns:
       `(tables, params, scenario, key, start, strength, refused=None) -> Played`.
       `scenario` is 0 for clean tasks and i for the i-th perturbation; `start` is the
-      index of the first task. `refused` is what `bounds.fit` returned; without it, the
-      scripted agents do not play.
+      number of the first episode. `refused` is what `bounds.fit` returned; without it,
+      the scripted agents do not play.
 
     Raises:
       ValueError: the environment has no perturbation of a name.
@@ -92,16 +94,20 @@ def make_player(
     def play(
         tables, params: Params, scenario, key, start, strength, refused=None
     ) -> Played:
-        keys = draw.task_keys(key, start, batch_size)
-        edited = jax.vmap(one, (None, 0, 0, None, None))(
-            tables, keys, draw.edit_keys(keys), strength, scenario
+        keys = draw.task_keys(key, start, batch_size, repeats)
+        edit_keys = draw.edit_keys(keys, start, repeats)
+        index = draw.indices(
+            environment, tables, split, key, start, batch_size, repeats
+        )
+        edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
+            tables, keys, edit_keys, strength, scenario, index
         )
         played = rollout(
             policy,
             environment,
             tables,
             params,
-            keys,
+            keys if repeats == 1 else edit_keys,  # each repeat is sampled anew
             edited.task,
             Sampling(temperature),
         )
@@ -145,6 +151,7 @@ def evaluate(
     num_tasks: int,
     batch_size: int,
     strength: float = 1.0,
+    repeats: int = 1,
     refused: Int[np.ndarray, "R"] | None = None,
     keep: Callable[[str, int, Played], None] = lambda name, start, played: None,
 ) -> Scored:
@@ -159,16 +166,17 @@ def evaluate(
       num_tasks: the number of tasks of each scenario.
       batch_size: the same as for `make_player`.
       strength: the strength of the perturbations, in [0, 1].
+      repeats: the same as for `make_player`.
       refused: what `bounds.fit` returned, if scripted agents are to play too.
-      keep: called with each batch: `(scenario, index of the first task, played)`.
+      keep: called with each batch: `(scenario, number of its first episode, played)`.
 
     Raises:
       ValueError: a prompt or a result is longer than the sizes of an episode allow.
     """
-    key, scored = jax.random.key(seed), Scored({}, {})
+    key, scored, num = jax.random.key(seed), Scored({}, {}), num_tasks * repeats
     for i, name in enumerate((CLEAN, *scenarios)):
         batches = []
-        for start in range(0, num_tasks, batch_size):
+        for start in range(0, num, batch_size):
             played = play(
                 world.tables,
                 params,
@@ -180,7 +188,7 @@ def evaluate(
             )
             keep(name, start, played)
             batches.append(jax.device_get(played._replace(recording=None)))
-        episodes = jax.tree.map(lambda *x: np.concatenate(x)[:num_tasks], *batches)
+        episodes = jax.tree.map(lambda *x: np.concatenate(x)[:num], *batches)
         if episodes.overflow.any():
             raise ValueError(
                 f"scenario {name}: a prompt or a result is longer than its room; "
@@ -206,6 +214,7 @@ def results(
     scored: Scored,
     strength: float,
     split: str,
+    repeats: int = 1,
 ) -> report.Json:
     """Return the part of a report that depends on the episodes.
 
@@ -214,6 +223,7 @@ def results(
       scored: the outcomes.
       strength: the strength of the perturbations.
       split: the split of the tasks.
+      repeats: the number of episodes of each task.
 
     Returns:
       Its `rows`, the `phrasings` of the clean tasks, and the success of scripted agents
@@ -227,6 +237,7 @@ def results(
             episodes,
             clean,
             split,
+            repeats,
         )
         for name, episodes in scored.episodes.items()
     ]

@@ -16,6 +16,7 @@ from openagent_jax.report.tables import (
     exploratory,
     seeds,
     side_by_side,
+    spent,
     table,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "row",
     "seeds",
     "side_by_side",
+    "spent",
     "summary",
     "table",
     "write",

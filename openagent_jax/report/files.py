@@ -19,7 +19,7 @@ from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
 from openagent_jax.report.pool import pool
-from openagent_jax.report.tables import BOUNDS_NOTE, NOTE, bounds, table
+from openagent_jax.report.tables import BOUNDS_NOTE, NOTE, bounds, spent, table
 
 _MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -116,6 +116,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     text = json.dumps(report, indent=1, allow_nan=False)
     _check(folder / "report.json", report)
     markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
+    if cost := report.get("cost"):
+        markdown += f"\nCost: {spent(cost)}.\n"
     if scripted := bounds(report, markdown=True):
         markdown += f"\n{scripted}\n\n{BOUNDS_NOTE}\n"
     contents = {

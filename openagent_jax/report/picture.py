@@ -17,6 +17,7 @@ from openagent_jax.report.tables import (
     percent,
     questions,
     scenario_set,
+    spent,
 )
 
 
@@ -77,6 +78,7 @@ def page(report: Json) -> str:
         which=scenario_set(report),
         asks=asks_needlessly(report),
         agents=report.get("bounds", {}),
+        cost=spent(report.get("cost", {})),
     )
 
 

@@ -14,6 +14,7 @@ SETUP = {
     "suite": "unknown",
     "split": "unknown",
     "num_tasks": "unknown",
+    "repeats": 1,
     "seed": "unknown",
     "grading_version": "unknown",
     "temperature": 0.0,
@@ -61,7 +62,8 @@ def pool(reports: Mapping[str, Json]) -> Json:
             )
         runs[run] = name
     by_label = [{label(r): r for r in x["rows"]} for x in reports.values()]
-    rows = [_row([x[label(r)] for x in by_label]) for r in first["rows"]]
+    repeats = first.get("repeats", 1)
+    rows = [_row([x[label(r)] for x in by_label], repeats) for r in first["rows"]]
     clean = next((r for r in rows if r["tier"] == "clean"), None)
     for r in rows:
         _add_intervals(r, clean, first.get("phrasings"))
@@ -99,7 +101,7 @@ def _listed(key: str, values: Mapping[str, str]) -> list[str]:
     return [f"{key} is {', '.join(texts)}"]
 
 
-def _row(rows: Sequence[Json]) -> Json:
+def _row(rows: Sequence[Json], repeats: int) -> Json:
     """Join the rows of one scenario; intervals are added later."""
     made = dict(rows[0])
     for key in rows[0]:
@@ -115,7 +117,8 @@ def _row(rows: Sequence[Json]) -> Json:
     if any(text is None for text in texts):
         del made["outcomes"]
     elif (found := outcomes.letters(made)) is not None:
-        made["n"] = int(np.isin(found, list(outcomes.COUNTED)).any(axis=0).sum())
+        counted = np.isin(found, list(outcomes.COUNTED)).any(axis=0)
+        made["n"] = int(counted.reshape(-1, repeats).any(axis=1).sum())
     return made
 
 

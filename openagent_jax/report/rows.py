@@ -71,6 +71,7 @@ def row(
     episodes: Episodes,
     clean: Episodes,
     split: str = "test",
+    repeats: int = 1,
 ) -> Json:
     """Compute one row of `report.json`.
 
@@ -82,10 +83,14 @@ def row(
       clean: the episodes of the same n tasks without a perturbation.
       split: the split that the tasks come from, which determines the family of the
         clean row.
+      repeats: the number of consecutive episodes of each task, which are counted as
+        outcomes of one task.
 
     Returns:
       The row. Rates are fractions, or None where nothing was counted. A task that was
-      drawn more than once counts once.
+      drawn more than once counts once; n is the number of different tasks, before the
+      perturbation, however often each was played. Intervals are clustered by the
+      wording of the request, and so by task.
 
     Raises:
       ValueError: `episodes` and `clean` have different numbers of tasks.
@@ -94,7 +99,10 @@ def row(
         raise ValueError("the clean episodes are not of the same tasks")
     asked = episodes.changed | (entry is None)
     unanswered = asked & ~episodes.answered
-    counted = _first(episodes.task, asked & episodes.answered)
+    # A task is left out if it came before, unless that was another repeat of it.
+    repeat = np.arange(len(asked)) % repeats
+    tasks = episodes.task.astype(np.int64) * repeats + repeat
+    counted = _first(tasks, asked & episodes.answered)
     pairs = counted & clean.answered
     e = Episodes(**{name: x[counted] for name, x in vars(episodes).items()})
     groups = [clean.phrasing]
@@ -124,7 +132,7 @@ def row(
         "scenario": entry.name if entry else "clean",
         "strength": float(strength),
         "family": entry.family if entry else family,
-        "n": len(e.success),
+        "n": len(np.unique(clean.task[counted])),
         "success": success,
         "delta": delta,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,

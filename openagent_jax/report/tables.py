@@ -237,10 +237,44 @@ def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
     keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
+    if names := report.get("left_out"):
+        facts.append(f"without {', '.join(names)}, which needs to be named")
     unanswered = sum(r.get("unanswered", 0) for r in report["rows"])
     if unanswered:
         facts.append(f"{unanswered} episodes never answered, and not counted")
     return ", ".join(facts)
+
+
+def spent(cost: Json) -> str:
+    """Describe in one line what an evaluation by messages costs.
+
+    Args:
+      cost: the `cost` of a report, or an estimate of it.
+
+    >>> spent({"episodes": 2, "requests": 5, "retries": 1, "prompt_tokens": 4200})
+    '2 episodes, 5 requests (1 of them retries), 4,200 prompt tokens'
+    """
+
+    def count(key: str, word: str) -> str:
+        number = cost.get(key)
+        return "" if number is None else f"{number:,} {word}"
+
+    requests = count("requests", "requests")
+    if retries := cost.get("retries"):
+        requests += f" ({retries:,} of them retries)"
+    parts = [
+        count("episodes", "episodes"),
+        count("reused", "reused from the clean tasks that a scenario left unchanged"),
+        requests,
+        count("prompt_tokens", "prompt tokens"),
+        count("completion_tokens", "completion tokens"),
+    ]
+    if cost.get("price") is not None:
+        parts.append(f"a price of {cost['price']:,.4g}")
+    if cost.get("latency_median") is not None:
+        median, tail = cost["latency_median"], cost["latency_p95"]
+        parts.append(f"latency {median:.3g} s (median), {tail:.3g} s (p95)")
+    return ", ".join(filter(None, parts))
 
 
 def heading(name: str, averages: Json, tiers: Json, which: str = "") -> str:

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import perturb
+from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools.make import DOMAINS, functions
@@ -159,6 +160,10 @@ class Suite:
     def num_tasks(self) -> int:
         return len(self.items)
 
+    @property
+    def repeats(self) -> int:
+        return 1
+
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return nothing: scripted agents play environments, not data files."""
         return {}
@@ -191,6 +196,16 @@ class Suite:
                     "plan": question.plan(),
                 }
                 yield Episode(name, i, begin, facts)
+
+    def survey(self) -> dict[tuple[str, int], Expected]:
+        """Return what each episode needs, by `(scenario, index)`."""
+        found = {}
+        for episode in self.episodes():
+            question, facts = episode.begin(), episode.facts
+            found[episode.scenario, episode.index] = expected(
+                facts["changed"], question.tools, question.messages, facts["plan"]
+            )
+        return found
 
     def digest(self) -> str:
         """Return a digest of all items and of their documents."""
@@ -284,10 +299,10 @@ class Suite:
         )
         return task, pools
 
-    @property
-    def scenario_set(self) -> str:
-        """What the scenarios are: all that apply to BFCL, or fewer."""
-        return "all of BFCL" if {*self.scenarios} == {*SCENARIOS} else "chosen"
+    def about(self) -> dict[str, Any]:
+        """Return what the scenarios are: all that apply to BFCL, or fewer."""
+        every = {*self.scenarios} == {*SCENARIOS}
+        return {"scenario_set": "all of BFCL" if every else "chosen"}
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from openagent_jax import draw as hashes
 from openagent_jax import expert, perturb
+from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.dialogue import Player
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
@@ -33,6 +34,8 @@ class Suite:
     num_tasks: int  # number of tasks of each scenario
     strength: float
     split: str
+    repeats: int = 1  # episodes of each task; see `draw`
+    left_out: tuple[str, ...] = ()  # scenarios that are only played if they are named
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,9 +43,9 @@ class Suite:
         return (draw.CLEAN, *self.scenarios)
 
     @property
-    def scenario_set(self) -> str:
-        """What the scenarios are; see `draw.scenario_set`."""
-        return draw.scenario_set(self.world.environment, self.scenarios)
+    def num_episodes(self) -> int:
+        """The number of episodes of each scenario."""
+        return self.num_tasks * self.repeats
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
@@ -58,6 +61,7 @@ class Suite:
             seed=self.seed,
             num_tasks=self.num_tasks,
             strength=self.strength,
+            repeats=self.repeats,
         )
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
@@ -66,12 +70,37 @@ class Suite:
         Args:
           done: `(scenario, index)` of the episodes to leave out.
         """
-        transcriber = self.world.transcriber
         reasons = self.world.environment.reasons
         player = Player(self.world)
+        for name, n, task, facts, plan in self._drawn(done):
+            known = {
+                "task_key": facts["task_key"].tolist(),
+                "task": facts["task"].item(),
+                "phrasing": facts["phrasing"].item(),
+                "changed": facts["changed"].item(),
+                "unsolvable": reasons[int(facts["reason"])],
+                "plan": plan,
+            }
+            yield Episode(name, n, partial(player.begin, task), known)
+
+    def survey(self) -> dict[tuple[str, int], Expected]:
+        """Return what each episode needs, by `(scenario, index)`."""
+        transcriber = self.world.transcriber
+        return {
+            (name, n): expected(
+                facts["changed"].item(),
+                transcriber.tools(task),
+                transcriber.opening(task),
+                plan,
+            )
+            for name, n, task, facts, plan in self._drawn(())
+        }
+
+    def _drawn(self, done: Collection[tuple[str, int]]) -> Iterator[tuple]:
+        """Yield `(scenario, index, task, facts, plan)` of the episodes not done."""
         for i, name in enumerate(self.names):
-            for start in range(0, self.num_tasks, BLOCK):
-                stop = min(start + BLOCK, self.num_tasks)
+            for start in range(0, self.num_episodes, BLOCK):
+                stop = min(start + BLOCK, self.num_episodes)
                 left = [n for n in range(start, stop) if (name, n) not in done]
                 if not left:
                     continue
@@ -80,15 +109,8 @@ class Suite:
                     task, facts, (actions, valid) = jax.tree.map(
                         lambda x, row=n - start: x[row], drawn
                     )
-                    known = {
-                        "task_key": facts["task_key"].tolist(),
-                        "task": facts["task"].item(),
-                        "phrasing": facts["phrasing"].item(),
-                        "changed": facts["changed"].item(),
-                        "unsolvable": reasons[int(facts["reason"])],
-                        "plan": transcript.plan(transcriber, task, actions, valid),
-                    }
-                    yield Episode(name, n, partial(player.begin, task), known)
+                    plan = transcript.plan(self.world.transcriber, task, actions, valid)
+                    yield name, n, task, facts, plan
 
     @functools.cached_property
     def _draw(self) -> Callable[..., tuple[Any, dict[str, jax.Array], Any]]:
@@ -102,11 +124,15 @@ class Suite:
 
         @jax.jit
         def block(tables, scenario, start):
-            keys = draw.task_keys(jax.random.key(self.seed), start, BLOCK)
+            root = jax.random.key(self.seed)
+            keys = draw.task_keys(root, start, BLOCK, self.repeats)
+            index = draw.indices(
+                environment, tables, self.split, root, start, BLOCK, self.repeats
+            )
 
-            def of_key(key, edit_key):
+            def of_key(key, edit_key, index):
                 strength = jnp.float32(self.strength)
-                task, _, changed = one(tables, key, edit_key, strength, scenario)
+                task, _, changed = one(tables, key, edit_key, strength, scenario, index)
                 episode = expert.demonstrate(environment, tables, task)
                 facts = {
                     "task_key": jax.random.key_data(key),
@@ -117,9 +143,14 @@ class Suite:
                 }
                 return task, facts, (episode.action, episode.valid)
 
-            return jax.vmap(of_key)(keys, draw.edit_keys(keys))
+            edit_keys = draw.edit_keys(keys, start, self.repeats)
+            return jax.vmap(of_key)(keys, edit_keys, index)
 
         return partial(block, self.world.tables)
+
+    def about(self) -> dict[str, Any]:
+        """Return what the scenarios are, for a report; see `draw.described`."""
+        return draw.described(self.world.environment, self.scenarios, self.left_out)
 
     def digest(self) -> str:
         """Return a digest of all texts and of the first block of clean tasks."""

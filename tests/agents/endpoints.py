@@ -115,9 +115,12 @@ def report_rows(log):
 
 
 def read_log(file):
-    """Return a log's episodes by scenario and task, without times, and their count."""
+    """Return a log's episodes by scenario and task, and their count.
+
+    Times and retries are left out: they differ from run to run.
+    """
     _, *rows = map(json.loads, file.read_text("utf-8").splitlines())
     count = collections.Counter((row["scenario"], row["index"]) for row in rows)
     for row in rows:
-        del row["seconds"]
+        del row["seconds"], row["latencies"], row["num_requests"]
     return {(row["scenario"], row["index"]): row for row in rows}, count

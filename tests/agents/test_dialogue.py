@@ -1,8 +1,10 @@
 """Episodes as messages: their text, how replies are parsed, and their rewards."""
 
+import dataclasses
 import functools
 import json
 
+import numpy as np
 import pytest
 
 from openagent_jax.agents import dialogue
@@ -275,3 +277,48 @@ def test_one_program_serves_all_episodes():
                 ours.hear({"content": text})
             assert ours.finished
     assert counts == {"parse": 1, "reset": 1}
+
+
+def names(tools):
+    return [tool["function"]["name"] for tool in tools]
+
+
+def test_a_tool_that_an_error_has_named_joins_the_list():
+    """Many frameworks can only call what is in `tools`."""
+    joined = 0
+    for episode in demonstrated("poi", "tool_redirection"):
+        ours, documented = begin(episode.task), None
+        for t in np.flatnonzero(episode.valid):
+            action = helpers.row(episode.action, t)
+            message = helpers.world("poi").transcriber.message(episode.task, action)
+            for call in message.get("tool_calls", ()):
+                assert call["function"]["name"] in names(ours.tools)
+            before = documented = documented or names(ours.tools)
+            ours.hear(message)
+            error = json.loads(ours.results[-1] or "{}").get("error", "")
+            if error.startswith("replaced by "):
+                *same, new = ours.tools
+                assert names(same) == before and names([new]) == [error.split()[-1]]
+                old = next(
+                    tool
+                    for tool in same
+                    if tool["function"]["name"] == call["function"]["name"]
+                )
+                kind = "parameters"
+                assert new["function"][kind] == old["function"][kind]
+                joined += 1
+        assert ours.outcome.success
+    assert joined > NUM // 2
+
+
+def test_a_tool_that_no_error_has_named_is_not_listed():
+    episode = demonstrated("poi", "tool_redirection")[0]
+    hidden = np.zeros_like(episode.task.faults.guided)
+    faults = dataclasses.replace(episode.task.faults, guided=hidden)
+    ours = begin(dataclasses.replace(episode.task, faults=faults))
+    before = names(ours.tools)
+    for t in np.flatnonzero(episode.valid)[:-1]:
+        action = helpers.row(episode.action, t)
+        ours.hear(helpers.world("poi").transcriber.message(episode.task, action))
+        assert names(ours.tools) == before
+    assert ours.outcome.num_errors > 0

@@ -198,3 +198,40 @@ def test_a_report_says_which_set_was_played():
     assert draw.scenario_set(spec, spec.suite[::-1]) == "suite"
     assert draw.scenario_set(spec, helpers.EDITS[1:]) == "catalogue"
     assert draw.scenario_set(spec, spec.suite[1:]) == "chosen"
+
+
+FINITE = ENVIRONMENT._replace(
+    num_tasks=lambda tables, split: 5,
+    nth_task=lambda tables, key, index, split: Toy(index, jnp.int32(0)),
+)
+
+
+def test_finite_tasks_are_drawn_once_each():
+    key = jax.random.key(3)
+    assert draw.num_tasks(FINITE, 0, "test", 96) == 5
+    assert draw.num_tasks(FINITE, 0, "test", 2) == 2
+    assert draw.num_tasks(ENVIRONMENT, 0, "test", 96) == 96
+    one = draw.make_draw(FINITE, ("one",), "test")
+
+    def worlds(start, num, repeats):
+        keys = draw.task_keys(key, start, num, repeats)
+        edits = draw.edit_keys(keys, start, repeats)
+        index = draw.indices(FINITE, 0, "test", key, start, num, repeats)
+        tasks = jax.vmap(lambda k, e, i: one(0, k, e, 1.0, jnp.int32(0), i).task)
+        return tasks(keys, edits, index).world.tolist(), edits
+
+    once, first = worlds(0, 5, 1)
+    assert sorted(once) == [*range(5)]
+    thrice, edits = worlds(0, 15, 3)
+    assert thrice == np.repeat(once, 3).tolist()
+    assert worlds(4, 6, 3)[0] == thrice[4:10]
+    data = jax.random.key_data(edits)
+    assert len(np.unique(data, axis=0)) == 15  # every repeat is perturbed anew
+    assert (data[::3] == jax.random.key_data(first)).all()
+    assert (jax.random.key_data(worlds(4, 6, 3)[1]) == data[4:10]).all()
+
+
+def test_infinite_tasks_do_not_depend_on_the_index():
+    one, key = draw.make_draw(ENVIRONMENT, ("one",), "test"), jax.random.key(3)
+    drawn = [one(0, key, key, 1.0, jnp.int32(1), i).task for i in (None, jnp.int32(4))]
+    assert drawn[0].world == drawn[1].world

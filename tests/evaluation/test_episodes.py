@@ -48,7 +48,8 @@ KEYS = {
     "rewards",
     "plan",
 }
-OF_AGENTS = {"num_replies", "num_tokens", "seconds"}
+OF_AGENTS = {"num_replies", "num_requests", "num_tokens", "prompt_tokens"}
+OF_AGENTS |= {"completion_tokens", "seconds", "latencies"}
 SCORED = ("success", "solvable", "refused", "num_calls", "num_errors", "fewest_calls")
 
 

@@ -205,3 +205,43 @@ def test_needless_questions_are_averaged_over_episodes():
     assert "<th>needless questions" in report.page(made)
     silent = report.row(None, 0.0, *[outcomes([1, 1])] * 2)
     assert "needless" not in report.table(made | {"rows": [silent]})
+
+
+def test_n_counts_tasks_and_intervals_are_of_tasks():
+    """Five tasks that are played twenty times each are no hundred tasks."""
+    number = np.repeat(np.arange(5), 20)
+    played = episodes([(i < 3, 1, 0, 1, 0, 1, 1) for i in number])
+    clean = dataclasses.replace(played, task=number, phrasing=number)
+    edited = dataclasses.replace(clean, task=np.arange(100) + 100)  # each differs
+    again = report.row(TRAP, 1.0, edited, clean, repeats=20)
+    assert again["n"] == 5 and again["outcomes"] == "1" * 60 + "0" * 40
+    once = np.arange(0, 100, 20)
+
+    def first(x):
+        return dataclasses.replace(x, **{k: v[once] for k, v in vars(x).items()})
+
+    single = report.row(TRAP, 1.0, first(edited), first(clean))
+    assert single["n"] == 5 and single["outcomes"] == "11100"
+
+    def width(row):
+        return row["success"]["high"] - row["success"]["low"]
+
+    assert width(again) >= 0.9 * width(single) > 0.5
+    # A clean task counts once in each repeat, and only once without repeats.
+    assert report.row(None, 0.0, clean, clean, repeats=20)["outcomes"].count(".") == 0
+    assert report.row(None, 0.0, clean, clean)["outcomes"].count(".") == 95
+
+
+def test_n_of_pooled_repeats():
+    """Runs of two seeds have tasks, not episodes, in common."""
+    number = np.repeat(np.arange(3), 2)
+    clean = dataclasses.replace(
+        episodes([(1, 1, 0, 1, 0, 1, 1)] * 6), task=number, phrasing=number
+    )
+    rows = [report.row(None, 0.0, clean, clean, repeats=2)]
+    made = make_report() | {"rows": rows, "repeats": 2, "phrasings": "0 0 1 1 2 2"}
+    runs = {name: made | {"train_seed": name} for name in "ab"}
+    assert report.pool(runs)["rows"][0]["n"] == 3
+    runs["b"] = runs["b"] | {"repeats": 1}
+    with pytest.raises(ValueError, match="repeats is 2 .*, 1 "):
+        report.pool(runs)

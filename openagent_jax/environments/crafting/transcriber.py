@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax.environments.crafting import render, types
-from openagent_jax.environments.crafting.types import Action, Result, Task
+from openagent_jax.environments.crafting.types import Action, Result, State, Task
 from openagent_jax.environments.crafting.words import ITEM, TOOLS, Words
 from openagent_jax.environments.world import Message
 from openagent_jax.text import chat, reply_scan, style
@@ -33,9 +33,9 @@ class Transcriber:
         self._style = style.mapped(compact, symbols.one)
         self._texts, self._words = symbols.texts, words
 
-    def tools(self, task: Task) -> list[dict[str, Any]]:
-        """Return the documents, in OpenAI's function format."""
-        del task
+    def tools(self, task: Task, state: State | None = None) -> list[dict[str, Any]]:
+        """Return the documents, in OpenAI's function format; they never change."""
+        del task, state
         return [
             chat.tool(name, description, {ITEM: chat.STRING} if takes_item else {})
             for name, description, takes_item in TOOLS
@@ -68,7 +68,9 @@ class Transcriber:
         """Return the pieces of the text shown after an action."""
         return render.observation(self._style, self._words, task, observation)
 
-    def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
+    def shown(
+        self, pieces: Sequence[int], task: Task | None = None
+    ) -> tuple[str, str] | None:
         """Return role and content for the result of `observe`; None if it is empty."""
         if not pieces[0]:
             return None

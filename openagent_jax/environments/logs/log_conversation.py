@@ -1,9 +1,10 @@
 """Parse a line of a log: `messages` and `tools`, as chat APIs and trainers write them.
 
-The messages are those of OpenAI's chat format. The `arguments` of `tool_calls` are an
-object or its JSON text; one message can have several calls; a content can be a list of
-text parts, as MCP's results are. The `tools` are OpenAI functions, bare functions, or
-MCP's, as a list or its JSON text. Other columns are ignored, except that a conversation
+The messages are those of OpenAI's chat format, or Anthropic's (see `log_anthropic`).
+The `arguments` of `tool_calls` are an object or its JSON text; one message can have
+several calls; a content can be a list of text parts, as MCP's results are. The `tools`
+are OpenAI functions, bare functions, MCP's or Anthropic's, as a list or its JSON text.
+Other columns (such as Anthropic's `system`) are ignored, except that a conversation
 with `"success": false` is skipped: a failure demonstrates nothing.
 
 A value of null means that the key is absent: tables write null for missing keys.
@@ -15,6 +16,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from openagent_jax.environments.logs import log_anthropic
 from openagent_jax.text import messages as conversation
 from openagent_jax.text import style
 
@@ -40,6 +42,7 @@ class LoggedCall(NamedTuple):
       fields: `(name, value)` of each field of the result.
       failed: whether the result reports an error.
       problem: why the call cannot be a step of a goal; "" if it can.
+      literals: the names of fields that are numbers, booleans or null in the log.
     """
 
     tool: str
@@ -48,6 +51,7 @@ class LoggedCall(NamedTuple):
     fields: tuple[tuple[str, str], ...]
     failed: bool
     problem: str
+    literals: frozenset[str] = frozenset()
 
 
 class LoggedTool(NamedTuple):
@@ -116,7 +120,7 @@ def parse(row: Any) -> Conversation:
     pending: list[conversation.Call] = []  # the calls of the latest message
     results: dict[int, LoggedCall] = {}  # of pending calls, by their index
     ending, has_asked = "", False
-    for turn, message in enumerate(row["messages"]):
+    for turn, message in enumerate(log_anthropic.as_openai(row["messages"])):
         role = _checked(message).get("role")
         if role in ("tool", "function"):
             index = _matching_call(pending, results, message)
@@ -218,7 +222,12 @@ def _logged_call(
     is_marked = any(message.get(key) for key in ("is_error", "isError"))
     arguments = {key: scalar_text(x) for key, x in given.items() if x is not None}
     failed = is_marked or _reports_error(content)
-    return LoggedCall(call.name, arguments, turn, _fields(content), failed, problem)
+    fields, literals = _fields(content), set[str]()
+    if isinstance(content, dict) and len(fields) == len(content):
+        literals = {key for key, x in content.items() if not isinstance(x, str)}
+    return LoggedCall(
+        call.name, arguments, turn, fields, failed, problem, frozenset(literals)
+    )
 
 
 def _reports_error(content: Any) -> bool:

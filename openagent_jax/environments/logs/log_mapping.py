@@ -24,8 +24,11 @@ The world of the task is what the log recorded. The rules are:
   that is not called, if it is required. It is a number if its schema says integer or
   number and all its values are whole numbers from 0 to 999; otherwise it is a text.
 * The answer comes from the agent's last text. `Answer: VALUE` is that value; `Refuse`
-  alone on the last line is a refusal. If any other text contains exactly one value of
-  the results that is not in the request, that is the answer; otherwise it is `done`.
+  alone on the last line is a refusal, and so is a text that refuses in the agent's own
+  words (see `log_language`) and tells no value of a result. If any other text contains
+  exactly one value of the results that is not in the request, and the user has asked
+  for something to be told (see `log_language`) or has named the value's field, that is
+  the answer; otherwise it is `done`.
 * A refusal without calls means that the task cannot be solved. A refusal after a failed
   call means that its tool fails for good. Any other refusal cannot be told from an
   agent that gave up, so the conversation is skipped.
@@ -34,6 +37,7 @@ The world of the task is what the log recorded. The rules are:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from openagent_jax.environments.logs import json_kinds, log_language
 from openagent_jax.environments.logs.log_conversation import (
     CannotMap,
     Conversation,
@@ -60,6 +64,9 @@ from openagent_jax.text import messages as conversation
 from openagent_jax.text.lexicon import MAX_TEXT
 
 _NUMBER_TYPES = "integer", "number"
+# A request may contain these words, and the short ones, without naming a field.
+_NO_FIELDS = {style.shared()["result"], *"from with for and the not you".split()}
+_SHORTEST_FIELD = 3  # letters
 # A description, and what we write after it if the tool needs another tool.
 _CODE_FROM, _CALL_AFTER = (
     f"(?:{prefix}(\\S+?))?" for prefix in (chat.CODE_FROM[0], chat.CALL_AFTER[0])
@@ -128,7 +135,29 @@ def _map(parsed: Conversation) -> LoggedTask:
         _answer(parsed, steps, constants),
         codes,
         failures,
+        {x.name: _kinds(x, tools[x.name], calls) for x in documents},
+        _literals(calls),
     )
+
+
+def _kinds(
+    document: Document, tool: LoggedTool, calls: Sequence[LoggedCall]
+) -> tuple[str, ...]:
+    """Return the JSON types of the arguments that fit all their values in the log."""
+    used = [call.arguments for call in calls if call.tool == tool.name]
+
+    def kind(name: str, is_number: bool) -> str:
+        found = json_kinds.declared(tool.types[name])
+        fits = all(json_kinds.fits(x[name], found) for x in used)
+        return found if fits else "integer" if is_number else "string"
+
+    return tuple(kind(*argument) for argument in document.arguments)
+
+
+def _literals(calls: Sequence[LoggedCall]) -> frozenset[str]:
+    """Return the fields that are numbers, booleans or null in all results."""
+    strings = {key for x in calls for key, _ in x.fields if key not in x.literals}
+    return frozenset(key for x in calls for key in x.literals) - strings
 
 
 def _step_calls(parsed: Conversation) -> tuple[list[LoggedCall], dict[str, int]]:
@@ -151,7 +180,7 @@ def _step_calls(parsed: Conversation) -> tuple[list[LoggedCall], dict[str, int]]
             steps.append(call)
         succeeded.add(call.tool)
         failed = []
-    if conversation.last_line(parsed.ending) == style.REFUSE:
+    if _refuses(parsed):
         last = failed[-1] if failed else None
         if last and last.tool not in succeeded:
             steps.append(last._replace(fields=()))
@@ -281,7 +310,7 @@ def _answer(
     parsed: Conversation, steps: Sequence[Step], constants: _Constants
 ) -> tuple[int, str] | str:
     last = conversation.last_line(parsed.ending)
-    if last == style.REFUSE:
+    if _refuses(parsed):
         return DONE if steps else UNSOLVABLE
     possible = {
         text: (i, key)
@@ -300,7 +329,40 @@ def _answer(
     lower = {text.lower(): source for text, source in possible.items()}
     mentioned = {*_any_of(lower).findall(parsed.ending.lower())}
     mentioned -= {text.lower() for text in constants.in_request}
-    return lower[mentioned.pop()] if len(mentioned) == 1 else DONE
+    if len(mentioned) != 1:
+        return DONE
+    found = lower[mentioned.pop()]
+    return found if _has_asked(parsed, found[1]) else DONE
+
+
+def refuses_in_words(parsed: Conversation) -> bool:
+    """Tell whether the agent refuses in words of its own, rather than by `Refuse`.
+
+    A text that tells a value of a result, unless the request has it, is an answer.
+    """
+    last = conversation.last_line(parsed.ending)
+    if last == style.REFUSE or last.startswith(style.ANSWER):
+        return False
+    if not log_language.refuses(parsed.ending):
+        return False
+    values = {text for x in parsed.calls if not x.failed for _, text in x.fields}
+    told = {*_any_of(values).findall(parsed.ending)}
+    return not told - {*_any_of(values).findall(parsed.request)}
+
+
+def _refuses(parsed: Conversation) -> bool:
+    last = conversation.last_line(parsed.ending)
+    return last == style.REFUSE or refuses_in_words(parsed)
+
+
+def _has_asked(parsed: Conversation, field: str) -> bool:
+    """Tell whether the user seems to have asked for the value of a field."""
+    said = f"{parsed.request}\n{parsed.reply}"
+    words = re.sub(r"[\W_]+", " ", field).strip()
+    named = len(words) >= _SHORTEST_FIELD and words not in _NO_FIELDS
+    if named and _any_of([words.lower()]).search(re.sub("[_-]", " ", said).lower()):
+        return True
+    return log_language.asks(said)
 
 
 def _values(call: LoggedCall) -> dict[str, str]:

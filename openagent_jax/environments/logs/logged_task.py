@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from openagent_jax.environments.logs.log_conversation import CannotMap
@@ -63,6 +63,10 @@ class LoggedTask:
       answer: (step, field), or `DONE`, or `UNSOLVABLE`.
       codes: the code that a tool reveals, by tool.
       failures: number of calls that fail before the tool works, by tool.
+      kinds: the JSON type of each argument of a document, by tool. It only affects how
+        the task is shown as messages, and so does the next.
+      literals: the fields whose values are never strings in the log, but numbers,
+        booleans or null.
     """
 
     documents: tuple[Document, ...]
@@ -73,6 +77,9 @@ class LoggedTask:
     answer: tuple[int, str] | str
     codes: dict[str, str]
     failures: dict[str, int]
+    # The hash that chooses the split of a task is of its `repr`.
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    literals: frozenset[str] = field(default=frozenset(), repr=False)
 
     def texts(self) -> Iterator[str]:
         """Yield all texts of the task."""

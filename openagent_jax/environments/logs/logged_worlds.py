@@ -59,10 +59,12 @@ class LoggedWorlds:
       num_visible: number of rows of the task's own tools; later rows hold distractors.
       code: the code that each tool reveals; -1 where the log has none.
       failures: number of calls that fail before each tool works.
-      of_split: the tasks of each split, repeated to fill the row.
+      of_split: the tasks of each split, repeated to fill the row. Different tasks come
+        first; tasks that are equal to one of them follow.
       around: pieces before and after a rewritten request, by split; Y rewrites each.
       codes: first symbol of a code, and the end of the range.
       num: number of tasks of each split.
+      num_distinct: number of different tasks of each split.
     """
 
     documents: Documents
@@ -82,6 +84,7 @@ class LoggedWorlds:
     around: Int[Array, "2 Y 2"]
     codes: Int[Array, "2"]
     num: tuple[int, ...] = field(metadata=dict(static=True))
+    num_distinct: tuple[int, ...] = field(metadata=dict(static=True))
 
     def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
         """Draw one of the tasks of a split, uniformly.
@@ -95,14 +98,32 @@ class LoggedWorlds:
           ValueError: the split has no task.
         """
         del num_visible
+        self._check(split)
+        uniforms = jax.random.uniform(key, (3,))
+        r = self.of_split[split, draw.below(uniforms[0], jnp.int32(self.num[split]))]
+        return self.task(r, uniforms[1:], split)
+
+    def nth(self, key: jax.Array, index: Array, split: int) -> Task:
+        """Return one of the different tasks of a split.
+
+        Args:
+          key: a PRNG key, which draws the codes that are not in the log.
+          index: a number from 0 to `num_distinct[split] - 1`.
+          split: 0 for training, 1 for the test.
+
+        Raises:
+          ValueError: the split has no task.
+        """
+        self._check(split)
+        uniforms = jax.random.uniform(key, (3,))
+        return self.task(self.of_split[split, index], uniforms[1:], split)
+
+    def _check(self, split: int) -> None:
         if not self.num[split]:
             raise ValueError(
                 f"the log has no conversation in the split {[*domain.SPLITS][split]}; "
                 "log at least two different conversations"
             )
-        uniforms = jax.random.uniform(key, (3,))
-        r = self.of_split[split, draw.below(uniforms[0], jnp.int32(self.num[split]))]
-        return self.task(r, uniforms[1:], split)
 
     def task(self, r: Array, uniforms: Float[Array, "2"], split: int) -> Task:
         """Return task number r.
@@ -281,13 +302,14 @@ def compile(
         elif task.answer != DONE:
             goal.answer[r] = source_index(task.answer)
     _add_distractors(arrays["document"], arrays["num_visible"], tasks, test, table)
-    of_split, num = _splits(test, range(R))
+    of_split, num, num_distinct = _splits(tasks, range(R))
     made = LoggedWorlds(
         documents=table.arrays(),
         goal=goal,
         facts=facts,
         of_split=of_split,
         num=num,
+        num_distinct=num_distinct,
         around=_around(symbols),
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         **arrays,
@@ -333,19 +355,30 @@ def only(
       tasks: all tasks of the worlds.
       kept: the indices of the tasks to keep.
     """
-    of_split, num = _splits(logs.in_test_split(tasks), kept)
-    return replace(source, of_split=jnp.asarray(of_split), num=num)
+    of_split, num, num_distinct = _splits(tasks, kept)
+    return replace(
+        source, of_split=jnp.asarray(of_split), num=num, num_distinct=num_distinct
+    )
 
 
 def _splits(
-    is_test: Sequence[bool], kept: Sequence[int]
-) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Return the tasks of each split, repeated to fill a row, and their numbers."""
-    rows = np.array(kept)
-    test = np.array(is_test)[rows]
-    splits = rows[~test], rows[test]
-    filled = [np.resize(split, len(is_test)) for split in splits]
-    return np.stack(filled).astype(np.int32), tuple(map(len, splits))
+    tasks: Sequence[LoggedTask], kept: Sequence[int]
+) -> tuple[np.ndarray, tuple[int, ...], tuple[int, ...]]:
+    """Return the tasks of each split, repeated to fill a row, and their numbers.
+
+    Tasks that are equal to an earlier one come last in a row, and the last numbers do
+    not count them.
+    """
+    is_test, seen = logs.in_test_split(tasks), set[str]()
+    splits: list[tuple[list[int], list[int]]] = [([], []), ([], [])]
+    for r in kept:
+        text = repr(tasks[r])
+        first, again = splits[is_test[r]]
+        (again if text in seen else first).append(r)
+        seen.add(text)
+    filled = [np.resize(np.array(x + y, np.int32), len(tasks)) for x, y in splits]
+    num = tuple(len(x) + len(y) for x, y in splits)
+    return np.stack(filled), num, tuple(len(x) for x, _ in splits)
 
 
 def _add_distractors(

@@ -58,12 +58,15 @@ class Log:
       tasks: `(line, task)` of each conversation that is mapped.
       skipped: the conversations that are not mapped.
       num_headers: number of header lines of evaluations, which are not conversations.
+      refusals: the lines of the mapped conversations that end with a refusal in the
+        agent's own words.
     """
 
     file: str
     tasks: tuple[tuple[int, LoggedTask], ...]
     skipped: tuple[Skipped, ...]
     num_headers: int
+    refusals: tuple[int, ...] = ()
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons for skipping and their counts, most frequent first."""
@@ -81,6 +84,8 @@ class Log:
         if self.skipped:
             counts = (f"{reason} ({num:,})" for reason, num in self.reasons())
             text += f"; skipped {len(self.skipped):,}: {', '.join(counts)}"
+        if self.refusals:
+            text += f"; read {len(self.refusals):,} as refusals in words"
         return text
 
     def report(self) -> Iterator[str]:
@@ -94,6 +99,10 @@ class Log:
             if needs:
                 flags = " ".join(f"--config.{key}={num}" for key, num in needs.items())
                 yield f"  enough for all of them: {flags}"
+        if self.refusals:
+            word = "line" if len(self.refusals) == 1 else "lines"
+            listed = _ranges(self.refusals)
+            yield f"read as refusals in words, as if by Refuse: {word} {listed}"
         if self.num_headers:
             word = "line" if self.num_headers == 1 else "lines"
             yield f"ignored {self.num_headers:,} header {word} of an evaluation"
@@ -148,7 +157,9 @@ class Log:
     def _restricted(self, kept: Iterable[int], skipped: Iterable[Skipped]) -> "Log":
         all_skipped = sorted((*self.skipped, *skipped), key=lambda x: x.line)
         tasks = tuple(self.tasks[i] for i in kept)
-        return Log(self.file, tasks, tuple(all_skipped), self.num_headers)
+        lines = {line for line, _ in tasks}
+        refusals = tuple(line for line in self.refusals if line in lines)
+        return Log(self.file, tasks, tuple(all_skipped), self.num_headers, refusals)
 
 
 def room(limits: Limits) -> dict[str, int]:
@@ -194,18 +205,21 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
 @functools.lru_cache(maxsize=2)
 def _load(file: str, stamp: tuple[int, int]) -> Log:
     del stamp  # part of the cache's key: a changed file is read again
-    tasks, skipped, num_headers = [], [], 0
+    tasks, skipped, refusals, num_headers = [], [], [], 0
     for line, row in log_file.lines(Path(file)):
         if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
             num_headers += 1
             continue
         try:
-            task = log_mapping.map_conversation(log_conversation.parse(row))
+            parsed = log_conversation.parse(row)
+            task = log_mapping.map_conversation(parsed)
         except CannotMap as reason:
             skipped.append(Skipped(line, str(reason)))
         else:
             tasks.append((line, task))
-    return Log(file, tuple(tasks), tuple(skipped), num_headers)
+            if log_mapping.refuses_in_words(parsed):
+                refusals.append(line)
+    return Log(file, tuple(tasks), tuple(skipped), num_headers, tuple(refusals))
 
 
 def _ranges(numbers: Sequence[int]) -> str:

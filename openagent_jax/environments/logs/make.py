@@ -6,10 +6,12 @@ A world of a log is a tool world whose tasks are the conversations of the log.
 from collections.abc import Mapping
 from functools import partial
 
+import jax
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
 from openagent_jax.environments.logs import logged_worlds, logs
+from openagent_jax.environments.logs.logged_transcriber import LoggedTranscriber
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.environments.tools.worlds import domain as domains
@@ -68,6 +70,15 @@ def make(settings: Settings, spelling: Spelling) -> World:
     else:
         goals = [goal.name for goal in domain_file.load(names[0], limits).goals]
     world = tools.world_of(tasks, transfer, goals, table, limits, settings, spelling)
+    if log:
+        finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
+        world = world._replace(environment=finite)
+    is_logged = isinstance(tasks, logged_worlds.LoggedWorlds)
+    # Where tasks of another log may be transferred, those of the two look alike.
+    if log and is_logged and settings.transfer not in found:
+        mapped = [task for _, task in log.tasks]
+        typed = LoggedTranscriber(table, limits.num_args, goals, mapped, tasks)
+        world = world._replace(transcriber=typed)
     return _with_room(world, log, room) if log else world
 
 
@@ -90,6 +101,14 @@ def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
         skipped=log.skipped,
         notes=tuple(log.report()),
     )
+
+
+def _num_distinct(tables: Tables, split: str) -> int:
+    return tables.source.tasks.num_distinct[domains.SPLITS[split]]
+
+
+def _nth(tables: Tables, key: jax.Array, index: jax.Array, split: str) -> Task:
+    return tables.source.tasks.nth(key, index, domains.SPLITS[split])
 
 
 def _num_tokens(

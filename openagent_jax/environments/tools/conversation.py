@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.types import Action, Task, ToolResult
+from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
@@ -35,10 +35,17 @@ class Transcriber:
         self._style = style.mapped(compact, symbols.one, numbers=numbers)
         self._texts, self._goals = symbols.texts, goals
 
-    def tools(self, task: Task) -> messages.Tools:
-        """Return the documents of the visible tools, in the order of the prompt."""
-        order = np.argsort(task.tools.place, kind="stable")
-        return [self._document(task, int(n)) for n in order if task.tools.visible[n]]
+    def tools(self, task: Task, state: State | None = None) -> messages.Tools:
+        """Return the documents of the visible tools, in the order of the prompt.
+
+        With a state, the replacements that an error has named follow them.
+        """
+        order, visible = np.argsort(task.tools.place, kind="stable"), task.tools.visible
+        rows = [int(n) for n in order if visible[n]]
+        if state is not None:
+            told = np.asarray(state.known_from)
+            rows += [int(n) for n in order if told[n] and not visible[n]]
+        return [self._document(task, n) for n in rows]
 
     def opening(self, task: Task) -> list[messages.Message]:
         """Return the messages before the first message of the agent."""
@@ -62,7 +69,7 @@ class Transcriber:
             if value >= 0:
                 text = self._texts[value]
                 name = self._texts[task.tools.arg_name[n, a]]
-                arguments[name] = int(text) if self._numeric(task, n, a) else text
+                arguments[name] = self._json(task, n, a, text)
         if action.call.code >= 0:
             arguments[style.CODE] = self._texts[action.call.code]
         return messages.call(self._texts[task.tools.name[n]], arguments)
@@ -71,8 +78,11 @@ class Transcriber:
         """Return the pieces of the text shown after an action."""
         return render.observation(self._style, task, observation)
 
-    def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
+    def shown(
+        self, pieces: Sequence[int], task: Task | None = None
+    ) -> tuple[str, str] | None:
         """Return role and content for the result of `observe`; None if it is empty."""
+        del task
         if not pieces[0]:
             return None
         role = "user" if pieces[0] == self._style.reply_open else "tool"
@@ -85,10 +95,7 @@ class Transcriber:
     def _document(self, task: Task, n: int) -> dict[str, Any]:
         tools, parameters = task.tools, {}
         for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
-            kind = (
-                messages.INTEGER if self._numeric(task, n, int(a)) else messages.STRING
-            )
-            parameters[self._texts[tools.arg_name[n, a]]] = kind
+            parameters[self._texts[tools.arg_name[n, a]]] = self._kind(task, n, int(a))
         description = self._join(tools.description[n])
         for row, (before, after) in (
             (tools.code_from[n], chat.CODE_FROM),
@@ -99,6 +106,14 @@ class Transcriber:
         if tools.code_from[n] >= 0:
             parameters[style.CODE] = messages.STRING
         return messages.tool(self._texts[tools.name[n]], description, parameters)
+
+    def _kind(self, task: Task, n: int, a: int) -> str:
+        """Return the JSON type of an argument."""
+        return messages.INTEGER if self._numeric(task, n, a) else messages.STRING
+
+    def _json(self, task: Task, n: int, a: int, text: str) -> Any:
+        """Return the value of an argument as JSON has it."""
+        return int(text) if self._numeric(task, n, a) else text
 
     def _numeric(self, task: Task, n: int, a: int) -> bool:
         low, high = self._style.numbers

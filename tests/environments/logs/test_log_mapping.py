@@ -1,5 +1,7 @@
 """Mapping conversations to tasks, compared with tasks worked out by hand."""
 
+import json
+
 import pytest
 
 from openagent_jax.environments.logs import logged_task
@@ -9,6 +11,8 @@ from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from tests.environments.logs.examples import (
     FOUND,
     GOOD,
+    ORDER,
+    TOOLS,
     calls,
     chain,
     mapped,
@@ -40,7 +44,7 @@ def test_a_chain():
     }  # fmt: skip
     assert second.sources == {"parcel": (0, "parcel"), "to": 2}
     assert second.fields == {"label": "L-4", "by": "null"}
-    assert task.answer == (1, "label")
+    assert task.answer == DONE  # nobody has asked for the label
     assert task.failures == task.codes == {}
     assert task.needs() == {
         "sandbox.num_tools": 3,
@@ -150,9 +154,9 @@ def test_refusals():
 
 
 def test_all_user_messages_are_the_request():
-    messages = [user("Some weather."), says("Where?"), user("In Rome"), *GOOD]
+    messages = [user("What weather?"), says("Where?"), user("In Rome"), *GOOD]
     task = mapped([*messages, says("sunny"), user("Thanks!")])
-    assert task.phrase == ("Some weather.\nIn ", 0, "\nThanks!")
+    assert task.phrase == ("What weather?\nIn ", 0, "\nThanks!")
     assert task.answer == (0, "sky")
 
 
@@ -293,3 +297,91 @@ def test_conversations_that_are_skipped(why, messages):
 
 def test_a_repeated_call_adds_no_step():
     assert mapped(weather(*GOOD, *GOOD)) == mapped(weather(*GOOD))
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        ("Please ship p9 to Oslo.", DONE),
+        ("Could you ship p9 to Oslo?", DONE),
+        ("Ship p9 to Oslo and tell me the label.", (0, "label")),
+        ("Ship p9 to Oslo. What does it cost?", (0, "label")),
+        ("Ship p9 to Oslo, I need its label", (0, "label")),  # it names the field
+    ],
+)
+def test_a_value_is_the_answer_if_it_was_asked_for(request_, answer):
+    messages = [
+        user(request_),
+        calls(("ship", {"parcel": "p9", "to": "Oslo"})),
+        result({"label": "L-4", "by": "Kim"}),
+        says("It is on its way, the label is L-4."),
+    ]
+    assert mapped(messages).answer == answer
+    messages[-1] = says("Answer: L-4")  # an explicit answer is kept
+    assert mapped(messages).answer == (0, "label")
+
+
+NO_TOOL = "Sorry, I have no tool for that."
+
+
+def test_refusals_in_words():
+    """They are read as if the agent had written `Refuse`."""
+    assert mapped(weather(last=NO_TOOL)) == mapped(weather(last="Refuse"))
+    failed = calls(("get_weather", {"city": "Rome"})), result("error")
+    task = mapped(weather(*failed, last=NO_TOOL))
+    assert task == mapped(weather(*failed, last="Refuse"))
+    assert task.failures == {"get_weather": types.FOREVER}
+    skipped = "a refusal after calls that succeeded"
+    assert reason(weather(*GOOD, last=NO_TOOL)) == skipped
+    # A text that tells a value is no refusal.
+    assert mapped(weather(*GOOD, last=f"{NO_TOOL} It is sunny.")).answer == (0, "sky")
+    assert reason(weather(last="I can't find it.")) == (
+        "no successful call and no refusal"
+    )
+
+
+def block(kind, **more):
+    return {"type": kind, **more}
+
+
+def test_messages_of_anthropic():
+    """They give the same task as OpenAI's."""
+    first = block("tool_use", id="1", name="find_order", input=ORDER)
+    second = block(
+        "tool_use", id="2", name="ship", input={"parcel": "p9", "to": "Oslo"}
+    )
+    found = block("tool_result", tool_use_id="1", content=json.dumps(FOUND))
+    label = [block("text", text='{"label": "L-4", "by": null}')]
+    shipped = block("tool_result", tool_use_id="2", content=label)
+    system, request, *_, ending = chain()
+    thought = block("thinking", thinking="Hm", signature="x")
+    theirs = [
+        user([block("text", text=request["content"])]),
+        says([thought, block("text", text="Let me look."), first]),
+        user([found]),
+        says([second]),
+        user([shipped]),
+        says([block("text", text=ending["content"])]),
+    ]
+    tools = [
+        {
+            "name": tool["function"]["name"],
+            "description": tool["function"]["description"],
+            "input_schema": tool["function"]["parameters"],
+        }
+        for tool in TOOLS
+    ]
+    assert mapped(theirs, tools, system=system["content"]) == mapped(chain())
+    more = [*theirs[:4], user([shipped, block("text", text="Hurry!")]), theirs[-1]]
+    assert mapped(more, tools).phrase[-1] == "-Nord.\nHurry!"
+    failed = block("tool_result", tool_use_id="1", content="x", is_error=True)
+    again = [theirs[0], theirs[1], user([failed]), *theirs[1:]]
+    assert mapped(again, tools).failures == {"find_order": 1}
+    picture = user([block("image", source={})])
+    assert reason([*theirs[:3], picture], tools) == "a content that is not text"
+    odd = says([block("server_tool_use", id="3", name="web", input={}), second])
+    assert reason([*theirs[:3], odd], tools) == "a content that is not text"
+    for content in ([3], [{"type": []}], [block("tool_use", name=3)], 3):
+        assert reason([*theirs[:3], says(content)], tools)
+    assert reason([theirs[0], user([found])], tools) == "a result without a call"
+    assert reason(theirs[:2], tools) == "a call without a result"

@@ -170,15 +170,15 @@ def test_hand_written_conversations(player, played):
         asked = [m["content"] for m in messages if m["role"] == "user"]
         assert ours[1] == {"role": "user", "content": asked[0]}
     assert contents(played[first][1])[2:] == [
-        ("assistant", "", [("find_order", {"order_id": "A-17", "year": "2024"})]),
+        ("assistant", "", [("find_order", {"order_id": "A-17", "year": 2024})]),
         (
             "tool",
-            '{"parcel":"p9","state":"packed","weight":"2.5","gift":"true"}',
+            '{"parcel":"p9","state":"packed","weight":2.5,"gift":true}',
             [],
         ),
         ("assistant", "", [("ship", {"parcel": "p9", "to": "Oslo"})]),
-        ("tool", '{"label":"L-4","by":"null"}', []),
-        ("assistant", "Answer: L-4", []),
+        ("tool", '{"label":"L-4","by":null}', []),
+        ("assistant", "Answer: done", []),
     ]
     assert [m["content"] for m in played[first + 1][1][2:]] == [
         "",

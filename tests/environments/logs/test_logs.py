@@ -98,3 +98,26 @@ def test_splits_do_not_depend_on_names_in_the_code():
         tasks.append(mapped(weather(call, GOOD[1], city=city)))
     test = logs.in_test_split(tasks)
     assert [i for i in range(24) if test[i]] == [7, 11, 15, 19]
+
+
+def test_refusals_in_words_are_listed(tmp_path):
+    file = write_log(
+        tmp_path,
+        weather(*GOOD),
+        weather(last="I have no tool for that."),
+        weather(last="Refuse"),
+        weather(*GOOD, last="I can't do that."),
+        [user("Pay the bill"), says("Sorry, I'm unable to pay bills.")],
+    )
+    log = logs.load(file, ROOM)
+    assert log.refusals == (2, 5)
+    assert log.summary() == (
+        "mapped 4 of 5 conversations; skipped 1: a refusal after calls that succeeded "
+        "(1); read 2 as refusals in words"
+    )
+    line = "read as refusals in words, as if by Refuse: lines 2, 5"
+    assert line in list(log.report())
+    assert log.with_room([task.needs() for _, task in log.tasks], {})[0] == log
+    _, kept = log.with_room([{"x": i} for i in range(4)], {"x": 0})
+    assert kept == [0]
+    assert log.with_room([{"x": i} for i in range(4)], {"x": 1})[0].refusals == (2,)
