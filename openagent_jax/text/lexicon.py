@@ -253,12 +253,9 @@ def build(
         have are read as a NUL byte. 0 means the number of tokens of the tokenizer.
 
     Raises:
-      ValueError: a surface form is too long, or the tokenizer is not supported, lacks
-        the token that ends a reply, changes a text, or has more tokens than the model.
+      ValueError: the tokenizer is not supported, lacks the token that ends a reply,
+        changes a text, or has more tokens than the model.
     """
-    for text in symbols.texts:
-        if (num_bytes := len(text.encode())) > 4 * MAX_TEXT:
-            raise ValueError(f"lexicon: surface form of {num_bytes} bytes: {text!r}")
     end = tokenizer.token_to_id(style.end)
     if end is None:
         raise ValueError(f"tokenizer: it has no token {style.end!r}")

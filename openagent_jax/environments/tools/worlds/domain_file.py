@@ -236,15 +236,15 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         return None
     at, place = f"{place}.function", f"{place}.x-openagent"
     function, meaning = tool.function, tool.meaning
-    descriptions = check.used["description"]
+    descriptions, text = check.used["description"], function.description
     check.unused([function.name], check.used["tool"], f"{at}.name")
-    check.unused([function.description], descriptions, f"{at}.description")
-    check.short([function.description], f"{at}.description", 4 * MAX_TEXT)
-    slots, at = list(meaning.arguments), f"{at}.parameters"
-    check.names(function.parameters.properties, slots, f"{at}.properties", "argument")
-    same = sorted(map(str, function.parameters.required)) == sorted(slots)
-    message = f"not the names of all arguments; all are required, write {slots}"
-    check.require(same, f"{at}.required", message)
+    own = check.used["own description"]  # tools may share one, but no synonym
+    if text not in own:
+        check.unused([text], descriptions, f"{at}.description")
+    own[text] = ""
+    schema.check_json(item["function"], at, check)
+    slots = list(meaning.arguments)
+    _check_parameters(function.parameters, slots, f"{at}.parameters", check)
 
     arguments = _fields(meaning.arguments, f"{place}.arguments", check)
     returns = _fields(meaning.returns, f"{place}.returns", check)
@@ -254,6 +254,8 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     check.unused(slots, used, f"{place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
+    for name in function.parameters.properties:
+        used.setdefault(name, f"in {place.removesuffix('.x-openagent')}.function")
     argument_names = {
         name: _texts(synonyms, used, f"{at}.{name}", check)
         for name, synonyms in meaning.argument_names.items()
@@ -272,7 +274,26 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         names,
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
+        item["function"],
     )
+
+
+def _check_parameters(
+    parameters: schema.Parameters, slots: list[str], place: str, check: Checker
+) -> None:
+    """Check that a schema has the arguments of a tool, and requires no others."""
+    properties = parameters.properties
+    for name in slots:
+        message = f"missing argument {name!r}; add it"
+        check.require(name in properties, f"{place}.properties", message)
+    for name in parameters.required:
+        if name not in properties:
+            what = "unknown argument"
+            check.known(name, properties, f"{place}.required", what)
+        elif name not in slots and not schema.may_be_null(properties[name]):
+            message = f"{name!r} is required, but x-openagent.arguments has no type "
+            message += "for it; add it there"
+            check.require(False, f"{place}.required", message)
 
 
 def _name(item: Any) -> str:
@@ -390,7 +411,7 @@ def _fields(value: dict[str, str], place: str, check: Checker) -> Fields:
 
 
 def _texts(
-    synonyms: schema.Synonyms, used: dict[str, str], place: str, check: Checker
+    synonyms: schema.Synonyms | schema.Paraphrases, used: dict[str, str], place: str, check: Checker
 ) -> Synonyms:
     """Return the texts of each pool, none of which may be in use elsewhere."""
     return {
