@@ -121,8 +121,8 @@ def printable(text: str) -> str:
 
 def _enum(values: list[str], owner: str) -> dict[str, Any]:
     values = [x for x in values if x and not _is_environment_number(x)]
-    if len(values) < 2:
-        values.append(f"{HOLE} two values or more of {owner}, none of them a number")
+    if not values:
+        values.append(f"{HOLE} the values of {owner}, none of them a number")
     return {"kind": "enum", "values": values}
 
 

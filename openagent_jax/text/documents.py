@@ -41,6 +41,7 @@ from openagent_jax.text.style import Layout, Piece, Style, literal, slot
 
 MAX_PURPOSE = 100  # bytes of what a call repeats of a description
 MAX_DEPTH = 32  # of a nested schema
+MAX_REFERENCES = 256  # of a schema; more are not replaced by what they refer to
 # The end of a sentence, or of what stands for one.
 _SENTENCE = re.compile(r"(?<=[^.\s]{3})[.!?;](?=\s|$)| [-–—] |\s*\n")
 _UNIONS = ("anyOf", "oneOf")
@@ -119,13 +120,18 @@ def compact(
       arguments: the names of the arguments that are slots, in the order of the slots.
       skip: the name of a parameter that is left out.
 
+    Raises:
+      ValueError: the schema is nested too deeply.
+
     >>> schema = {"properties": {"days": {"type": "integer", "maximum": 7}}}
     >>> made = compact({"name": "look", "parameters": schema}, ["days"])
     >>> [piece.text for piece in made if piece.kind == style.LITERAL][-2:]
     [' (optional): integer; at most 7"]', '}']
     """
-    schema = _object(function.get("parameters"))
-    inlined = _inlined(schema, schema, ())
+    if _depth(function) > MAX_DEPTH:
+        name = function.get("name")
+        raise ValueError(f"{name!r} has a schema of more than {MAX_DEPTH} levels")
+    inlined = _References(_object(function.get("parameters"))).inlined
     properties = _object(inlined.get("properties"))
     required = inlined.get("required")
     required = required if isinstance(required, list) else []
@@ -184,7 +190,9 @@ def _says(schema: Any, is_inner: bool = False) -> str:
     """
     if not isinstance(schema, dict):
         return "" if schema is True else _json(schema)
-    rest = dict(schema)
+    # In tables, null is written for keys that are absent.
+    may_be_null = ("default", "const")
+    rest = {k: v for k, v in schema.items() if v is not None or k in may_be_null}
     parts = [*_type(rest, is_inner)]
     description = rest.pop("description", None)
     if description:
@@ -251,30 +259,52 @@ def _is_title_of(title: Any, name: str) -> bool:
     return isinstance(title, str) and same
 
 
-def _inlined(value: Any, root: Any, within: tuple[str, ...]) -> Any:
-    """Return a schema with references replaced by what they refer to.
+class _References:
+    """Replaces the references in a schema by what they refer to.
 
-    A reference to something that it is part of stays, and so does one that leads
-    nowhere.
+    A reference stays if it leads nowhere, or to something that it is part of, or if
+    very many have been replaced already.
     """
-    if isinstance(value, list):
-        return [_inlined(item, root, within) for item in value]
-    if not isinstance(value, dict):
-        return value
-    reference = value.get("$ref")
-    if isinstance(reference, str) and reference not in within:
-        target = root
-        for key in reference.removeprefix("#/").split("/"):
-            target = target.get(key) if isinstance(target, dict) else None
-        if isinstance(target, dict) and len(within) < MAX_DEPTH:
-            rest = {key: item for key, item in value.items() if key != "$ref"}
-            merged = {**target, **rest}
-            return _inlined(merged, root, (*within, reference))
-    keep = {"$defs", "definitions"} if value is root else ()
-    return {
-        key: item if key in keep else _inlined(item, root, within)
-        for key, item in value.items()
-    }
+
+    def __init__(self, root: Any):
+        self._root, self._room = root, MAX_REFERENCES
+        self.inlined = self._walk(root, ())
+
+    def _walk(self, value: Any, within: tuple[str, ...]) -> Any:
+        if isinstance(value, list):
+            return [self._walk(item, within) for item in value]
+        if not isinstance(value, dict):
+            return value
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference not in within and self._room:
+            target = self._root
+            for key in reference.removeprefix("#/").split("/"):
+                target = target.get(key) if isinstance(target, dict) else None
+            if isinstance(target, dict):
+                self._room -= 1
+                rest = {key: item for key, item in value.items() if key != "$ref"}
+                return self._walk({**target, **rest}, (*within, reference))
+        keep = ("$defs", "definitions") if value is self._root else ()
+        return {
+            key: item if key in keep else self._walk(item, within)
+            for key, item in value.items()
+        }
+
+
+def _depth(value: Any) -> int:
+    """Return how deep a value is nested, but at most one more than `MAX_DEPTH`."""
+    depth, level = 0, [value]
+    while depth <= MAX_DEPTH:
+        level = [
+            item
+            for part in level
+            if isinstance(part, dict | list)
+            for item in (part.values() if isinstance(part, dict) else part)
+        ]
+        if not level:
+            break
+        depth += 1
+    return depth
 
 
 def _object(value: Any) -> dict[str, Any]:

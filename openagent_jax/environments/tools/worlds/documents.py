@@ -6,6 +6,7 @@ a slot, which takes a word of the task (see `text.layout.codes`). So a perturbat
 edits a word of a task edits the same word of the document, and nothing else.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -44,7 +45,8 @@ class Function(NamedTuple):
         """
         renamed = dict(zip(self.arguments, arguments, strict=False))
         code = style.CODE if with_code else ""
-        return messages.reworded(self.value, name, description, renamed, code)
+        made = messages.reworded(self.value, name, description, renamed, code)
+        return copy.deepcopy(made)  # the caller may change it
 
 
 class Documents:

@@ -196,7 +196,7 @@ def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
     if isinstance(value, schema.ValueList):
         values = _values(value.values, f"{place}.values", {}, check)
         is_enum = value.kind == "enum"
-        least = 2 if is_enum else 3
+        least = 1 if is_enum else 3
         message = f"fewer than {least} values; add some"
         check.require(len(values) >= least, f"{place}.values", message)
         train, test, shift = (values if is_enum else values[i::3] for i in range(3))
