@@ -77,6 +77,7 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         function = _function(tool, names)
         tools.append(DraftedTool(tool, function, does, names, returns, effect))
     definitions, type_notes = types.definitions()
+    type_notes += _length_notes(definitions)
     tool_notes = itertools.chain(*map(_tool_notes, itertools.count(), tools))
     goals, goal_notes = draft_goals.goals(tools, definitions)
     problem = "; ".join(note.removeprefix("goals: ") for note in goal_notes)
@@ -137,6 +138,15 @@ def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
         yield f"tools: {guess}: {names or 'none'}"
     if (num := len(tools)) > Limits().num_tools:
         yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
+
+
+def _length_notes(types: dict[str, Any]) -> Iterable[str]:
+    """Yield notes on choices that are longer than the limit."""
+    for name, kind in types.items():
+        texts = kind.get("values", ()) if kind["kind"] == "enum" else ()
+        size = max((len(text.encode()) for text in texts), default=0)
+        if size > Limits().value_bytes:
+            yield f"types.{name}: it needs --config.sandbox.value_bytes={size}"
 
 
 def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:

@@ -107,8 +107,6 @@ def clean_text(value: Any) -> str:
     ('true', "say 'hi'")
     """
     text = printable(str(value).lower() if isinstance(value, bool) else str(value))
-    while len(text.encode()) > MAX_TEXT:
-        text = text[:-1]
     return text.strip()
 
 
@@ -181,6 +179,7 @@ def _examples(schema: dict[str, Any], taken: set[str]) -> list[str]:
     given += _EXAMPLE.findall(str(schema.get("description", "")))
     texts = [clean_text(x) for x in given if isinstance(x, str | int | float)]
     texts = [x for x in dict.fromkeys(texts) if x and x not in taken]
+    texts = [x for x in texts if len(x.encode()) <= MAX_TEXT]
     return [x for x in texts if not _is_environment_number(x)]
 
 

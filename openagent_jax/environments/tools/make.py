@@ -59,7 +59,8 @@ class Source(NamedTuple):
 def limits_of(settings: Settings) -> Limits:
     """Return the sizes of the arrays of a task."""
     names = ("tools", "args", "fields", "steps", "constants")
-    return Limits(**{f"num_{name}": getattr(settings, f"num_{name}") for name in names})
+    sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
+    return Limits(**sizes, value_bytes=settings.value_bytes)
 
 
 @cache  # equal environments share compiled programs
@@ -140,7 +141,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
     source = random_worlds.RandomWorlds(
         words, settings.min_visible, settings.num_visible
     )
-    lexicon = _lexicon(table, spelling, style_of(spelling, limits))
+    lexicon = _lexicon(table, spelling, style_of(spelling, limits), limits)
     tokens, shapes = words.free_tokens(lexicon)
     goals = [f"{1 + i} steps" for i in range(limits.num_steps)]
     return World(
@@ -209,7 +210,7 @@ def world_of(
     )
     return World(
         functions(settings.sizes, settings.num_visible),
-        Tables(_lexicon(table, spelling, made.style), source),
+        Tables(_lexicon(table, spelling, made.style, limits), source),
         conversation.Transcriber(table, limits.num_args, goals, made),
     )
 
@@ -220,9 +221,10 @@ def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
 
 
 def _lexicon(
-    table: ToolSymbols, spelling: Spelling, form: style.Style[str]
+    table: ToolSymbols, spelling: Spelling, form: style.Style[str], limits: Limits
 ) -> lexicons.Lexicon:
-    return lexicons.build(table, spelling.tokenizer, form, spelling.vocab_size)
+    sizes = spelling.vocab_size, limits.value_bytes
+    return lexicons.build(table, spelling.tokenizer, form, *sizes)
 
 
 def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Task:

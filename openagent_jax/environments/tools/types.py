@@ -23,11 +23,12 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
+from openagent_jax.text.lexicon import MAX_TEXT
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The sizes of the arrays of a task."""
+    """The sizes of the arrays of a task, and the length of its values."""
 
     num_tools: int = 16
     num_args: int = 3  # of a tool, not counting the code
@@ -36,6 +37,7 @@ class Limits:
     num_constants: int = 4  # of a request
     num_pieces: int = 4  # of a description
     num_phrase_pieces: int = 12  # of a request
+    value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
 
 

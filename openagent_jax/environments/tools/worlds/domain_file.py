@@ -46,7 +46,6 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     require,
 )
 from openagent_jax.text import style
-from openagent_jax.text.lexicon import MAX_TEXT
 
 DOMAINS = Path(__file__).parent / "domains"
 POOL_LIMIT = 100_000  # values of one pool
@@ -227,7 +226,7 @@ def _values(
     check.unused(lists[0], heads, place)
     values = map(" ".join, itertools.product(*lists))
     values = check.unused(values, check.used["value"], place)
-    check.short(values, place, MAX_TEXT)
+    check.short(values, place)
     return values
 
 
@@ -262,7 +261,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     }
     names = _texts(meaning.names, check.used["tool"], f"{place}.names", check)
     for texts in (names, *argument_names.values()):
-        check.short(itertools.chain(*texts.values()), place, MAX_TEXT)
+        check.short(itertools.chain(*texts.values()), place)
     return ToolSpec(
         function.name,
         function.description,
