@@ -184,6 +184,7 @@ def _tool_entry(
     listed = tool.listed
     properties = tool.function.get("parameters", {}).get("properties") or {}
     taken_arguments = {style.CODE, *tool.arguments, *properties}
+
     def pools(candidates: dict[str, list[str]], taken: set[str], num: int):
         return {
             split: wording.take_unused(texts, taken, num)

@@ -210,7 +210,7 @@ def check_documents(
 @functools.lru_cache(maxsize=8)
 def document_escape(template: Template) -> Callable[[str], str]:
     """Return how a template escapes a description within the document of a tool."""
-    probe = f'{RESULT}"\\\n\té<&>\'{REPLY}'
+    probe = f"{RESULT}\"\\\n\té<&>'{REPLY}"
     text = template.render(opening(REQUEST), [tool(NAME, probe, {})], True)
     for escape in (lambda text: text, *map(_json_escape, (False, True))):
         if escape(probe) in text:

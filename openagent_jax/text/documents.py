@@ -179,7 +179,9 @@ def _parameter(shown: str, schema: Any, is_required: bool, name: str) -> str:
     if isinstance(schema, dict) and _is_title_of(schema.get("title"), name):
         schema = {key: value for key, value in schema.items() if key != "title"}
     says = _says(schema)
-    return shown + ("" if is_required else " (optional)") + (f": {says}" if says else "")
+    return (
+        shown + ("" if is_required else " (optional)") + (f": {says}" if says else "")
+    )
 
 
 def _says(schema: Any, is_inner: bool = False) -> str:
@@ -244,7 +246,9 @@ def _grouped(text: str) -> str:
 
 def _value(value: Any) -> str:
     """Return a value; strings are bare, unless they could be misread."""
-    if isinstance(value, str) and re.fullmatch(r"[^\s,;\"](?:[^,;\"\n]*[^\s,;\"])?", value):
+    if isinstance(value, str) and re.fullmatch(
+        r"[^\s,;\"](?:[^,;\"\n]*[^\s,;\"])?", value
+    ):
         try:
             json.loads(value)
         except ValueError:

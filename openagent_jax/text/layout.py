@@ -87,7 +87,9 @@ def codes(
         first = start[piece.kind] + piece.index
         return [(-1 - i, -1 - i, 0) for i in range(first, first + size)]
 
-    rows = [[code for piece in layout for code in of_piece(piece)] for layout in layouts]
+    rows = [
+        [code for piece in layout for code in of_piece(piece)] for layout in layouts
+    ]
     size = max(map(len, rows))
     return [row + [(0, 0, 0)] * (size - len(row)) for row in rows]
 

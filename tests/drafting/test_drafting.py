@@ -199,7 +199,7 @@ def test_arguments_beyond_the_limit_are_noted():
 
 
 def test_functions_are_kept_word_for_word():
-    described = "  Moves it.\n\nSay \"now\" for C:\\now.  "
+    described = '  Moves it.\n\nSay "now" for C:\\now.  '
     days = {"type": "integer", "minimum": 1, "maximum": 7, "description": "how long"}
     where = {"enum": ["here", "there"], "title": "Where"}
     openai_tool = function("move_it", described, ["where"], where=where, days=days)

@@ -112,7 +112,9 @@ class Transcriber:
         parameters = {}
         for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
             is_number = self._numeric(task, n, int(a))
-            parameters[arguments[a]] = messages.INTEGER if is_number else messages.STRING
+            parameters[arguments[a]] = (
+                messages.INTEGER if is_number else messages.STRING
+            )
         if needs_code:
             parameters[style.CODE] = messages.STRING
         return messages.tool(name, description, parameters)

@@ -76,7 +76,9 @@ class Checker:
         texts = {text: len(text.encode(errors="replace")) for text in texts}
         text = max(texts, key=lambda text: texts[text], default="")
         size, room = texts.get(text, 0), self.limits.value_bytes
-        message = f"{brief(text)} has {size} bytes, but the limit is {room}; shorten it "
+        message = (
+            f"{brief(text)} has {size} bytes, but the limit is {room}; shorten it "
+        )
         message += f"or raise sandbox.value_bytes to {size}"
         self.require(size <= room, place, message)
 

@@ -410,7 +410,10 @@ def _fields(value: dict[str, str], place: str, check: Checker) -> Fields:
 
 
 def _texts(
-    synonyms: schema.Synonyms | schema.Paraphrases, used: dict[str, str], place: str, check: Checker
+    synonyms: schema.Synonyms | schema.Paraphrases,
+    used: dict[str, str],
+    place: str,
+    check: Checker,
 ) -> Synonyms:
     """Return the texts of each pool, none of which may be in use elsewhere."""
     return {
