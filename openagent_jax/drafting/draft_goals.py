@@ -64,8 +64,8 @@ def goals(
         for group in lookalikes.groups([tool.function for tool in tools])
     ]
     notes = [
-        f"goals: none with {', '.join(names)}: their documents differ only in the name, "
-        "so each does what is asked of the other; tell them apart in their descriptions"
+        f"goals: none with {', '.join(names)}: their documents differ only in the name "
+        "and each does what is asked of the other; tell them apart in descriptions"
         for names in alike
     ]
     unclear = {name for names in alike for name in names}

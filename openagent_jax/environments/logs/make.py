@@ -12,8 +12,8 @@ from openagent_jax import expert
 from openagent_jax.environments.logs import logged_worlds, logs
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
-from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds import documents, domain_file
+from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.types import Environment, Tables

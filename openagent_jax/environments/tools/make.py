@@ -25,13 +25,13 @@ from openagent_jax.environments.tools import (
 )
 from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.types import Action, Limits, State, Task, Tasks
-from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds import (
     documents,
     domain_file,
     random_words,
     random_worlds,
 )
+from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import (
