@@ -200,8 +200,9 @@ def _says(schema: Any, is_inner: bool = False) -> str:
     if description:
         text = description if isinstance(description, str) else _json(description)
         parts.append(text)
-    if isinstance(rest.get("enum"), list):
-        parts.append("one of " + ", ".join(map(_value, rest.pop("enum"))))
+    if isinstance(choices := rest.get("enum"), list):
+        del rest["enum"]
+        parts.append(f"one of {', '.join(map(_value, choices))}")
     if "minimum" in rest and "maximum" in rest:
         low, high = rest.pop("minimum"), rest.pop("maximum")
         parts.append(f"{_json(low)} to {_json(high)}")

@@ -18,7 +18,7 @@ from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, Limits
 from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
 from openagent_jax.text import chat, documents, messages, style
-from openagent_jax.text.style import LITERAL, Layout, Style
+from openagent_jax.text.style import Layout, Piece, Style
 from openagent_jax.text.symbols import Symbols
 
 # The number of documents, and that of pieces of a document that is longer than generic
@@ -161,9 +161,5 @@ def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
 
 
 def _as_symbols(form: Layout[str], symbols: Symbols) -> Layout[int]:
-    return tuple(
-        piece._replace(text=symbols.one(piece.text), number=symbols.one(piece.number))
-        if piece.kind == LITERAL
-        else piece._replace(text=0, number=0)
-        for piece in form
-    )
+    one = symbols.one  # that of the empty text of a slot is 0
+    return tuple(Piece(x.kind, x.index, one(x.text), one(x.number)) for x in form)
