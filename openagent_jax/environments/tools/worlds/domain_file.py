@@ -1,11 +1,15 @@
 """Read a domain (the types, tools and goals of a world) from a JSON file.
 
-A tool is an OpenAI function with an `x-openagent` block that says what it means:
+A tool is an OpenAI function, which agents read word for word (see `documents.py`), with
+an `x-openagent` block that says what it means:
 
     arguments, returns   name -> type; results are a random function, new in each world
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+
+The schema of the function may have other keys and other arguments. Those that are not
+in the block have to be optional; no goal needs them.
 
 The values of a type are an enum, a range of numbers, or entities: a pool for each of
 three splits, or one list `values` that is divided into three.
