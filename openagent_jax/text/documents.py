@@ -43,7 +43,7 @@ MAX_PURPOSE = 100  # bytes of what a call repeats of a description
 MAX_DEPTH = 32  # of a nested schema
 MAX_REFERENCES = 256  # of a schema; more are not replaced by what they refer to
 # The end of a sentence, or of what stands for one.
-_SENTENCE = re.compile(r"(?<=[^.\s]{3})[.!?;](?=\s|$)| [-–—] |\s*\n")
+_SENTENCE = re.compile(r"(?<=[^.]{3})[.!?;](?=\s|$)| [-–—] |\s*\n")
 _UNIONS = ("anyOf", "oneOf")
 _SILENT = ("$schema", "additionalProperties")  # keys of parameters that are left out
 
@@ -64,10 +64,10 @@ def purpose(description: str) -> str:
     begin = len(description) - len(description.lstrip())
     end = _SENTENCE.search(description, begin)
     head = description[: end.start()] if end else description
-    while len(head.encode()) > MAX_PURPOSE:
-        shorter = head[: head.rfind(" ")] if head.rfind(" ") > begin else head[:-8]
-        head = shorter
-    return head
+    cut = head.encode()[:MAX_PURPOSE].decode(errors="ignore")
+    if cut != head and cut.rfind(" ") > begin:
+        cut = cut[: cut.rfind(" ")]
+    return cut
 
 
 def layout(
