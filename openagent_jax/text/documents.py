@@ -134,7 +134,8 @@ def compact(
     inlined = _References(_object(function.get("parameters"))).inlined
     properties = _object(inlined.get("properties"))
     required = inlined.get("required")
-    required = required if isinstance(required, list) else []
+    required = set(map(str, required if isinstance(required, list) else ()))
+    index = {name: i for i, name in enumerate(arguments)}
     first, comma, last, none = style.DOC_PARAMS
     pieces = [literal(style.DOC_OPEN), slot(style.TEXT), literal(style.DOC_NAME)]
     pieces += [slot(style.NAME), literal(none)]
@@ -142,10 +143,10 @@ def compact(
     for name, value in properties.items():
         if name == skip:
             continue
-        is_slot = name in arguments
-        shown = slot(style.ARGUMENT, arguments.index(name)) if is_slot else None
-        parameters += [literal(comma), shown or literal(_quoted(str(name)))]
-        says = _parameter("", value, name in required, str(name))
+        at = index.get(name)
+        shown = literal(_quoted(name)) if at is None else slot(style.ARGUMENT, at)
+        parameters += [literal(comma), shown]
+        says = _parameter("", value, name in required, name)
         parameters.append(literal(_quoted(says)))
     if parameters:
         pieces[-1:] = [literal(first), *parameters[1:], literal(last)]
