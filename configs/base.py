@@ -62,6 +62,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.num_fields = 2  # fields of a result, not counting a code
     c.sandbox.num_steps = 5  # steps of a goal
     c.sandbox.num_constants = 4  # values in a request
+    c.sandbox.value_bytes = 64  # bytes of a value, or of the name of a tool or argument
 
     c.model = ConfigDict()
     # The keys from here to look_back_heads are used with init_from="random" only.

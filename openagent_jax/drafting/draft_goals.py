@@ -4,6 +4,7 @@ In a chain, a result of one tool is an argument of the next.
 """
 
 import itertools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import lookalikes
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.text import wording
 
@@ -23,7 +25,7 @@ class DraftedTool:
 
     Attributes:
       listed: the tool as it is in the list.
-      description: the description it gets in the domain file.
+      function: its function object in the domain file.
       does: what the tool does.
       arguments: the type of each argument, by name.
       returns: the type of each field of its result, by name.
@@ -31,7 +33,7 @@ class DraftedTool:
     """
 
     listed: ListedTool
-    description: str
+    function: dict[str, Any]
     does: wording.Purpose
     arguments: dict[str, str]
     returns: dict[str, str]
@@ -44,22 +46,59 @@ class _Call:
     from_previous: dict[str, str]  # argument -> field of the previous call's result
 
 
-def goals(tools: list[DraftedTool], types: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the goals of a domain file: one for each tool, then the chains.
+def goals(
+    tools: list[DraftedTool], types: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the goals of a domain file, and notes on those that are left out.
+
+    There is one for each tool, then the chains. A goal is left out if its request could
+    as well mean another tool: one whose document differs only in the name, or one whose
+    request would read the same.
 
     Args:
       tools: all tools.
       types: the types of the domain file, by name.
     """
-    chains = [[_Call(tool, {})] for tool in tools]
-    for tool in tools:
-        chains += itertools.islice(_chains(tool, tools, types), NUM_CHAINS)
-    limits, made, phrases = Limits(), {}, set()
+    alike = [
+        [tools[index].listed.name for index in group]
+        for group in lookalikes.groups([tool.function for tool in tools])
+    ]
+    notes = [
+        f"goals: none with {', '.join(names)}: their documents differ only in the name "
+        "and each does what is asked of the other; tell them apart in descriptions"
+        for names in alike
+    ]
+    unclear = {name for names in alike for name in names}
+    clear = [tool for tool in tools if tool.listed.name not in unclear]
+    chains = [[_Call(tool, {})] for tool in clear]
+    for tool in clear:
+        chains += itertools.islice(_chains(tool, clear, types), NUM_CHAINS)
+    limits, made = Limits(), {}
     for chain in chains:
-        goal = _goal(chain, types, phrases)
+        goal = _goal(chain, types)
         if len(chain) == 1 or len(goal["constants"]) <= limits.num_constants:
-            made.setdefault(goal["name"], goal)
-    return list(made.values())
+            made.setdefault(goal["name"], (chain, goal))
+    for names in _same_requests(made):
+        for name in names:
+            chain, _ = made[name]
+            if chain[-1].tool.listed.returns:  # else their names are guessed
+                made[name] = chain, _goal(chain, types, tells=True)
+    for names in _same_requests(made):
+        notes.append(
+            f"goals: none for {', '.join(names)}: their requests would read the same; "
+            "write goals whose requests tell them apart"
+        )
+        for name in names:
+            del made[name]
+    return [goal for _, goal in made.values()], notes
+
+
+def _same_requests(made: dict[str, tuple[list[_Call], dict]]) -> list[list[str]]:
+    """Return the names of the goals whose requests read the same, by group."""
+    names: dict[str, list[str]] = {}
+    for name, (_, goal) in made.items():
+        names.setdefault(json.dumps(goal["phrases"]), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
 
 
 def _chains(
@@ -102,9 +141,16 @@ def _sources(
 
 
 def _goal(
-    chain: list[_Call], types: dict[str, Any], phrases: set[str]
+    chain: list[_Call], types: dict[str, Any], tells: bool = False
 ) -> dict[str, Any]:
-    """Return a goal with a request that no other goal has; add it to `phrases`."""
+    """Return the goal of a chain.
+
+    Args:
+      chain: its calls.
+      types: the types of the domain file, by name.
+      tells: whether the request names what it asks for even if the result has only one
+        field.
+    """
     constants: dict[str, str] = {}
     steps, clauses, slots = [], [], []
     for step, call in enumerate(chain):
@@ -135,15 +181,12 @@ def _goal(
     answer, end = f"#{len(chain) - 1}.{answer_field}", f" and tell me the {asked}"
     if last.effect:
         answer, end = DONE, ", then say done"
-    elif len(kinds) == 1 and len(chain) == 1:
+    elif len(kinds) == 1 and len(chain) == 1 and not tells:
         end = ""
     full = ", then ".join(clauses) + end
     names = [call.tool.listed.name for call in chain]
     short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
-    if f"{full} {short}" in phrases:
-        full, short = f"{full} by {names[-1]}", f"{short} by {names[-1]}"
-    phrases.add(f"{full} {short}")
     return {
         "name": "_then_".join(name[: 60 // len(names)] for name in names)[:64],
         "constants": constants,

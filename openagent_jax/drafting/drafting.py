@@ -23,7 +23,8 @@ from openagent_jax.drafting.draft_goals import DraftedTool
 from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
-from openagent_jax.text import style, wording
+from openagent_jax.environments.tools.worlds.domain_spec import require
+from openagent_jax.text import messages, style, wording
 
 
 @dataclass(frozen=True)
@@ -62,57 +63,65 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         environment cannot represent.
     """
     listed = tool_lists.read(document, skip)
-    descriptions: set[str] = set()
-    texts = [_describe(tool, descriptions) for tool in listed]
     purposes = [
-        wording.purpose(tool.name, text)
-        for tool, text in zip(listed, texts, strict=True)
+        wording.purpose(tool.name, wording.first_sentence(tool.description))
+        for tool in listed
     ]
     pairs = list(zip(listed, purposes, strict=True))
     types = draft_types.Types(pairs)
     arguments = [types.arguments(*pair) for pair in pairs]
     tools = []
-    for index, (tool, does) in enumerate(pairs):
+    for (tool, does), names in zip(pairs, arguments, strict=True):
         effect = does.effect if tool.effect is None else tool.effect
         returns = types.returns(tool, does, effect)
-        drafted = DraftedTool(
-            tool, texts[index], does, arguments[index], returns, effect
-        )
-        tools.append(drafted)
+        function = _function(tool, names)
+        tools.append(DraftedTool(tool, function, does, names, returns, effect))
     definitions, type_notes = types.definitions()
+    type_notes += _length_notes(definitions)
     tool_notes = itertools.chain(*map(_tool_notes, itertools.count(), tools))
-    notes = [*_list_notes(tools), *tool_notes, *type_notes]
+    goals, goal_notes = draft_goals.goals(tools, definitions)
+    problem = "; ".join(note.removeprefix("goals: ") for note in goal_notes)
+    require(goals, "tools", f"no goal can be drafted: {problem}")
+    notes = [*_list_notes(tools), *tool_notes, *type_notes, *goal_notes]
     review = [value_pools.printable(note) for note in notes]
     taken = {tool.name for tool in listed}
+    descriptions = {tool.function["description"] for tool in tools}
     name = re.sub("[^A-Za-z0-9_]+", "_", name).strip("_")[:50] or "my_tools"
     domain = {
         "name": name if name[0].isalpha() else f"tools_{name}",
         "description": f"{len(tools)} tools, drafted from a list",
         "types": definitions,
         "tools": [_tool_entry(tool, taken, descriptions) for tool in tools],
-        "goals": draft_goals.goals(tools, definitions),
+        "goals": goals,
     }
     if review:
         domain["review"] = review
     return Draft(domain, list(_holes(domain, "")), review)
 
 
-def _describe(tool: ListedTool, taken: set[str]) -> str:
-    """Return a description that no other tool has, and add it to `taken`.
+def _function(tool: ListedTool, arguments: Iterable[str]) -> dict[str, Any]:
+    """Return the function object of a tool as it is in the list, word for word.
 
-    It is the first sentence of the tool's own description, or else its name in words.
+    Only a name that the environment reserves is replaced, and a missing description.
+
+    Args:
+      tool: the tool.
+      arguments: the name of each of its arguments in the domain file.
     """
-    text = wording.first_sentence(tool.description)
-    text = text or " ".join(wording.words(tool.name))
-    text = text if text not in taken else f"{text}, as {tool.name}"
-    taken.add(text)
-    return text
+    described = tool.description if tool.description.strip() else _in_words(tool)
+    renamed = dict(zip(tool.arguments, arguments, strict=True))
+    return messages.reworded(tool.function, tool.name, described, renamed)
+
+
+def _in_words(tool: ListedTool) -> str:
+    return " ".join(wording.words(tool.name))
 
 
 def _holes(value: Any, place: str) -> Iterable[str]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _holes(item, f"{place}.{key}".strip("."))
+            if key != "function":  # it is as it was in the list
+                yield from _holes(item, f"{place}.{key}".strip("."))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _holes(item, f"{place}[{index}]")
@@ -131,14 +140,27 @@ def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
         yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
 
 
+def _length_notes(types: dict[str, Any]) -> Iterable[str]:
+    """Yield notes on choices that are longer than the limit."""
+    for name, kind in types.items():
+        texts = kind.get("values", ()) if kind["kind"] == "enum" else ()
+        size = max((len(text.encode()) for text in texts), default=0)
+        if size > Limits().value_bytes:
+            yield f"types.{name}: it needs --config.sandbox.value_bytes={size}"
+
+
 def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     """Yield notes on what was guessed of a tool, and what was left out."""
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     place, num = f"tools[{index}].x-openagent", len(tool.arguments)
     if listed.dropped:
         dropped = ", ".join(listed.dropped)
-        reason = "optional, or with only one value"
-        yield f"{place}.arguments: left out of {name}: {dropped} ({reason})"
+        what = f"left out of {name}: {dropped} (optional)"
+        yield f"{place}.arguments: {what}; agents see them, but no goal needs them"
+    if not listed.description.strip():
+        text = tool.function["description"]
+        at = f"tools[{index}].function.description"
+        yield f"{at}: {name} has none; '{text}' is made from its name"
     for old, new in zip(listed.arguments, tool.arguments, strict=True):
         if old != new:
             yield f"{place}.arguments: {old} of {name} is renamed to {new}"
@@ -160,11 +182,8 @@ def _tool_entry(
 ) -> dict[str, Any]:
     """Return the tool as an entry of a domain file."""
     listed = tool.listed
-    taken_arguments = {style.CODE, *tool.arguments}
-    properties = {
-        name: {"type": "integer" if value_pools.is_number(schema) else "string"}
-        for name, schema in zip(tool.arguments, listed.arguments.values(), strict=True)
-    }
+    properties = tool.function.get("parameters", {}).get("properties") or {}
+    taken_arguments = {style.CODE, *tool.arguments, *properties}
 
     def pools(candidates: dict[str, list[str]], taken: set[str], num: int):
         return {
@@ -174,15 +193,7 @@ def _tool_entry(
 
     return {
         "type": "function",
-        "function": {
-            "name": listed.name,
-            "description": tool.description,
-            "parameters": {
-                "type": "object",
-                "properties": properties,
-                "required": list(properties),
-            },
-        },
+        "function": tool.function,
         "x-openagent": {
             "arguments": tool.arguments,
             "returns": tool.returns,

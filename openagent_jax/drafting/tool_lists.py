@@ -37,7 +37,8 @@ class ListedTool:
       returns: the plain schema of each scalar in the result, at any depth, by name;
         empty if the list has no schema for the result.
       effect: whether the tool changes something; None if the list does not say.
-      dropped: arguments left out because they are optional or have only one value.
+      dropped: optional arguments, which no goal needs.
+      function: its function object, word for word.
     """
 
     place: str
@@ -47,6 +48,7 @@ class ListedTool:
     returns: dict[str, Schema]
     effect: bool | None
     dropped: tuple[str, ...]
+    function: dict[str, Any]
 
 
 class _Unsupported(ValueError):
@@ -155,8 +157,8 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         if _may_be_null(properties[key]):
             continue
         schema = _resolve(properties[key], root, what)
-        if "const" in schema or len(schema.get("enum", "any")) == 1:
-            continue
+        if "const" in schema:
+            schema = {**schema, "enum": [schema["const"]]}
         if not NAME.fullmatch(key):
             raise _Unsupported(f"{what} is not a valid name; {LETTERS}")
         _check_type(key, schema)
@@ -173,7 +175,21 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         dict(_scalars(output, output, "", _MAX_DEPTH)) if output else {},
         _effect(item.get("annotations")),
         tuple(key for key in properties if key not in arguments),
+        _as_openai(function, item),
     )
+
+
+def _as_openai(function: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+    """Return the function object that an agent gets for a tool of a list.
+
+    Of MCP's and Anthropic's tools these are name, description and schema.
+    """
+    if function is not item:
+        return function
+    key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
+    made = {k: function[k] for k in ("name", "description") if k in function}
+    schema = {"parameters": function[key]} if key else {}
+    return made | schema | {k: function[k] for k in ("strict",) if k in function}
 
 
 def _required(parameters: Schema, properties: dict[str, Any]) -> Iterable[str]:

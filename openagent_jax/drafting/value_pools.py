@@ -107,8 +107,6 @@ def clean_text(value: Any) -> str:
     ('true', "say 'hi'")
     """
     text = printable(str(value).lower() if isinstance(value, bool) else str(value))
-    while len(text.encode()) > MAX_TEXT:
-        text = text[:-1]
     return text.strip()
 
 
@@ -121,8 +119,8 @@ def printable(text: str) -> str:
 
 def _enum(values: list[str], owner: str) -> dict[str, Any]:
     values = [x for x in values if x and not _is_environment_number(x)]
-    if len(values) < 2:
-        values.append(f"{HOLE} two values or more of {owner}, none of them a number")
+    if not values:
+        values.append(f"{HOLE} the values of {owner}, none of them a number")
     return {"kind": "enum", "values": values}
 
 
@@ -181,6 +179,7 @@ def _examples(schema: dict[str, Any], taken: set[str]) -> list[str]:
     given += _EXAMPLE.findall(str(schema.get("description", "")))
     texts = [clean_text(x) for x in given if isinstance(x, str | int | float)]
     texts = [x for x in dict.fromkeys(texts) if x and x not in taken]
+    texts = [x for x in texts if len(x.encode()) <= MAX_TEXT]
     return [x for x in texts if not _is_environment_number(x)]
 
 

@@ -44,6 +44,7 @@ class Settings:
     num_fields: int = 2
     num_steps: int = 5
     num_constants: int = 4
+    value_bytes: int = 64
 
     @property
     def sizes(self) -> Sizes:

@@ -103,10 +103,9 @@ def conversation(
     """
     for tool in tools:
         function = tool["function"]
-        properties = function.get("parameters", {}).get("properties", {})
-        yield f"offers {function['name']}({', '.join(properties)}): " + (
-            function.get("description") or ""
-        )
+        properties = (function.get("parameters") or {}).get("properties", {})
+        described = " ".join((function.get("description") or "").split())
+        yield f"offers {function['name']}({', '.join(properties)}): {described}"
     for message in messages:
         role = message["role"]
         if role == "assistant":

@@ -10,12 +10,12 @@ import json
 import re
 from typing import Any
 
-from openagent_jax.text import chat
+from openagent_jax.text import chat, documents
 from openagent_jax.text import style as styles
 from openagent_jax.text.messages import Message, Messages, Tools
 from openagent_jax.text.style import Layout, Style
 
-MAX_ARGUMENTS = 64  # of a tool, because each number of arguments needs a layout
+MAX_ARGUMENTS = 64  # of a call, because each number of arguments needs a layout
 # The end of a description may name tools that must be called first.
 NEEDS = re.compile(
     r"(?P<text>.*?)"
@@ -37,7 +37,7 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
       add_generation_prompt: whether the reply of the agent comes next.
 
     Raises:
-      ValueError: a tool has too many arguments.
+      ValueError: a call has too many arguments.
 
     >>> from openagent_jax.text import messages
     >>> request = {"role": "user", "content": "When does it open?"}
@@ -49,11 +49,10 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
     """
     functions = [tool["function"] for tool in tools]
     arguments = [_arguments(call) for message in messages for call in _calls(message)]
-    sizes = [len(_parameters(x)) for x in functions] + [len(x) for x in arguments]
-    most = max(sizes, default=0)
+    most = max(map(len, arguments), default=0)
     if most > MAX_ARGUMENTS:
         raise ValueError(
-            f"a tool has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
+            f"a call has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
         )
     style = _style(most)
     texts = [style.system]
@@ -78,15 +77,18 @@ _style = functools.cache(styles.compact)
 
 
 def _document(style: Style[str], function: dict[str, Any]) -> list[str]:
-    needs, names = _needs(function), _parameters(function)
+    needs = _needs(function)
+    purpose = documents.purpose(needs["text"])
+    names = list((function.get("parameters") or {}).get("properties") or {})
     needed = []
     for key in ("code_from", "call_after"):
         before, after = getattr(style, key)
         needed += [before, needs[key], after] if needs[key] else []
     return _fill(
-        style.documents[len(names)],
+        documents.compact(function, names, _code(function)),
         {
-            styles.TEXT: [_quoted(needs["text"])],
+            # In two texts, as environments write it.
+            styles.TEXT: [_quoted(purpose), _quoted(needs["text"][len(purpose) :])],
             styles.NAME: [_quoted(function["name"])],
             styles.ARGUMENT: [*map(_quoted, names)],
             styles.NEEDS: needed,
@@ -101,7 +103,7 @@ def _call(
     return _fill(
         style.calls[len(arguments)],
         {
-            styles.TEXT: [_quoted(purposes.get(name, ""))],
+            styles.TEXT: [_quoted(documents.purpose(purposes.get(name, "")))],
             styles.NAME: [_quoted(name)],
             styles.ARGUMENT: [*map(_quoted, arguments)],
             styles.VALUE: [*map(_quoted, arguments.values())],
@@ -114,7 +116,7 @@ def _fill(layout: Layout[str], slots: dict[int, list[str]]) -> list[str]:
     for piece in layout:
         if piece.kind == styles.LITERAL:
             texts.append(piece.text)
-        elif piece.kind == styles.NEEDS:
+        elif piece.kind in (styles.TEXT, styles.NEEDS):
             texts += slots[piece.kind]
         else:
             texts.append(slots[piece.kind][piece.index])
@@ -128,13 +130,9 @@ def _needs(function: dict[str, Any]) -> dict[str, str]:
     return {key: text or "" for key, text in match.groupdict().items()}
 
 
-def _parameters(function: dict[str, Any]) -> list[str]:
-    """Return the names of the parameters, without the code if the tool needs one."""
-    schema = function.get("parameters") or {}
-    names = [*(schema.get("properties") or {})]
-    if _needs(function)["code_from"]:
-        names = [name for name in names if name != styles.CODE]
-    return names
+def _code(function: dict[str, Any]) -> str:
+    """Return the parameter that stands for the code that a tool needs; "" if none."""
+    return styles.CODE if _needs(function)["code_from"] else ""
 
 
 def _calls(message: Message) -> list[dict[str, Any]]:

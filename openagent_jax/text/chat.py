@@ -6,12 +6,14 @@ A template must meet two assumptions: adding messages does not change the text o
 earlier ones, and a call is a JSON object.
 """
 
+import functools
 import itertools
 import json
+import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from openagent_jax.text import style as styles
 from openagent_jax.text.messages import (
@@ -19,9 +21,11 @@ from openagent_jax.text.messages import (
     STRING,
     Messages,
     Tools,
+    as_tools,
     call,
     opening,
     result,
+    reworded,
     tool,
 )
 from openagent_jax.text.style import Layout, Piece, Style, literal
@@ -89,10 +93,141 @@ def read(template: Template, max_args: int) -> Style[str]:
         reply_close=reply_close,
         **_json(calls[1]),
         **styles.shared(_escape(template)),
+        template=template,
     )
     _check(template, style)
     _check_tokens(template, style)
     return style
+
+
+def document(
+    template: Template,
+    style: Style[str],
+    function: Mapping[str, Any],
+    arguments: Sequence[str],
+    code: str = "",
+) -> Layout[str]:
+    """Return the layout of one tool's document, as the template writes it.
+
+    Args:
+      template: the template.
+      style: its style.
+      function: the function object of the tool.
+      arguments: the names of the arguments that are slots, in the order of the slots.
+      code: the name of a parameter that is added; "" adds none.
+
+    Raises:
+      ValueError: the template does not write the document between the texts that
+        surround documents in the style.
+    """
+    marks = {name: f"xqzA{i}zqx" for i, name in enumerate(arguments)}
+    marked = reworded(function, NAME, TEXT, marks, code)
+    text = template.render(opening(REQUEST), as_tools([marked]), True)
+    begin, end = style.system, f"{style.user}{REQUEST}{style.assistant}"
+    if not text.startswith(begin) or not text.endswith(end):
+        raise _unknown(f"it writes the tool {function['name']!r} differently", text)
+    slots = {NAME: styles.slot(styles.NAME), TEXT: styles.slot(styles.TEXT)}
+    slots |= {x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(marks.values())}
+    parts = _cut(text[len(begin) : len(text) - len(end)], slots)
+    if slots[NAME] not in parts:
+        raise _unknown(f"it does not name the tool {function['name']!r}", text)
+    return _layout(parts)
+
+
+def with_heads(
+    template: Template, style: Style[str], functions: Sequence[Mapping[str, Any]]
+) -> Style[str]:
+    """Return the style with documents that begin where those of all tools agree.
+
+    The documents of a style begin with the name of the tool; what is before it counts
+    as the text before documents. Where the function objects of some tools begin with
+    another key, documents have to begin earlier.
+
+    Args:
+      template: the template.
+      style: its style.
+      functions: the function objects of the tools.
+
+    Raises:
+      ValueError: the template does not write all documents in the same way.
+    """
+    texts = [str(style.system)]
+    for function in functions:
+        marked = reworded(function, NAME, TEXT, {})
+        texts.append(template.render(opening(REQUEST), as_tools([marked]), True))
+    size = len(os.path.commonprefix(texts))
+    head = str(style.system)[size:]
+    if not head:
+        return style
+    if not str(style.between).endswith(head):
+        raise _unknown("it writes the first tool differently", head)
+    return replace(
+        style,
+        system=str(style.system)[:size],
+        between=str(style.between)[: -len(head)],
+        documents=tuple((literal(head), *layout) for layout in style.documents),
+    )
+
+
+class Written(NamedTuple):
+    """The document of a tool, as it should be written.
+
+    Attributes:
+      layout: its layout.
+      function: the function object of the tool, with the code if that is a parameter.
+      arguments: the names of the arguments that are slots.
+    """
+
+    layout: Layout[str]
+    function: Mapping[str, Any]
+    arguments: Sequence[str]
+
+
+def check_documents(
+    template: Template, style: Style[str], documents: Sequence[Written]
+) -> None:
+    """Check that documents with their slots filled are what the template writes.
+
+    Raises:
+      ValueError: they differ, for example because the template cuts descriptions.
+    """
+    escape, texts = document_escape(template), []
+    for layout, function, arguments in documents:
+        fill: dict[int, list] = {styles.ARGUMENT: [*arguments]}
+        fill |= {styles.NAME: [function["name"]]}
+        fill |= {styles.TEXT: [escape(function["description"])]}
+        texts.append(_filled(layout, fill))
+    tools = as_tools(document.function for document in documents)
+    written = template.render(opening(REQUEST), tools, True)
+    expected = f"{style.system}{str(style.between).join(texts)}"
+    expected += f"{style.user}{REQUEST}{style.assistant}"
+    if written != expected:
+        at = len(_common(written, expected))
+        text = written[max(at - 30, 0) :]
+        raise _unknown("it changes the documents of tools", text)
+
+
+@functools.lru_cache(maxsize=8)
+def document_escape(template: Template) -> Callable[[str], str]:
+    """Return how a template escapes a description within the document of a tool."""
+    probe = f"{RESULT}\"\\\n\té<&>'{REPLY}"
+    text = template.render(opening(REQUEST), [tool(NAME, probe, {})], True)
+    for escape in (lambda text: text, *map(_json_escape, (False, True))):
+        if escape(probe) in text:
+            return escape
+    return _html_safe
+
+
+def _json_escape(ensure_ascii: bool) -> Callable[[str], str]:
+    return lambda text: json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+
+
+def _html_safe(text: str) -> str:
+    """Escape a text as Jinja's own `tojson` does."""
+    text = json.dumps(text)[1:-1]
+    for mark in "<>&'":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
 
 
 def _prompt(template: Template, max_params: int):

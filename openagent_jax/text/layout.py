@@ -5,7 +5,7 @@ writes an array of symbols, padded with 0, the empty text, so that texts of diff
 lengths have the same shape. `lexicon.write` converts the symbols to tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -17,7 +17,7 @@ from openagent_jax.text.style import Layout, Piece
 def fill(
     layouts: Sequence[Layout[int]],
     which: Int[Array, ""],
-    slots: dict[int, Int[Array, "_"]],
+    slots: Mapping[int, Int[Array, "_"]],
     numeric: Bool[Array, "A"] | None = None,
 ) -> Int[Array, "P"]:
     """Return one of the layouts with its slots filled, as an array of symbols.
@@ -46,30 +46,60 @@ def fill(
     >>> fill([answer, refuse], jnp.int32(1), {VALUE: jnp.array([7])}).tolist()
     [6, 0]
     """
+    sizes = {kind: len(symbols) for kind, symbols in slots.items()}
+    table = jnp.array(codes(layouts, sizes))
+    text, number, beside = jnp.moveaxis(table[which], -1, 0)
+    code = text if numeric is None else jnp.where(numeric[beside], number, text)
+    return filled(code, slots)
+
+
+def codes(
+    layouts: Sequence[Layout[int]], sizes: Mapping[int, int]
+) -> list[list[tuple[int, int, int]]]:
+    """Return layouts as rows of codes, which `filled` turns into symbols.
+
+    The code of a literal is its symbol; symbol i of the concatenated slots has the code
+    -1 - i. Shorter rows are padded with the empty text.
+
+    Args:
+      layouts: the layouts; their literals are symbols.
+      sizes: the number of symbols of each kind of slot, in the order in which `filled`
+        is given them.
+
+    Returns:
+      For each symbol of each layout, its code, its code next to a number, and the
+      argument that this number is the value of.
+
+    >>> from openagent_jax.text.style import ARGUMENT, LITERAL, NAME, Piece
+    >>> call = Piece(NAME, 0, 0, 0), Piece(LITERAL, 0, 5, 5), Piece(ARGUMENT, 1, 0, 0)
+    >>> codes([call], {NAME: 1, ARGUMENT: 2})
+    [[(-1, -1, 0), (5, 5, 0), (-3, -3, 0)]]
+    """
     start, total = {}, 0
-    for kind, symbols in slots.items():
-        start[kind], total = total, total + len(symbols)
+    for kind, size in sizes.items():
+        start[kind], total = total, total + size
     whole_row = (styles.NAME, styles.TEXT, styles.NEEDS)
 
-    def codes(piece: Piece):
-        """Return `(code, code next to a number, index of that number)` per symbol.
-
-        The code of a literal is its symbol; symbol i of the concatenated slots has the
-        code -1 - i.
-        """
+    def of_piece(piece: Piece) -> list[tuple[int, int, int]]:
         if piece.kind == styles.LITERAL:
             return [(piece.text, piece.number, piece.index)]
-        size = len(slots[piece.kind]) if piece.kind in whole_row else 1
+        size = sizes[piece.kind] if piece.kind in whole_row else 1
         first = start[piece.kind] + piece.index
         return [(-1 - i, -1 - i, 0) for i in range(first, first + size)]
 
-    rows = [[code for piece in layout for code in codes(piece)] for layout in layouts]
+    rows = [
+        [code for piece in layout for code in of_piece(piece)] for layout in layouts
+    ]
     size = max(map(len, rows))
-    table = jnp.array([row + [(0, 0, 0)] * (size - len(row)) for row in rows])
-    text, number, beside = jnp.moveaxis(table[which], -1, 0)
-    code = text if numeric is None else jnp.where(numeric[beside], number, text)
-    filled = jnp.concatenate([*slots.values(), jnp.zeros(1, jnp.int32)])
-    return jnp.where(code >= 0, code, filled[-1 - code])
+    return [row + [(0, 0, 0)] * (size - len(row)) for row in rows]
+
+
+def filled(
+    code: Int[Array, "P"], slots: Mapping[int, Int[Array, "_"]]
+) -> Int[Array, "P"]:
+    """Return the symbols that codes stand for, given those that fill the slots."""
+    symbols = jnp.concatenate([*slots.values(), jnp.zeros(1, jnp.int32)])
+    return jnp.where(code >= 0, code, symbols[-1 - code])
 
 
 def single(symbol: int) -> Int[Array, "1"]:

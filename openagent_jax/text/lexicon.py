@@ -43,7 +43,9 @@ from openagent_jax.text.token_bytes import (
     without_prefix_space,
 )
 
-MAX_TEXT = 64  # bytes of the longest surface form that can be looked up
+# Bytes of the longest surface form that can be looked up, unless `build` is told
+# otherwise. Longer ones can only be written.
+MAX_TEXT = 64
 NUM_BASES = 32  # how many bases of the hash are tried
 
 
@@ -77,6 +79,7 @@ class Lexicon:
     vocab_size: int = field(metadata=dict(static=True))
     max_equal: int = field(metadata=dict(static=True))  # most symbols of one text
     num_probes: int = field(metadata=dict(static=True))  # most texts of one hash
+    max_text: int = field(metadata=dict(static=True))  # bytes; see `MAX_TEXT`
     any_trailing_space: bool = field(metadata=dict(static=True))
 
 
@@ -172,7 +175,7 @@ def find(
 
     Returns:
       For each slice, the first symbol with the same text, or -1 if there is none or if
-      the slice is longer than `MAX_TEXT` bytes.
+      the slice is longer than `Lexicon.max_text` bytes.
     """
     size = text.shape[0]
     up, down = powers(lexicon.base, size)
@@ -182,7 +185,7 @@ def find(
     value = (sums[jnp.clip(end, 0, size)] - sums[clipped]) * down[clipped]
     first = jnp.searchsorted(lexicon.hashes, value, method="scan_unrolled")
     length = end - begin
-    offset = jnp.arange(MAX_TEXT)[None]
+    offset = jnp.arange(lexicon.max_text)[None]
     wanted = text[jnp.minimum(begin[:, None] + offset, size - 1)]
     result = jnp.full_like(begin, -1)
     for probe in range(lexicon.num_probes):
@@ -193,7 +196,7 @@ def find(
         )
         stored = lexicon.texts.flat[lexicon.texts.start[symbol][:, None] + offset]
         same = jnp.all((wanted == stored) | (offset >= length[:, None]), axis=1)
-        result = jnp.where(hit & same & (length <= MAX_TEXT), symbol, result)
+        result = jnp.where(hit & same & (length <= offset.size), symbol, result)
     return result
 
 
@@ -242,6 +245,7 @@ def build(
     tokenizer: Tokenizer,
     style: styles.Style[str],
     vocab_size: int = 0,
+    max_text: int = MAX_TEXT,
 ) -> Lexicon:
     """Return the lexicon of a list of surface forms, with all its tables.
 
@@ -251,14 +255,12 @@ def build(
       style: the style in which episodes are written.
       vocab_size: the vocabulary size of the model. Tokens that the tokenizer does not
         have are read as a NUL byte. 0 means the number of tokens of the tokenizer.
+      max_text: bytes of the longest surface form that can be looked up.
 
     Raises:
-      ValueError: a surface form is too long, or the tokenizer is not supported, lacks
-        the token that ends a reply, changes a text, or has more tokens than the model.
+      ValueError: the tokenizer is not supported, lacks the token that ends a reply,
+        changes a text, or has more tokens than the model.
     """
-    for text in symbols.texts:
-        if (num_bytes := len(text.encode())) > 4 * MAX_TEXT:
-            raise ValueError(f"lexicon: surface form of {num_bytes} bytes: {text!r}")
     end = tokenizer.token_to_id(style.end)
     if end is None:
         raise ValueError(f"tokenizer: it has no token {style.end!r}")
@@ -304,7 +306,7 @@ def build(
     return Lexicon(
         spans=_ragged(spans, np.int32),
         trailing_space=jnp.asarray(trailing_space),
-        texts=_ragged([list(d) for d in raw], np.uint8, pad=MAX_TEXT),
+        texts=_ragged([list(d) for d in raw], np.uint8, pad=max_text),
         token_bytes=_ragged(token_bytes, np.uint8),
         canonical=jnp.asarray(canonical),
         next_equal=jnp.asarray(next_equal),
@@ -317,6 +319,7 @@ def build(
         vocab_size=max(vocab_size, size),
         max_equal=max(count.values()),
         num_probes=int(np.unique(hashes, return_counts=True)[1].max()),
+        max_text=max_text,
         any_trailing_space=bool(trailing_space.any()),
     )
 

@@ -12,7 +12,7 @@ first, `calls` reads both, and `for_template` converts the first to the second.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Message = dict[str, Any]
@@ -71,6 +71,55 @@ def tool(name: str, description: str, parameters: Mapping[str, str]) -> Tool:
     schema = {"type": "object", "properties": properties, "required": [*parameters]}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
+
+
+def as_tools(functions: Iterable[Mapping[str, Any]]) -> Tools:
+    """Return function objects as a list of tools.
+
+    >>> as_tools([{"name": "look"}])
+    [{'type': 'function', 'function': {'name': 'look'}}]
+    """
+    return [{"type": "function", "function": dict(one)} for one in functions]
+
+
+def reworded(
+    function: Mapping[str, Any],
+    name: str,
+    description: str,
+    arguments: Mapping[str, str],
+    code: str = "",
+) -> dict[str, Any]:
+    """Return the function object of a tool in other words; all else is as it was.
+
+    Args:
+      function: a function object, whose parameters may be any JSON schema.
+      name: the name that it gets.
+      description: the description that it gets.
+      arguments: the new names of arguments, by their names in `function`.
+      code: the name of a parameter to add, a required string; "" adds none.
+
+    >>> look = tool("look", "opening hour", {"place": STRING})["function"]
+    >>> made = reworded(look, "see", "hour of opening", {"place": "venue"})
+    >>> made["name"], made["parameters"]["properties"], made["parameters"]["required"]
+    ('see', {'venue': {'type': 'string'}}, ['venue'])
+    """
+    made = {**function, "name": name, "description": description}
+    schema = dict(function.get("parameters") or {})
+    if "properties" in schema:
+        schema["properties"] = {
+            arguments.get(key, key): value
+            for key, value in schema["properties"].items()
+        }
+    if "required" in schema:
+        schema["required"] = [arguments.get(key, key) for key in schema["required"]]
+    if code:
+        schema.setdefault("type", "object")
+        schema["properties"] = {**schema.get("properties", {}), code: {"type": STRING}}
+        required = [key for key in schema.get("required", ()) if key != code]
+        schema["required"] = [*required, code]
+    if schema:
+        made["parameters"] = schema
+    return made
 
 
 def opening(request: str) -> Messages:

@@ -163,6 +163,10 @@ class Style(Generic[T]):
     nothing: T
     comma_blank: T
     numbers: tuple[int, int] = (0, 0)  # range of the symbols of numbers, end exclusive
+    # The `chat.Template` that the style was read from; None for the compact style. It
+    # serves on the host, to write the documents of tools word for word, and does not
+    # count when styles are compared.
+    template: Any = dataclasses.field(default=None, compare=False, repr=False)
 
 
 def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> Style[U]:
@@ -185,7 +189,7 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
             return Piece(x.kind, x.index, walk(x.text), walk(x.number))
         if type(x) is tuple:
             return tuple(map(walk, x))
-        return x  # Marks, numbers
+        return x  # Marks, numbers, the template
 
     names = [field.name for field in dataclasses.fields(style)]
     return Style(**{name: walk(getattr(style, name)) for name in names} | changes)

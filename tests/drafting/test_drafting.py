@@ -3,12 +3,18 @@
 import json
 import re
 
+import hypothesis
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openagent_jax.drafting import drafting, json_format
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file, domain_schema
+from openagent_jax.environments.tools.worlds import (
+    domain_file,
+    domain_schema,
+    domain_spec,
+)
 from openagent_jax.text import synonyms
 from tests.drafting.examples import (
     MCP,
@@ -21,6 +27,7 @@ from tests.drafting.examples import (
     goals_of,
     openai,
     read_faults,
+    returning,
     tools_of,
 )
 
@@ -157,7 +164,7 @@ class TestProtocol:
         assert kinds["points"] == {"kind": "number", "minimum": 1, "maximum": 13}
 
     def test_optional_arguments_are_left_out_with_a_note(self):
-        note = "left out of search_issues: labels, since (optional, or"
+        note = "left out of search_issues: labels, since (optional); agents see them"
         assert any(note in x for x in self.draft.review)
 
     def test_a_result_is_an_argument_of_another_tool(self):
@@ -191,10 +198,59 @@ def test_arguments_beyond_the_limit_are_noted():
     assert "needs --config.sandbox.num_constants=5" in notes
 
 
-def test_equal_descriptions_are_made_different(tmp_path):
-    tools = [function(f"get_{x}", "Get it.", item=TEXT) for x in "abc"]
-    draft = drafting.draft(openai(*tools), "same")
+def test_functions_are_kept_word_for_word():
+    described = '  Moves it.\n\nSay "now" for C:\\now.  '
+    days = {"type": "integer", "minimum": 1, "maximum": 7, "description": "how long"}
+    where = {"enum": ["here", "there"], "title": "Where"}
+    openai_tool = function("move_it", described, ["where"], where=where, days=days)
+    openai_tool |= {"strict": False, "returns": {"type": "string"}}
+    words = {"name": "shift_it", "description": "Shift it."}
+    anthropic = openai_tool | words
+    anthropic = {"input_schema": anthropic.pop("parameters"), **anthropic}
+    draft = drafting.draft([*openai(openai_tool), anthropic], "moves")
+    one, two = (tool["function"] for tool in draft.domain["tools"])
+    assert json.dumps(one) == json.dumps(openai_tool)
+    del openai_tool["returns"]  # Anthropic's tools have no such key
+    assert two == openai_tool | words
+    assert read_faults(draft.domain) == []
+
+
+def test_what_a_document_says_beside_the_name_tells_tools_apart(tmp_path):
+    """Goals whose request another tool would answer as well are left out."""
+    apart = function("get_d", "Get it.", thing=TEXT)
+    tools = [function(f"get_{x}", "Get it. Fast.", item=TEXT) for x in "abc"]
+    draft = drafting.draft(openai(*tools, apart), "same")
     assert faults(tmp_path, draft.domain) == []
+    assert [*goals_of(draft)] == ["get_d"]
+    described = [x["function"]["description"] for x in draft.domain["tools"]]
+    assert described == ["Get it. Fast."] * 3 + ["Get it."]
+    (note,) = (x for x in draft.review if x.startswith("goals:"))
+    assert note.startswith("goals: none with get_a, get_b, get_c: their documents diff")
+    text = json.dumps(draft.domain["goals"])
+    assert not re.search("get_[abc]", text + json.dumps(described))
+    with pytest.raises(domain_spec.DomainError, match="^tools: no goal can be drafted"):
+        drafting.draft(openai(*tools), "same")
+
+
+@pytest.mark.parametrize("has_results", [True, False])
+def test_equal_requests_are_told_apart_by_results(tmp_path, has_results):
+    """Only by those of the list: guessed ones repeat the name of the tool."""
+    described = {"hour": "A lot.", "price": "A little."}
+    tools = [
+        returning(f"get_{x}", {f"late_{x}": TEXT} if has_results else {}, item=TEXT)
+        for x in described
+    ]
+    for tool, more in zip(tools, described.values(), strict=True):
+        tool["description"] = f"Get it. {more}"
+    other = function("find_town", "Find a town.", name=TEXT)
+    draft = drafting.draft(openai(*tools, other), "same")
+    assert faults(tmp_path, draft.domain) == []
+    assert len(goals_of(draft)) == (3 if has_results else 1)
+    if has_results:
+        first = goals_of(draft)["get_hour"]["phrases"]["train"][0]
+        assert first == "Please get it with item {item} and tell me the late hour."
+    else:
+        assert any("requests would read the same" in note for note in draft.review)
 
 
 def test_tools_beyond_the_limit_are_noted():
@@ -267,7 +323,11 @@ TOOLS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(TOOLS)
 def test_any_draft_can_be_used_once_it_is_filled_in(tools):
-    draft = drafting.draft({"tools": tools}, "any")
+    try:
+        draft = drafting.draft({"tools": tools}, "any")
+    except domain_spec.DomainError as error:
+        assert str(error).startswith("tools: no goal can be drafted: ")
+        hypothesis.reject()
     text = json_format.dumps(draft.domain)
     assert json.loads(text) == draft.domain
     problems = read_faults(draft.domain)

@@ -89,11 +89,13 @@ def test_unsupported_argument(schema, words):
     assert list(tools_of(rest)) == list(tools_of(drafting.draft(SHOP, "shop")))
 
 
-def test_arguments_with_one_value_are_left_out():
+def test_required_arguments_with_one_value_are_arguments(tmp_path):
+    """Their document says that they are required, so calls have to give them."""
     tool = function("go", "", a={"const": "v2"}, b={"enum": ["only"]}, c=TEXT)
     draft = drafting.draft(openai(tool), "go")
-    assert list(tools_of(draft)["go"]["arguments"]) == ["c"]
-    assert any("left out of go: a, b (optional, or with" in x for x in draft.review)
+    assert list(tools_of(draft)["go"]["arguments"]) == ["a", "b", "c"]
+    assert draft.domain["types"]["a"] == {"kind": "enum", "values": ["v2"]}
+    assert draft.holes == [] and faults(tmp_path, draft.domain) == []
 
 
 def test_optional_arguments_may_have_any_type():
@@ -118,6 +120,8 @@ def test_null_means_absent():
     filled_in = function("go", "", size={"type": "integer", **null}, x={**null})
     bare = function("go", "", size={"type": "integer"}, x={})
     made = [drafting.draft(openai(x), "go") for x in (filled_in, bare)]
+    shown = [draft.domain["tools"][0].pop("function") for draft in made]
+    assert shown == [{**x, "description": "go"} for x in (filled_in, bare)]
     assert made[0] == made[1]
 
 

@@ -159,11 +159,16 @@ def test_context_length_exceeded(text_client):
 
 
 def test_too_many_arguments(text_client):
-    tool = messages.tool("look", "", {f"a{i}": "string" for i in range(20_000)})
+    names = {f"a{i}": "string" for i in range(20_000)}
+    tool = messages.tool("look", "", names)
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 320"):
+        ask(text_client, tools=[tool])
+    called = messages.assistant("", [messages.Call("1", "look", json.dumps(names))])
+    told = {"role": "tool", "tool_call_id": "1", "content": "9"}
     with pytest.raises(
         openai.BadRequestError, match="20000 arguments; this model supports"
     ):
-        ask(text_client, tools=[tool])
+        ask(text_client, messages=[*messages.opening("x"), called, told])
 
 
 def test_request_too_large(text_client):

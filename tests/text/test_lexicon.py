@@ -362,8 +362,15 @@ class TestTokenizer:
         with pytest.raises(ValueError, match="no token '<|end|>'"):
             lexicons.build(ToolSymbols(), Tokenizer(models.BPE()), style.compact(3))
 
-    def test_overlong_texts_are_refused(self):
+    @pytest.mark.parametrize("max_text", [64, 300])
+    def test_texts_of_any_length_are_written_and_some_are_found(self, max_text):
         table = ToolSymbols()
-        table.one("a" * 300)
-        with pytest.raises(ValueError, match="300 bytes"):
-            build(table)
+        long, short = table.one("ab " * 100), table.one("ab " * 21)
+        form = style.compact(3)
+        built = lexicons.build(table, helpers.tokenizer(), form, max_text=max_text)
+        tokens, _, length = lexicons.write(built, jnp.array([short, long]), 512)
+        assert helpers.spell(tokens[:length]) == "ab " * 121
+        text = jnp.array(list(b"ab " * 121), jnp.uint8)
+        begin, end = jnp.array([0, 63]), jnp.array([63, 363])
+        found = lexicons.find(built, text, begin, end).tolist()
+        assert found == [short, long if max_text == 300 else -1]

@@ -17,6 +17,7 @@ from openagent_jax.environments.logs.logged_worlds import LoggedWorlds
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.conversation import Transcriber
 from openagent_jax.environments.tools.types import Task
+from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import messages
 
@@ -34,6 +35,7 @@ class LoggedTranscriber(Transcriber):
         goals: Sequence[str],
         tasks: Sequence[LoggedTask],
         source: LoggedWorlds,
+        documents: Documents,
     ):
         """
         Args:
@@ -42,8 +44,9 @@ class LoggedTranscriber(Transcriber):
           goals: a name for each kind of goal.
           tasks: all tasks of the log.
           source: the same tasks as arrays.
+          documents: those of the domain that tasks may be transferred from.
         """
-        super().__init__(symbols, max_args, goals)
+        super().__init__(symbols, max_args, goals, documents)
         self._literals = [task.literals for task in tasks]
         self._document_of_row = np.asarray(source.document)
         own = [

@@ -159,6 +159,7 @@ class LoggedWorlds:
                 result_name=self.result_name[r],
                 place=row,
                 visible=row < self.num_visible[r],
+                document=none - 1,
             ),
             goal=jax.tree.map(lambda x: x[r], self.goal),
             faults=Faults(self.failures[r], none - 1, none.astype(bool), none),

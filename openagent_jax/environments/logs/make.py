@@ -14,8 +14,8 @@ from openagent_jax.environments.logs import logged_worlds, logs
 from openagent_jax.environments.logs.logged_transcriber import LoggedTranscriber
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
+from openagent_jax.environments.tools.worlds import documents, domain_file
 from openagent_jax.environments.tools.worlds import domain as domains
-from openagent_jax.environments.tools.worlds import domain_file
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.types import Environment, Tables
@@ -59,17 +59,22 @@ def make(settings: Settings, spelling: Spelling) -> World:
     limits = logged_worlds.fitted(
         limits, [task for log in found.values() for _, task in log.tasks]
     )
+    specs = {x: domain_file.load(x, limits) for x in names if x not in found}
+    limits = documents.fitted(limits, [*specs.values()])
+    made = documents.Documents(tools.style_of(spelling, limits))
     tasks, transfer = (
         logged_worlds.compile([task for _, task in found[name].tasks], table, limits)
         if name in found
-        else domains.compile(domain_file.load(name, limits), table, limits)
+        else domains.compile(specs[name], table, limits, made)
         for name in names
     )
     if log := found.get(settings.domain):
         goals = ["recorded"]
     else:
-        goals = [goal.name for goal in domain_file.load(names[0], limits).goals]
-    world = tools.world_of(tasks, transfer, goals, table, limits, settings, spelling)
+        goals = [goal.name for goal in specs[names[0]].goals]
+    world = tools.world_of(
+        tasks, transfer, goals, table, limits, settings, spelling, made
+    )
     if log:
         finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
         world = world._replace(environment=finite)
@@ -77,7 +82,7 @@ def make(settings: Settings, spelling: Spelling) -> World:
     # Where tasks of another log may be transferred, those of the two look alike.
     if log and is_logged and settings.transfer not in found:
         mapped = [task for _, task in log.tasks]
-        typed = LoggedTranscriber(table, limits.num_args, goals, mapped, tasks)
+        typed = LoggedTranscriber(table, limits.num_args, goals, mapped, tasks, made)
         world = world._replace(transcriber=typed)
     return _with_room(world, log, room) if log else world
 

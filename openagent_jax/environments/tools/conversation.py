@@ -13,6 +13,7 @@ from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
+from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
@@ -23,13 +24,21 @@ class Transcriber:
     See `environments.world.Transcriber`.
     """
 
-    def __init__(self, symbols: ToolSymbols, max_args: int, goals: Sequence[str]):
+    def __init__(
+        self,
+        symbols: ToolSymbols,
+        max_args: int,
+        goals: Sequence[str],
+        documents: Documents | None = None,
+    ):
         """
         Args:
           symbols: the surface forms; the texts of the compact style are added to them.
           max_args: the most arguments of a tool, not counting the code.
           goals: a name for each kind of goal.
+          documents: the documents of tools; None if no tool has one of its own.
         """
+        self._documents = documents or Documents(style.compact(max_args))
         numbers = symbols.numbers.low, symbols.numbers.high
         compact = style.compact(max_args)
         self._style = style.mapped(compact, symbols.one, numbers=numbers)
@@ -93,19 +102,29 @@ class Transcriber:
         return self._goals[int(task.goal.kind)]
 
     def _document(self, task: Task, n: int) -> dict[str, Any]:
-        tools, parameters = task.tools, {}
-        for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
-            parameters[self._texts[tools.arg_name[n, a]]] = self._kind(task, n, int(a))
-        description = self._join(tools.description[n])
+        tools = task.tools
+        description = "".join(
+            self._documents.original(int(symbol), self._texts)
+            for symbol in tools.description[n]
+        )
         for row, (before, after) in (
             (tools.code_from[n], chat.CODE_FROM),
             (tools.call_after[n], chat.CALL_AFTER),
         ):
             if row >= 0:
                 description += before + self._texts[tools.name[row]] + after
-        if tools.code_from[n] >= 0:
+        name, needs_code = self._texts[tools.name[n]], bool(tools.code_from[n] >= 0)
+        arguments = [self._texts[symbol] for symbol in tools.arg_name[n]]
+        if tools.document[n] >= 0:
+            function = self._documents.functions[int(tools.document[n])]
+            made = function.reworded(name, description, arguments, needs_code)
+            return messages.as_tools([made])[0]
+        parameters = {}
+        for a in np.flatnonzero(tools.arg_high[n] > tools.arg_low[n]):
+            parameters[arguments[a]] = self._kind(task, n, int(a))
+        if needs_code:
             parameters[style.CODE] = messages.STRING
-        return messages.tool(self._texts[tools.name[n]], description, parameters)
+        return messages.tool(name, description, parameters)
 
     def _kind(self, task: Task, n: int, a: int) -> str:
         """Return the JSON type of an argument."""

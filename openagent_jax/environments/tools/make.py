@@ -25,12 +25,14 @@ from openagent_jax.environments.tools import (
 )
 from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.types import Action, Limits, State, Task, Tasks
-from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds import (
+    documents,
     domain_file,
     random_words,
     random_worlds,
 )
+from openagent_jax.environments.tools.worlds import domain as domains
+from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
@@ -51,12 +53,14 @@ class Source(NamedTuple):
     transfer: Tasks  # another domain, from which `domain_transfer` takes tasks
     opaque: Int[Array, "2 2"]  # by split: range of names without meaning
     gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
+    documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
 
 
 def limits_of(settings: Settings) -> Limits:
     """Return the sizes of the arrays of a task."""
     names = ("tools", "args", "fields", "steps", "constants")
-    return Limits(**{f"num_{name}": getattr(settings, f"num_{name}") for name in names})
+    sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
+    return Limits(**sizes, value_bytes=settings.value_bytes)
 
 
 @cache  # equal environments share compiled programs
@@ -75,7 +79,9 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         step=lambda tables, task, state, action: environment.step(
             tables.lexicon, task, state, action, sizes.max_turns
         ),
-        prompt=lambda tables, task: render.prompt(tables.lexicon.style, task),
+        prompt=lambda tables, task: render.prompt(
+            tables.lexicon.style, task, tables.source and tables.source.documents
+        ),
         utterance=lambda tables, task, action: render.action(
             tables.lexicon.style, task, action
         ),
@@ -135,7 +141,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
     source = random_worlds.RandomWorlds(
         words, settings.min_visible, settings.num_visible
     )
-    lexicon = _lexicon(table, spelling, limits)
+    lexicon = _lexicon(table, spelling, style_of(spelling, limits), limits)
     tokens, shapes = words.free_tokens(lexicon)
     goals = [f"{1 + i} steps" for i in range(limits.num_steps)]
     return World(
@@ -162,9 +168,13 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
     """
     limits, table = limits_of(settings), ToolSymbols()
     specs = [domain_file.load(x, limits) for x in (settings.domain, settings.transfer)]
-    tasks, transfer = (domains.compile(spec, table, limits) for spec in specs)
+    limits, made = (
+        documents.fitted(limits, specs),
+        Documents(style_of(spelling, limits)),
+    )
+    tasks, transfer = (domains.compile(spec, table, limits, made) for spec in specs)
     goals = [goal.name for goal in specs[0].goals]
-    return world_of(tasks, transfer, goals, table, limits, settings, spelling)
+    return world_of(tasks, transfer, goals, table, limits, settings, spelling, made)
 
 
 def world_of(
@@ -175,6 +185,7 @@ def world_of(
     limits: Limits,
     settings: Settings,
     spelling: Spelling,
+    made: Documents,
 ) -> World:
     """Return the world of a domain or a log.
 
@@ -186,25 +197,37 @@ def world_of(
       limits: the sizes of the arrays of both.
       settings: the settings of the environment.
       spelling: how its texts are written as tokens.
+      made: the documents of its tools, in the style of the spelling.
 
     Raises:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     opaque = [(table.opaque[split].low, table.opaque[split].high) for split in SPLITS]
     gates = [table.gates[split] for split in SPLITS]
-    source = Source(tasks, transfer, jnp.array(opaque), jnp.asarray(gates, jnp.int32))
+    source = Source(
+        tasks,
+        transfer,
+        jnp.array(opaque),
+        jnp.asarray(gates, jnp.int32),
+        jnp.asarray(made.table(table, limits)),
+    )
     return World(
         functions(settings.sizes, settings.num_visible),
-        Tables(_lexicon(table, spelling, limits), source),
-        conversation.Transcriber(table, limits.num_args, goals),
+        Tables(_lexicon(table, spelling, made.style, limits), source),
+        conversation.Transcriber(table, limits.num_args, goals, made),
     )
 
 
+def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
+    """Return the style in which episodes are written."""
+    return spelling.style or style.compact(limits.num_args)
+
+
 def _lexicon(
-    table: ToolSymbols, spelling: Spelling, limits: Limits
+    table: ToolSymbols, spelling: Spelling, form: style.Style[str], limits: Limits
 ) -> lexicons.Lexicon:
-    chosen = spelling.style or style.compact(limits.num_args)
-    return lexicons.build(table, spelling.tokenizer, chosen, spelling.vocab_size)
+    sizes = spelling.vocab_size, limits.value_bytes
+    return lexicons.build(table, spelling.tokenizer, form, *sizes)
 
 
 def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Task:

@@ -5,6 +5,8 @@ same few functions serve demonstrations, rollouts and evaluation. The loss mask 
 piece by piece too, so it cannot disagree with the text.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -13,14 +15,26 @@ from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
 from openagent_jax.text import layout, reply_scan
 from openagent_jax.text import style as styles
-from openagent_jax.text.style import Style
+from openagent_jax.text.style import Layout, Style
 
 
-def prompt(style: Style[int], task: Task) -> Int[Array, "P"]:
-    """Return the prompt: documents and request, up to where the agent writes."""
+def prompt(
+    style: Style[int], task: Task, table: Int[Array, "K D"] | None = None
+) -> Int[Array, "P"]:
+    """Return the prompt: documents and request, up to where the agent writes.
+
+    Args:
+      style: the style in which it is written.
+      task: the task.
+      table: what `worlds.documents.Documents.table` returns; None if no tool of the
+        task has a document of its own.
+    """
     tools = task.tools
     order = jnp.argsort(jnp.where(tools.visible, tools.place, types.FOREVER))
-    documents = jax.vmap(lambda row: _document(style, task, row))(order)
+    if table is None:
+        num_pieces, num_args = tools.description.shape[1], tools.arg_name.shape[1]
+        table = jnp.array(document_codes(style.documents, num_pieces, num_args))
+    documents = jax.vmap(lambda row: _document(style, task, table, row))(order)
     others = jnp.arange(len(order)) > 0
     between = jnp.where(others & tools.visible[order], style.between, 0)
     documents = jnp.concatenate([between[:, None], documents], axis=1)
@@ -47,7 +61,8 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     names, values = names[order], values[order]
     low, high = style.numbers
     # Only documented tools have a known purpose.
-    purpose = jnp.where(task.tools.visible[tool], task.tools.description[tool], 0)
+    purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
+    purpose = jnp.where(task.tools.visible[tool], purpose, 0)
     slots = {
         styles.NAME: task.tools.name[tool][None],
         styles.TEXT: purpose,
@@ -125,21 +140,50 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     return jnp.where(result.status == styles.NO_RESULT, 0, shown)
 
 
-def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, "P"]:
+def document_codes(
+    layouts: Sequence[Layout[int]], num_pieces: int, num_args: int
+) -> list[list[int]]:
+    """Return layouts of documents as rows of codes; see `layout.codes`.
+
+    Args:
+      layouts: the layouts.
+      num_pieces: W, the number of pieces of a description.
+      num_args: A, the number of arguments of a tool.
+    """
+    sizes = {
+        styles.NAME: 1,
+        styles.TEXT: num_pieces,
+        styles.NEEDS: _NUM_NEEDS,
+        styles.ARGUMENT: num_args + 1,  # there may be a code
+        styles.VALUE: num_args + 1,
+    }
+    # No style writes a document differently because of a number beside a literal.
+    return [[code for code, _, _ in row] for row in layout.codes(layouts, sizes)]
+
+
+_NUM_NEEDS = 6  # two other tools, each with a text before and after its name
+
+
+def _document(
+    style: Style[int], task: Task, table: Int[Array, "K D"], row: Int[Array, ""]
+) -> Int[Array, "D"]:
     tools = task.tools
     arg_low, arg_high, names = (
         x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
     )
     code_from, call_after = tools.code_from[row], tools.call_after[row]
     low, high = style.numbers
-    numeric = (arg_low >= low) & (arg_high <= high)
-    num = jnp.sum(arg_high > arg_low)
+    numeric = jnp.pad((arg_low >= low) & (arg_high <= high), (0, 1))
+    names = jnp.pad(names, (0, 1))
+    which, own = jnp.sum(arg_high > arg_low), tools.document[row]
     if style.code_is_parameter:
-        is_code = jnp.arange(len(names) + 1) == num
-        is_code &= code_from >= 0
-        names = jnp.where(is_code, style.code, jnp.pad(names, (0, 1)))
-        numeric = jnp.pad(numeric, (0, 1))
-        num += code_from >= 0
+        is_code = jnp.arange(len(names)) == which
+        is_code &= (code_from >= 0) & (own < 0)
+        names = jnp.where(is_code, style.code, names)
+        which += code_from >= 0
+        own_row = 2 * own + (code_from >= 0)
+    else:
+        own_row = own
     needs = []
     for tool, (before, after) in (
         (code_from, style.code_from),
@@ -154,5 +198,5 @@ def _document(style: Style[int], task: Task, row: Int[Array, ""]) -> Int[Array, 
         styles.ARGUMENT: names,
         styles.VALUE: jnp.where(numeric, style.integer, style.string),
     }
-    pieces = layout.fill(style.documents, num, slots, numeric)
-    return jnp.where(tools.visible[row], pieces, 0)
+    codes = table[jnp.where(own >= 0, len(style.documents) + own_row, which)]
+    return jnp.where(tools.visible[row], layout.filled(codes, slots), 0)

@@ -6,6 +6,7 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     A arguments of a tool       Q constants of a query
     F result fields             P pieces of a text
     W pieces of a description   R recorded calls of a world
+    K documents                 D pieces of a document
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -22,11 +23,12 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
+from openagent_jax.text.lexicon import MAX_TEXT
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The sizes of the arrays of a task."""
+    """The sizes of the arrays of a task, and the length of its values."""
 
     num_tools: int = 16
     num_args: int = 3  # of a tool, not counting the code
@@ -35,9 +37,12 @@ class Limits:
     num_constants: int = 4  # of a request
     num_pieces: int = 4  # of a description
     num_phrase_pieces: int = 12  # of a request
+    value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
 
 
+# A call in the compact style repeats this many pieces of a description, its purpose.
+NUM_PURPOSE_PIECES = Limits.num_pieces
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
 RECORDED = -1  # `Tools.result_low` of a tool that only returns recorded results
 
@@ -70,6 +75,9 @@ class Tools:
     result_name: Int[Array, "N F"]
     place: Int[Array, "N"]  # order in the documents
     visible: Bool[Array, "N"]  # documented in the prompt
+    # The document of the tool's file, whose words are replaced by those above; an index
+    # into `worlds.documents.Documents`. -1 if it has none and is written generically.
+    document: Int[Array, "N"]
 
 
 @jax.tree_util.register_dataclass

@@ -177,6 +177,7 @@ def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array
             "description": empty.description.at[row].set(text),
             "place": empty.place.at[row].set(place),
             "visible": empty.visible.at[row].set(True),
+            "document": empty.document.at[row].set(-1),
         },
     )
     return select(row >= 0, gated, task), row

@@ -14,8 +14,9 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -34,6 +35,7 @@ from openagent_jax.environments.tools.types import (
     Tools,
 )
 from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text.symbols import Range
 
@@ -171,17 +173,22 @@ def words(spec: domain_spec.DomainSpec) -> set[str]:
 
 
 def compile(
-    spec: domain_spec.DomainSpec, symbols: ToolSymbols, limits: Limits
+    spec: domain_spec.DomainSpec,
+    symbols: ToolSymbols,
+    limits: Limits,
+    documents: Documents,
 ) -> Domain:
     """Turn a domain into arrays.
 
     Args:
       spec: the domain, which fits the limits.
       symbols: the surface forms of the domain are added to these.
-      limits: sizes of the arrays.
+      limits: sizes of the arrays, `fitted` to its descriptions.
+      documents: the documents of its tools are added to these.
     """
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
-    tools, variants, result_range = _tool_arrays(spec, ranges, symbols, limits)
+    arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
+    tools, variants, result_range = arrays
     domain = Domain(
         tools=tools,
         num_tools=np.int32(len(spec.tools)),
@@ -221,11 +228,13 @@ def _tool_arrays(
     ranges: dict[str, _TypeRanges],
     symbols: ToolSymbols,
     limits: Limits,
+    documents: Documents,
 ) -> tuple[Tools, Variants, Int[np.ndarray, "3 N F 2"]]:
     """Return the tools, their synonyms, and the result ranges by split."""
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     index = {tool.name: n for n, tool in enumerate(spec.tools)}
     name, effect = np.zeros(N, np.int32), np.zeros(N, bool)
+    document = np.full(N, -1, np.int32)
     code_from, call_after = np.full(N, -1, np.int32), np.full(N, -1, np.int32)
     description = np.zeros((N, limits.num_pieces), np.int32)
     arg_name, result_name = np.zeros((N, A), np.int32), np.zeros((N, F), np.int32)
@@ -237,14 +246,16 @@ def _tool_arrays(
         effect[n] = tool.effect
         code_from[n] = index[tool.code_from] if tool.code_from else -1
         call_after[n] = index[tool.call_after] if tool.call_after else -1
-        description[n, 0] = symbols.one(tool.description)
+        text = tool.description
+        description[n] = documents.description(symbols, text, limits.num_pieces)
+        document[n] = documents.add(tool.function, [x for x, _ in tool.arguments])
         for a, (argument, kind) in enumerate(tool.arguments):
             arg_name[n, a] = symbols.one(argument)
             arg_range[n, a] = ranges[kind].accepted
         for f, (field, kind) in enumerate(tool.returns):
             result_name[n, f] = symbols.one(field)
             result_range[:, n, f] = ranges[kind].splits
-        _fill_variants(variants, n, tool, symbols)
+        _fill_variants(variants, n, tool, symbols, documents)
     rows = np.arange(N, dtype=np.int32)
     tools = Tools(
         relation=rows,
@@ -262,6 +273,7 @@ def _tool_arrays(
         result_name=result_name,
         place=rows,
         visible=np.zeros(N, bool),
+        document=document,
     )
     return tools, variants, result_range
 
@@ -279,17 +291,22 @@ def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
 
 
 def _fill_variants(
-    variants: Variants, n: int, tool: domain_spec.ToolSpec, symbols: ToolSymbols
+    variants: Variants,
+    n: int,
+    tool: domain_spec.ToolSpec,
+    symbols: ToolSymbols,
+    documents: Documents,
 ) -> None:
     """Write the synonyms of tool `n`; an argument without any has its own name."""
     size = variants.name.shape[-1]
     for s, split in enumerate(SPLITS):
-        variants.name[s, n] = _repeated(tool.names.get(split), size, symbols)
+        variants.name[s, n] = _repeated(tool.names.get(split), size, symbols.one)
         texts = tool.descriptions.get(split)
-        variants.description[s, n] = _repeated(texts, size, symbols)
+        one = partial(documents.text, symbols)
+        variants.description[s, n] = _repeated(texts, size, one)
         for a, (name, _) in enumerate(tool.arguments):
             texts = tool.argument_names.get(name, {}).get(split) or (name,)
-            variants.arg_name[s, n, a] = _repeated(texts, size, symbols)
+            variants.arg_name[s, n, a] = _repeated(texts, size, symbols.one)
 
 
 def _synonyms(tool: domain_spec.ToolSpec) -> Iterator[tuple[str, ...]]:
@@ -407,8 +424,8 @@ def _room(pools: Iterable[Sequence], block: int) -> int:
 
 
 def _repeated(
-    texts: Sequence[str] | None, size: int, symbols: ToolSymbols
+    texts: Sequence[str] | None, size: int, one: Callable[[str], int]
 ) -> Int[np.ndarray, "size"]:
     """Return the symbols of some texts, repeated until there are `size`."""
-    ones = [symbols.one(text) for text in texts or [""]]
+    ones = [one(text) for text in texts or [""]]
     return np.resize(np.array(ones, np.int32), size)

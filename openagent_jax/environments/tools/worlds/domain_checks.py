@@ -71,12 +71,16 @@ class Checker:
             used[text] = f"in {place}"
         return texts
 
-    def short(self, texts: Iterable[str], place: str, num_bytes: int) -> None:
+    def short(self, texts: Iterable[str], place: str) -> None:
         """Require that no text is longer than the sandbox can look up."""
-        for text in texts:
-            size = len(text.encode(errors="replace"))
-            message = f"{brief(text)} has {size} bytes; write at most {num_bytes}"
-            self.require(size <= num_bytes, place, message)
+        texts = {text: len(text.encode(errors="replace")) for text in texts}
+        text = max(texts, key=lambda text: texts[text], default="")
+        size, room = texts.get(text, 0), self.limits.value_bytes
+        message = (
+            f"{brief(text)} has {size} bytes, but the limit is {room}; shorten it "
+        )
+        message += f"or raise sandbox.value_bytes to {size}"
+        self.require(size <= room, place, message)
 
 
 def suggest(name: Any, known: Collection[str]) -> str:

@@ -1,11 +1,15 @@
 """Read a domain (the types, tools and goals of a world) from a JSON file.
 
-A tool is an OpenAI function with an `x-openagent` block that says what it means:
+A tool is an OpenAI function, which agents read word for word (see `documents.py`), with
+an `x-openagent` block that says what it means:
 
     arguments, returns   name -> type; results are a random function, new in each world
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+
+The schema of the function may have other keys and other arguments. Those that are not
+in the block have to be optional; no goal needs them.
 
 The values of a type are an enum, a range of numbers, or entities: a pool for each of
 three splits, or one list `values` that is divided into three.
@@ -46,7 +50,6 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     require,
 )
 from openagent_jax.text import style
-from openagent_jax.text.lexicon import MAX_TEXT
 
 DOMAINS = Path(__file__).parent / "domains"
 POOL_LIMIT = 100_000  # values of one pool
@@ -196,7 +199,7 @@ def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
     if isinstance(value, schema.ValueList):
         values = _values(value.values, f"{place}.values", {}, check)
         is_enum = value.kind == "enum"
-        least = 2 if is_enum else 3
+        least = 1 if is_enum else 3
         message = f"fewer than {least} values; add some"
         check.require(len(values) >= least, f"{place}.values", message)
         train, test, shift = (values if is_enum else values[i::3] for i in range(3))
@@ -227,7 +230,7 @@ def _values(
     check.unused(lists[0], heads, place)
     values = map(" ".join, itertools.product(*lists))
     values = check.unused(values, check.used["value"], place)
-    check.short(values, place, MAX_TEXT)
+    check.short(values, place)
     return values
 
 
@@ -236,15 +239,15 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         return None
     at, place = f"{place}.function", f"{place}.x-openagent"
     function, meaning = tool.function, tool.meaning
-    descriptions = check.used["description"]
+    descriptions, text = check.used["description"], function.description
     check.unused([function.name], check.used["tool"], f"{at}.name")
-    check.unused([function.description], descriptions, f"{at}.description")
-    check.short([function.description], f"{at}.description", 4 * MAX_TEXT)
-    slots, at = list(meaning.arguments), f"{at}.parameters"
-    check.names(function.parameters.properties, slots, f"{at}.properties", "argument")
-    same = sorted(map(str, function.parameters.required)) == sorted(slots)
-    message = f"not the names of all arguments; all are required, write {slots}"
-    check.require(same, f"{at}.required", message)
+    own = check.used["own description"]  # tools may share one, but no synonym
+    if text not in own:
+        check.unused([text], descriptions, f"{at}.description")
+    own[text] = ""
+    schema.check_json(item["function"], at, check)
+    slots = list(meaning.arguments)
+    _check_parameters(function.parameters, slots, f"{at}.parameters", check)
 
     arguments = _fields(meaning.arguments, f"{place}.arguments", check)
     returns = _fields(meaning.returns, f"{place}.returns", check)
@@ -254,13 +257,15 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     check.unused(slots, used, f"{place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
+    for name in function.parameters.properties:
+        used.setdefault(name, f"in {place.removesuffix('.x-openagent')}.function")
     argument_names = {
         name: _texts(synonyms, used, f"{at}.{name}", check)
         for name, synonyms in meaning.argument_names.items()
     }
     names = _texts(meaning.names, check.used["tool"], f"{place}.names", check)
     for texts in (names, *argument_names.values()):
-        check.short(itertools.chain(*texts.values()), place, MAX_TEXT)
+        check.short(itertools.chain(*texts.values()), place)
     return ToolSpec(
         function.name,
         function.description,
@@ -272,7 +277,26 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         names,
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
+        item["function"],
     )
+
+
+def _check_parameters(
+    parameters: schema.Parameters, slots: list[str], place: str, check: Checker
+) -> None:
+    """Check that a schema has the arguments of a tool, and requires no others."""
+    properties = parameters.properties
+    for name in slots:
+        message = f"missing argument {name!r}; add it"
+        check.require(name in properties, f"{place}.properties", message)
+    for name in parameters.required:
+        if name not in properties:
+            what = "unknown argument"
+            check.known(name, properties, f"{place}.required", what)
+        elif name not in slots and not schema.may_be_null(properties[name]):
+            message = f"{name!r} is required, but x-openagent.arguments has no type "
+            message += "for it; add it there"
+            check.require(False, f"{place}.required", message)
 
 
 def _name(item: Any) -> str:
@@ -390,7 +414,10 @@ def _fields(value: dict[str, str], place: str, check: Checker) -> Fields:
 
 
 def _texts(
-    synonyms: schema.Synonyms, used: dict[str, str], place: str, check: Checker
+    synonyms: schema.Synonyms | schema.Paraphrases,
+    used: dict[str, str],
+    place: str,
+    check: Checker,
 ) -> Synonyms:
     """Return the texts of each pool, none of which may be in use elsewhere."""
     return {

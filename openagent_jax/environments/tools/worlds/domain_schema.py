@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Tag
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+from openagent_jax.text.documents import MAX_DEPTH
 
 HOLE = "FILL IN:"  # begins a text that a person has to replace
 TWICE = object()  # the value of a key that is written twice
@@ -34,6 +35,14 @@ def _text_fault(text: str) -> str:
 def _check_text(text: str) -> str:
     if text.startswith(HOLE) or _text_fault(text):
         raise _fault(_text_fault(text))
+    return text
+
+
+def _check_prose(text: str) -> str:
+    if text.startswith(HOLE):
+        raise _fault("")
+    if not text.strip():
+        raise _fault(f"{short(text)} is empty; write a text")
     return text
 
 
@@ -58,6 +67,8 @@ NOT_EMPTY = Field(min_length=1)
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Text = Annotated[str, AfterValidator(_check_text)]
 Texts = Annotated[list[Text], NOT_EMPTY]
+# What is shown but never looked up: any text, also with quotes and line breaks.
+Prose = Annotated[str, AfterValidator(_check_prose)]
 Fields = dict[Name, Text]  # name -> type or source
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
@@ -109,23 +120,30 @@ class Synonyms(Model):
     test: Texts
 
 
-class Phrases(Synonyms):
-    rewrite_train: Texts
-    rewrite_test: Texts
+class Paraphrases(Model):
+    train: Annotated[list[Prose], NOT_EMPTY]
+    test: Annotated[list[Prose], NOT_EMPTY]
 
 
-class Parameters(Model):
-    type: Literal["object"]
-    properties: dict[Name, dict[str, Any]]
-    required: list[Any]
-    additionalProperties: bool = False
+class Phrases(Paraphrases):
+    rewrite_train: Annotated[list[Prose], NOT_EMPTY]
+    rewrite_test: Annotated[list[Prose], NOT_EMPTY]
 
 
-class Function(Model):
+class Parameters(Model, extra="allow"):
+    """A JSON schema, of which only this much is looked at."""
+
+    type: Literal["object"] = "object"
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+
+
+class Function(Model, extra="allow"):
+    """A function object. It is shown as it is, with all its keys."""
+
     name: Name
-    description: Text
-    strict: bool = False
-    parameters: Parameters
+    description: Prose
+    parameters: Parameters = Parameters()
 
 
 class Meaning(Model):
@@ -135,7 +153,7 @@ class Meaning(Model):
     call_after: Text = ABSENT
     effect: bool = False
     names: Synonyms
-    descriptions: Synonyms
+    descriptions: Paraphrases
     argument_names: dict[Name, Synonyms]
 
 
@@ -170,6 +188,16 @@ class DomainFile(Model):
     review: Texts = []
 
 
+def may_be_null(schema: Any) -> bool:
+    """Tell whether a JSON schema allows null: strict ones write optional values so."""
+    if not isinstance(schema, dict):
+        return False
+    unions = [schema.get(key) for key in ("anyOf", "oneOf")]
+    options = [x for union in unions if isinstance(union, list) for x in union]
+    kinds = [x.get("type") for x in [schema, *options] if isinstance(x, dict)]
+    return "null" in kinds or any(isinstance(x, list) and "null" in x for x in kinds)
+
+
 def type_model(value: Any) -> type[Kind]:
     """Return the model of an entry of `types`; `Kind` if its kind is unknown."""
     kind = value.get("kind") if isinstance(value, dict) else None
@@ -200,6 +228,33 @@ def parse(model: type[M], value: Any, place: str, check: Checker) -> M | None:
         for error in errors.errors(include_url=False):
             check.require(False, _place(place, error), _message(model, error))
         return None
+
+
+def check_json(value: Any, place: str, check: Checker) -> bool:
+    """Check a part of a file that may hold anything: it must be JSON, and not too deep.
+
+    Returns:
+      Whether it has no fault.
+    """
+    parts, num_faults = [(value, place, 0)], len(check.faults)
+    while parts:
+        part, at, depth = parts.pop()
+        check.require(part is not TWICE, at, "duplicate key; remove or rename one")
+        inner: list[tuple[Any, str]] = []
+        if isinstance(part, dict):
+            inner = [(item, f"{at}.{key}") for key, item in part.items()]
+        elif isinstance(part, list):
+            inner = [(item, f"{at}[{index}]") for index, item in enumerate(part)]
+        for text in [part, *part] if isinstance(part, dict) else [part]:
+            if isinstance(text, str) and text != text.encode(errors="ignore").decode():
+                message = f"{short(text)} has half of a character; remove that"
+                check.require(False, at, message)
+        if inner and depth == MAX_DEPTH:
+            message = f"nested more than {MAX_DEPTH} levels deep; write it flatter"
+            check.require(False, place, message)
+            break
+        parts += [(item, where, depth + 1) for item, where in inner]
+    return len(check.faults) == num_faults
 
 
 _EXPECTED = {

@@ -54,6 +54,7 @@ class ToolSpec:
     names: Synonyms
     descriptions: Synonyms
     argument_names: dict[str, Synonyms]  # by argument
+    function: Mapping[str, Any]  # the function object of the file, which agents read
 
     @property
     def needs(self) -> list[str]:

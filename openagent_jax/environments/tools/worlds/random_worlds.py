@@ -163,6 +163,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         result_name=result_name,
         place=jnp.argsort(u(num_tools)),
         visible=row < shown,
+        document=jnp.full(num_tools, -1, jnp.int32),
     )
 
     # Each constant has the kind of the argument that takes it.

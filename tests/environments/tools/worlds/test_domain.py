@@ -10,8 +10,10 @@ import pytest
 
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import SPLITS
+from openagent_jax.text import style
 from tests import helpers
 
 ROUNDS = 24  # batches of tasks that are examined
@@ -188,5 +190,6 @@ def test_room_for_any_number_of_synonyms():
     names = tuple(f"name_{i}" for i in range(9))
     first = dataclasses.replace(first, names={**first.names, "train": names})
     spec = dataclasses.replace(spec, tools=(first, *others))
-    compiled = domains.compile(spec, table, helpers.LIMITS)
+    documents = Documents(style.compact(helpers.LIMITS.num_args))
+    compiled = domains.compile(spec, table, helpers.LIMITS, documents)
     assert set(map(table.one, names)) == {*np.asarray(compiled.variants.name[0, 0])}

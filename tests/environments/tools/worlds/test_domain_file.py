@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import json
 import re
 
@@ -67,11 +68,11 @@ BAD = {
         "already used in tools[1].x-openagent.descriptions.train; write something "
         "else",
     ),
-    "duplicate description": (
+    "description like a synonym of another tool": (
         ("tools", 1, "function", "description"),
-        "what sign_in does",
-        "tools[1].function.description: 'what sign_in does' is already used in "
-        "tools[0].function.description; write something else",
+        "train words of sign_in",
+        "tools[1].function.description: 'train words of sign_in' is already used in "
+        "tools[0].x-openagent.descriptions.train; write something else",
     ),
     "argument without synonyms": (
         ("tools", 1, "x-openagent", "argument_names"),
@@ -114,14 +115,29 @@ BAD = {
     "properties differ": (
         ("tools", 1, "function", "parameters", "properties"),
         {"town": {"type": "string"}},
-        "tools[1].function.parameters.properties.town: unknown argument 'town'; "
-        "known: city",
+        "tools[1].function.parameters.properties: missing argument 'city'; add it",
     ),
-    "optional argument": (
+    "required argument that is none": (
         ("tools", 1, "function", "parameters", "required"),
-        [],
-        "tools[1].function.parameters.required: not the names of all arguments; all "
-        "are required, write ['city']",
+        ["city", "town"],
+        "tools[1].function.parameters.required: unknown argument 'town'; known: city",
+    ),
+    "required argument without a meaning": (
+        ("tools", 0, "function", "parameters"),
+        {"properties": {"pin": {"type": "string"}}, "required": ["pin"]},
+        "tools[0].function.parameters.required: 'pin' is required, but "
+        "x-openagent.arguments has no type for it; add it there",
+    ),
+    "argument synonym like an argument without a meaning": (
+        ("tools", 1, "function", "parameters", "properties"),
+        {"city": {"type": "string"}, "city_one": {"type": "string"}},
+        "tools[1].x-openagent.argument_names.city.train: 'city_one' is already used "
+        "in tools[1].function; write something else",
+    ),
+    "schema too deep": (
+        ("tools", 1, "function", "parameters", "properties", "city"),
+        functools.reduce(lambda inner, _: {"items": inner}, range(40), {}),
+        "tools[1].function: nested more than 32 levels deep; write it flatter",
     ),
     "unknown prerequisite": (
         ("tools", 3, "x-openagent", "code_from"),
@@ -265,11 +281,6 @@ BAD = {
         ("types", "inn", "shift"),
         {"compose": [[f"a{i}" for i in range(1000)]] * 3},
         "types.inn.shift: 1000000000 values; have at most 100000",
-    ),
-    "enum of one": (
-        ("types", "kind", "values"),
-        ["single"],
-        "types.kind.values: fewer than 2 values; add some",
     ),
     "minimum above maximum": (
         ("types", "hour", "minimum"),
@@ -455,19 +466,22 @@ class TestAuthoring:
         assert dataclasses.replace(noted, review=()) == plain
 
     @pytest.mark.parametrize(
-        "path, size, room",
+        "path",
         [
-            (("types", "city", "train", 0), 65, 64),
-            (("types", "kind", "values", 0), 65, 64),
-            (("tools", 1, "x-openagent", "names", "train", 0), 65, 64),
-            (("tools", 1, "function", "description"), 257, 256),
+            ("types", "city", "train", 0),
+            ("types", "kind", "values", 0),
+            ("tools", 1, "x-openagent", "names", "train", 0),
         ],
     )
-    def test_overlong_texts_are_refused(self, tmp_path, path, size, room):
+    def test_overlong_texts_are_refused_unless_the_limit_is_raised(
+        self, tmp_path, path
+    ):
         document = good()
-        write(document, path, "x" * (size - 1))
+        write(document, path, "x" * 64)
         load(tmp_path, document)
-        write(document, path, "x" * size)
-        message = f"has {size} bytes; write at most {room}"
+        write(document, path, "x" * 80)
+        message = "has 80 bytes, but the limit is 64; shorten it or raise "
+        message += "sandbox.value_bytes to 80"
+        domain_file.load(save(tmp_path, document), types.Limits(value_bytes=80))
         with pytest.raises(domain_spec.DomainError, match=message):
             load(tmp_path, document)

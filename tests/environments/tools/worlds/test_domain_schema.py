@@ -107,10 +107,20 @@ BAD = {
         "types.city.train[0]: ' Ur' begins or ends with a blank; remove that",
     ),
     "trailing blank": (
+        ("types", "city", "train", 0),
+        "Ur ",
+        "types.city.train[0]: 'Ur ' begins or ends with a blank; remove that",
+    ),
+    "empty description": (
         ("tools", 1, "function", "description"),
-        "an inn ",
-        "tools[1].function.description: 'an inn ' begins or ends with a blank; "
-        "remove that",
+        " \n",
+        "tools[1].function.description: ' \\n' is empty; write a text",
+    ),
+    "half a character in a schema": (
+        ("tools", 1, "function", "parameters", "properties", "city", "pattern"),
+        "\ud800",
+        "tools[1].function.parameters.properties.city.pattern: '\\ud800' has half of a "
+        "character; remove that",
     ),
     "empty value": (
         ("types", "kind", "values", 1),
@@ -221,6 +231,10 @@ def test_bad_text(tmp_path, content, message):
         ('"name": "book"', "goals[0].name"),
         ('"inn": "#0.inn"', "goals[0].steps[1].arguments.inn"),
         ('"inn": "inn"}, "returns"', "tools[2].x-openagent.arguments.inn"),
+        (
+            '"type": "string"}}, "required": ["inn"]',
+            "tools[2].function.parameters.properties.inn.type",
+        ),
     ],
 )
 def test_duplicate_key(tmp_path, old, place):
