@@ -33,10 +33,10 @@ import re
 
 _APOLOGY = (
     r"(?:(?:(?:oh|hi|hello|well|hm+|unfortunately|regrettably|sadly|sorry|apologies|"
-    r"my apologies|no|thanks?(?: you)?(?: for [^.,!]*)?|"
+    r"my apologies|no|thanks?(?: you)?(?: for [^.,!]*(?=[.,!]))?|"
     r"(?:i am|i'm|we are|we're)(?: very| so| really| truly)? (?:sorry|afraid)|"
     r"as an ai(?: \w+){0,2}|i apologi[sz]e)\b"
-    r"(?: for (?:the|that|this|any) [^.,!]*)?[\s,.!:;-]*"
+    r"(?: for (?:the|that|this|any) [^.,!]*(?=[.,!]))?[\s,.!:;-]*"
     r"(?:but |that |and |however,? )?)*)"
 )
 _HAVE_NOT = r"(?:have no|do not have|don't have|lack|have not got|haven't got)"
