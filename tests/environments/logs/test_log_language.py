@@ -134,3 +134,11 @@ def test_requests_that_ask_for_something_to_be_told(text):
 @pytest.mark.parametrize("text", DOING)
 def test_requests_that_ask_for_something_to_be_done(text):
     assert not log_language.asks(text)
+
+
+@pytest.mark.parametrize("word", ["thanks for ", "sorry for the, ", "no ", "get a ed "])
+def test_long_texts_take_no_long_time(word):
+    """The patterns do not backtrack: a text of this kind took hours."""
+    text = word * 5000
+    assert not log_language.refuses(text)
+    log_language.asks(text)
