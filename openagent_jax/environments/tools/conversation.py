@@ -17,6 +17,8 @@ from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import chat, messages, reply_scan, style
 
+OF_ANOTHER_DOMAIN = "of another domain"  # what stands for the name of a goal
+
 
 class Transcriber:
     """Writes the episodes of tool worlds as OpenAI messages and tools.
@@ -98,8 +100,9 @@ class Transcriber:
         return role, self._join(pieces[1:-1])
 
     def goal(self, task: Task) -> str:
-        """Return the name of the kind of goal of a task."""
-        return self._goals[int(task.goal.kind)]
+        """Return the name of the kind of goal of a task, if it is of this domain."""
+        kind = int(task.goal.kind)
+        return self._goals[kind] if kind >= 0 else OF_ANOTHER_DOMAIN
 
     def _document(self, task: Task, n: int) -> dict[str, Any]:
         tools = task.tools

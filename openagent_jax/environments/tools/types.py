@@ -88,7 +88,9 @@ class Goal:
     tool: Int[Array, "C"]  # row of a tool with the wanted relation; -1: no such step
     source: Int[Array, "C A"]  # source of each argument
     answer: Int[Array, ""]  # source of the final answer; -1: the word "done"
-    kind: Int[Array, ""]  # index of the goal in its domain
+    # Index of the goal in its domain; -1 - index if the task has been replaced by one
+    # of another domain.
+    kind: Int[Array, ""]
 
 
 @jax.tree_util.register_dataclass

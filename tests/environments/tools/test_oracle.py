@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -271,6 +272,17 @@ def test_a_redirection_and_what_follows(then):
     """What happens to a tool happens to the one that has replaced it."""
     check_chain("poi", "test", ("tool_redirection", then))
     check_chain("poi", "test", (then, "tool_redirection"))
+
+
+@pytest.mark.parametrize("then", ["entity_shift", "query_rewrite"])
+def test_a_task_of_another_domain_keeps_its_words(then):
+    check_chain("poi", "test", ("domain_transfer", then))
+    alone, chained_ = (
+        helpers.host(chained("poi", "test", entries, 0))
+        for entries in (("domain_transfer",), ("domain_transfer", then))
+    )
+    chex.assert_trees_all_equal(alone, chained_)
+    assert np.all(alone.goal.kind < 0)
 
 
 @pytest.mark.slow

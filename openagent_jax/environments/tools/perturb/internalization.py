@@ -49,7 +49,10 @@ def domain_transfer(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, key = jax.random.split(key)
-        return select(bernoulli(coin, strength), pools.transfer(key), task)
+        other = pools.transfer(key)
+        kind = -1 - other.goal.kind
+        other = replace(other, goal=replace(other.goal, kind=kind))
+        return select(bernoulli(coin, strength), other, task)
 
     return apply
 
@@ -70,7 +73,9 @@ def entity_shift(pools: Pools) -> Perturbation:
             result_low=pools.shifted[..., 0],
             result_high=pools.shifted[..., 1],
         )
-        return select(uniforms[0] < strength, shifted, task)
+        # The ranges are those of the domain, not of one that has replaced it.
+        hit = (uniforms[0] < strength) & (task.goal.kind >= 0)
+        return select(hit, shifted, task)
 
     return apply
 

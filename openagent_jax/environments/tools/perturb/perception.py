@@ -152,7 +152,8 @@ def query_rewrite(pools: Pools) -> Perturbation:
         goal = task.goal.kind
         r = jax.random.randint(which, (), 0, pools.num_phrases[goal])
         phrase = pools.phrases[goal, r]
-        hit = bernoulli(coin, strength)
+        # The phrases are those of the domain, not of one that has replaced it.
+        hit = bernoulli(coin, strength) & (goal >= 0)
         return replace(task, phrase=jnp.where(hit, phrase, task.phrase))
 
     return apply

@@ -140,7 +140,7 @@ class Domain:
 
     def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
         """Return what perturbations of a split draw from."""
-        rewrite = REWRITE + split
+        rewrite, goal = REWRITE + split, task.goal.kind
         return TaskPools(
             names=self.variants.name[split],
             descriptions=self.variants.description[split],
@@ -150,7 +150,7 @@ class Domain:
             num_phrases=self.num_phrases[rewrite],
             shifted=self.result_range[SHIFT],
             constant_range=self.constant_range[SHIFT],
-            other_rate=self.pairing[task.goal.kind],
+            other_rate=jnp.where(goal >= 0, self.pairing[goal], 0),
             other_needs=self.goal_needs,
         )
 
