@@ -80,7 +80,7 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
             tables.lexicon, task, state, action, sizes.max_turns
         ),
         prompt=lambda tables, task: render.prompt(
-            tables.lexicon.style, task, tables.source and tables.source.documents
+            tables.lexicon.style, task, getattr(tables.source, "documents", None)
         ),
         utterance=lambda tables, task, action: render.action(
             tables.lexicon.style, task, action

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert
-from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools import render, types
 from openagent_jax.environments.tools.worlds import (
     domain,
     domain_file,
@@ -34,6 +34,19 @@ def played():
 
     run = jax.jit(jax.vmap(play, (None, 0)))
     return helpers.host(run(world.tables, helpers.keys(num=NUM)))
+
+
+def test_prompt():
+    """Random worlds have no documents of their own: the style's layouts serve."""
+    world = helpers.world("random")
+
+    def one(tables, key):
+        task = world.environment.sample(tables, key, "train")
+        pieces = world.environment.prompt(tables, task)
+        return pieces, render.prompt(tables.lexicon.style, task)
+
+    pieces, wanted = jax.jit(jax.vmap(one, (None, 0)))(world.tables, helpers.keys())
+    assert np.array_equal(pieces, wanted) and np.any(pieces)
 
 
 @pytest.fixture(scope="module")
