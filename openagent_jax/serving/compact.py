@@ -42,7 +42,7 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
     >>> from openagent_jax.text import messages
     >>> request = {"role": "user", "content": "When does it open?"}
     >>> look = messages.tool("look", "opening hour", {"place": "string"})
-    >>> "".join(render([request], [look], True)[:8])
+    >>> "".join(render([request], [look], True)[:9])
     '<|system|>{"description":"opening hour","name":"look","parameters":["place"]'
     >>> render([request], [], True)
     ['<|system|>', '<|user|>', 'When does it open?', '<|assistant|>']
