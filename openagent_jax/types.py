@@ -135,7 +135,7 @@ class Environment(NamedTuple):
     rewards: tuple[tuple[str, str], ...] = ()  # (component, what it pays for)
     reasons: tuple[str, ...] = ("",)  # why a task is unsolvable; "" for solvable ones
     # How many different tasks a split has, if they can be counted: (tables, split) ->
-    # int; 0 if there is no end of them.
+    # int; 0 if there are endlessly many.
     num_tasks: Callable[[Tables, str], int] = lambda tables, split: 0
     # With `num_tasks`: (tables, key, index, split) -> the task of that number. The key
     # draws what the environment leaves open in it.

@@ -168,10 +168,8 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
     """
     limits, table = limits_of(settings), ToolSymbols()
     specs = [domain_file.load(x, limits) for x in (settings.domain, settings.transfer)]
-    limits, made = (
-        documents.fitted(limits, specs),
-        Documents(style_of(spelling, limits)),
-    )
+    made = Documents(style_of(spelling, limits))
+    limits = documents.fitted(limits, specs)
     tasks, transfer = (domains.compile(spec, table, limits, made) for spec in specs)
     goals = [goal.name for goal in specs[0].goals]
     return world_of(tasks, transfer, goals, table, limits, settings, spelling, made)
