@@ -3,7 +3,6 @@
 The world is the same as in a rollout, and the same functions parse and grade replies.
 """
 
-import json
 from functools import partial
 from typing import Any
 
@@ -57,29 +56,6 @@ def step(
     pieces = environment.observe(tables, task, timestep.observation)
     outcome = environment.outcome(tables, task, state)
     return state, (action, timestep, pieces, outcome)
-
-
-def _quoted(arguments: str) -> str:
-    """Return the arguments of a call with fractions and booleans as strings.
-
-    Worlds hold them as texts, and cannot read them otherwise.
-
-    >>> _quoted('{"weight": 2.50, "gift": true, "year": 2024}')
-    '{"weight": "2.5", "gift": "true", "year": 2024}'
-    """
-    try:
-        pairs = json.loads(arguments, object_pairs_hook=list)
-    except (ValueError, RecursionError):
-        return arguments
-    if not any(isinstance(value, float | bool) for _, value in pairs):
-        return arguments
-    found = {
-        key: json.dumps(value) if isinstance(value, float | bool) else value
-        for key, value in pairs
-    }
-    nested = any(isinstance(value, list) for value in found.values())
-    # What is wrong with other arguments must stay as it is.
-    return arguments if nested or len(found) < len(pairs) else json.dumps(found)
 
 
 class Player:
@@ -146,23 +122,21 @@ class Dialogue:
             self._act("" if cut else messages.last_line(content), content)
         for call in calls:
             if not self.finished:
-                read = call._replace(arguments=_quoted(call.arguments)).text
-                self._act("" if cut else call.text, call.name, call.id, read)
+                self._act("" if cut else call.text, call.name, call.id)
 
     def close(self) -> None:
         """End the episode because the agent's context has no room for more."""
         self.finished = True
 
-    def _act(self, text: str, written: str, call_id: str = "", read: str = "") -> None:
+    def _act(self, text: str, written: str, call_id: str = "") -> None:
         """Take the action that a text describes, and append the answer.
 
         Args:
           text: the action; "" is malformed.
           written: what to record if `text` is "".
           call_id: the id of the call that is answered; "" if the reply has no call.
-          read: what the world reads instead of `text`, if that is not "".
         """
-        data = (text and (read or text)).encode(errors="replace")
+        data = text.encode(errors="replace")
         row = np.zeros(MAX_BYTES, np.uint8)
         row[: len(data)] = np.frombuffer(data[:MAX_BYTES], np.uint8)
         player = self._player

@@ -27,10 +27,11 @@ def fill(
       which: the traced index of the layout; the shape of the result does not depend on
         it.
       slots: for each kind of slot that occurs, the symbols that fill it. The slots
-        `NAME`, `TEXT` and `NEEDS` take all of them, `ARGUMENT` and `VALUE` take the
-        symbol at the index of the slot.
-      numeric: for each argument, whether its value is a number. Literals next to a
-        number may differ (no quotes in JSON). If None, no value is a number.
+        `NAME`, `TEXT` and `NEEDS` take all of them, `ARGUMENT` takes the symbol at the
+        index of the slot. `VALUE` takes its share: with A symbols for `ARGUMENT` and
+        K A for `VALUE`, each value has K.
+      numeric: for each argument, whether its value is written without quotes, as
+        numbers are. Literals next to it may then differ. If None, none is.
 
     Returns:
       P symbols, where P is the length of the longest layout; shorter layouts are padded
@@ -84,7 +85,9 @@ def codes(
         if piece.kind == styles.LITERAL:
             return [(piece.text, piece.number, piece.index)]
         size = sizes[piece.kind] if piece.kind in whole_row else 1
-        first = start[piece.kind] + piece.index
+        if piece.kind == styles.VALUE:
+            size = sizes[piece.kind] // sizes.get(styles.ARGUMENT, 1)
+        first = start[piece.kind] + size * piece.index
         return [(-1 - i, -1 - i, 0) for i in range(first, first + size)]
 
     rows = [

@@ -34,6 +34,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 from tokenizers import Tokenizer
 
+from openagent_jax.text import scalars
 from openagent_jax.text import style as styles
 from openagent_jax.text.symbols import Symbols
 from openagent_jax.text.token_bytes import (
@@ -69,6 +70,10 @@ class Lexicon:
     texts: Ragged  # symbol -> bytes
     token_bytes: Ragged  # token -> bytes
     canonical: Int[Array, "Y"]  # first symbol with the same text
+    # The number of a text that is a number of JSON, else the same as `canonical`.
+    meaning: Int[Array, "Y"]
+    numbers: Int[Array, "X"]  # the numbers among the meanings, sorted
+    number_symbol: Int[Array, "X"]  # the canonical symbol of each
     next_equal: Int[Array, "Y"]  # next symbol with the same text, or -1
     hashes: UInt[Array, "U"]  # sorted
     hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
@@ -201,22 +206,33 @@ def find(
 
 
 def resolve(
-    lexicon: Lexicon, symbol: Int[Array, "..."], low: Array, high: Array
+    lexicon: Lexicon,
+    symbol: Int[Array, "..."],
+    number: Int[Array, "..."],
+    low: Array,
+    high: Array,
 ) -> Int[Array, "..."]:
-    """Return the symbol within `[low, high)` that has the same text, or -1.
+    """Return the value within a range that a text stands for, or -1.
 
     Values of different types may have the same text, but each has a symbol of its own.
-    This function finds the symbol that belongs to a given type.
+    This function finds the value that belongs to a given type. A number is the same
+    however it is written, with quotes or without.
 
     Args:
       lexicon: the lexicon of the symbols.
-      symbol: canonical symbols, or -1.
-      low: the first symbol of the range.
+      symbol: the canonical symbol of the text, or -1.
+      number: the number that the text spells, or -1.
+      low: the first value of the range; see `scalars`.
       high: the end of the range, exclusive.
     """
-    result = jnp.full_like(symbol, -1)
+    index = jnp.searchsorted(lexicon.numbers, number, method="scan_unrolled")
+    index = jnp.minimum(index, lexicon.numbers.shape[0] - 1)
+    known = (number >= 0) & (lexicon.numbers[index] == number)
+    known_symbol = jnp.where(known, lexicon.number_symbol[index], -1)
+    symbol = jnp.where(symbol < 0, known_symbol, symbol)
+    result = jnp.where(scalars.within(number, low, high), number, -1)
     for _ in range(lexicon.max_equal):
-        inside = (symbol >= 0) & (low <= symbol) & (symbol < high)
+        inside = scalars.within(symbol, low, high)
         result = jnp.where((result < 0) & inside, symbol, result)
         symbol = jnp.where(symbol >= 0, lexicon.next_equal[symbol], -1)
     return result
@@ -226,6 +242,25 @@ def same_text(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
     """Return whether two symbols have the same text; False if either is -1."""
     canonical = lexicon.canonical
     return (a >= 0) & (b >= 0) & (canonical[a] == canonical[b])
+
+
+def same_value(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
+    """Return whether two values are written alike; False if either is -1.
+
+    Texts are compared letter by letter, and numbers by value, also where one of the two
+    is a text that spells a number.
+
+    Args:
+      lexicon: the lexicon of the symbols.
+      a: symbols, and canonical numbers; see `scalars`.
+      b: the same.
+    """
+
+    def meaning(value: Array) -> Array:
+        symbol = jnp.clip(value, 0, lexicon.meaning.shape[0] - 1)
+        return jnp.where(value >= scalars.NUMBER, value, lexicon.meaning[symbol])
+
+    return (a >= 0) & (b >= 0) & (meaning(a) == meaning(b))
 
 
 # The rest runs on the host.
@@ -270,8 +305,8 @@ def build(
             f"tokenizer: it has {size} tokens, and the model knows {vocab_size}"
         )
     marks = b"".join(style.marks)
-    numbers = symbols.numbers.low, symbols.numbers.high
-    symbol_style = styles.mapped(style, symbols.one, numbers=numbers)
+    digits = symbols.digits()
+    symbol_style = styles.mapped(style, symbols.one, digits=digits)
     texts = symbols.texts
     raw = [text.encode() for text in texts]
     tokenizer = without_prefix_space(tokenizer)
@@ -300,6 +335,9 @@ def build(
             next_equal[last[data]] = i
         last[data] = i
         count[data] = count.get(data, 0) + 1
+    meaning = _meaning(texts, canonical)
+    numbers, where = np.unique(meaning, return_index=True)
+    is_number = numbers >= scalars.NUMBER
     unique = list(first)
     base, hashes = _hashed(unique)
     order = np.argsort(hashes, kind="stable")
@@ -309,6 +347,9 @@ def build(
         texts=_ragged([list(d) for d in raw], np.uint8, pad=max_text),
         token_bytes=_ragged(token_bytes, np.uint8),
         canonical=jnp.asarray(canonical),
+        meaning=jnp.asarray(meaning),
+        numbers=jnp.asarray(numbers[is_number]),
+        number_symbol=jnp.asarray(canonical[where[is_number]]),
         next_equal=jnp.asarray(next_equal),
         hashes=jnp.asarray(hashes[order]),
         hash_symbol=jnp.asarray(np.array([first[u] for u in unique])[order], jnp.int32),
@@ -322,6 +363,18 @@ def build(
         max_text=max_text,
         any_trailing_space=bool(trailing_space.any()),
     )
+
+
+def _meaning(texts: Sequence[str], canonical: np.ndarray) -> np.ndarray:
+    """Return the number of each text that spells one, else its canonical symbol."""
+    meaning = canonical.copy()
+    for symbol, text in enumerate(texts):
+        if text[:1] in _DIGITS and text[-1:] in _DIGITS and scalars.spells(text):
+            meaning[symbol] = scalars.shortest(text)
+    return meaning
+
+
+_DIGITS = frozenset("-0123456789")
 
 
 def _ragged(rows: Sequence[Sequence[int]], dtype, pad: int = 1) -> Ragged:

@@ -8,8 +8,8 @@ parameters (see `environments/tools/parse.py`).
 A call is a JSON object, between the marks of the style (such as `<tool_call>`) if the
 style has any. The object has a name, an object of arguments and, optionally, the
 purpose of the call. White space, the order of the keys and escapes are free, and text
-before the marks is ignored. The values of arguments are strings or non-negative
-integers. In a reply without a call, the last line counts: `Answer: ` and a value,
+before the marks is ignored. The values of arguments are strings, numbers, booleans and
+null; a number may have up to 32 characters. In a reply without a call, the last line counts: `Answer: ` and a value,
 `Refuse` or `Ask`. Everything else, including bytes that are not UTF-8, is MALFORMED; no
 input raises an error.
 
@@ -19,6 +19,7 @@ by parallel operations (quotes by a running parity, everything else by looking a
 neighbouring bytes), and a short `lax.scan` over those JSON tokens checks the grammar.
 """
 
+import string
 from typing import NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 
-from openagent_jax.text import escapes
+from openagent_jax.text import escapes, scalars
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import style as styles
 from openagent_jax.text.lexicon import Lexicon
@@ -37,7 +38,9 @@ CALL, ANSWER, REFUSE, ASK, MALFORMED = range(5)
 BYTES_PER_TOKEN = 8  # a reply of S tokens may have up to 8 S bytes
 
 # Classes of JSON tokens.
-STRING, NUMBER, OPEN, CLOSE, COLON, COMMA, NOTHING, BAD = range(8)
+# Bare ones are numbers, booleans and null.
+STRING, BARE, OPEN, CLOSE, COLON, COMMA, NOTHING, BAD = range(8)
+BARE_WORDS = b"true", b"false", b"null"
 PUNCTUATION = {"{": OPEN, "}": CLOSE, ":": COLON, ",": COMMA}
 
 # States of the grammar, named after what may come next.
@@ -51,8 +54,9 @@ class Scan(NamedTuple):
 
     A symbol is -1 if nothing was written, or if the text is not a surface form of the
     lexicon; for arguments, `given` distinguishes the two cases. Symbols are canonical:
-    of all symbols with the same text, the first. Compare them with `lexicon.same_text`,
-    and use `lexicon.resolve` to find the symbol with the same text within a range.
+    of all symbols with the same text, the first. Compare them with `lexicon.same_text`
+    or `lexicon.same_value`, and use `lexicon.resolve` to find the value within a range
+    that a text stands for.
 
     K is one more than the `max_args` of `scan`. All fields but `kind` and `value` are
     empty (-1 or False) unless `kind` is CALL.
@@ -62,8 +66,12 @@ class Scan(NamedTuple):
     name: Int[Array, ""]  # the name of the called tool
     arg_names: Int[Array, "K"]  # names of the arguments, in the order written
     arg_values: Int[Array, "K"]  # their values; the number 17 is the text "17"
+    # The numbers that the values spell, with quotes or without, in canonical form (see
+    # `scalars`); -1 for other values, and for numbers that do not fit.
+    arg_numbers: Int[Array, "K"]
     given: Bool[Array, "K"]  # which of the K arguments were written
-    value: Int[Array, ""]  # ANSWER: the answer; otherwise -1
+    # ANSWER: the answer, a number or a symbol; otherwise -1.
+    value: Int[Array, ""]
 
 
 class _Tokens(NamedTuple):
@@ -108,7 +116,8 @@ def scan(
         text, num_bytes = reply_scan.detokenize(lexicon, tokens, length)
         reply = reply_scan.scan(lexicon, text, num_bytes, max_args=1)
         is_get = lexicons.same_text(lexicon, reply.name, get)  # get: a symbol
-        item = lexicons.resolve(lexicon, reply.arg_values[0], items.low, items.high)
+        value, number = reply.arg_values[0], reply.arg_numbers[0]
+        item = lexicons.resolve(lexicon, value, number, items.low, items.high)
 
     Args:
       lexicon: the surface forms to look up; its style defines how a call is marked and
@@ -147,7 +156,13 @@ def scan(
     spans = jnp.concatenate([keys, texts, arg_names, arg_values])
     symbols = lexicons.find(lexicon, json.text, json.begin[spans], json.end[spans])
     symbols = jnp.where(spans >= 0, symbols, -1)
+    numbers = scalars.read(json.text, json.begin[arg_values], json.end[arg_values])
+    bare = (json.kind[arg_values] == BARE) & (arg_values >= 0)
+    well_formed &= jnp.all(~bare | numbers.is_number | _is_word(json, arg_values))
+    arg_numbers = jnp.where(arg_values >= 0, numbers.value, -1)
     answer = lexicons.find(lexicon, text, value_begin[None], end[None])[0]
+    number = scalars.read(text, value_begin[None], end[None]).value[0]
+    answer = jnp.where(number >= 0, number, answer)
 
     def reads(symbol, text: int):
         return lexicons.same_text(lexicon, symbol, jnp.int32(text))
@@ -171,6 +186,7 @@ def scan(
         name=jnp.where(is_call, symbols[3 + jnp.argmax(is_name)], -1),
         arg_names=jnp.where(is_call, symbols[5 : 5 + max_pairs], -1),
         arg_values=jnp.where(is_call, symbols[5 + max_pairs :], -1),
+        arg_numbers=jnp.where(is_call, arg_numbers, -1),
         given=is_call & (arg_names >= 0),
         value=jnp.where(kind == ANSWER, answer, -1),
     )
@@ -234,23 +250,21 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     table = np.full(256, BAD, np.int32)
     for char, kind in PUNCTUATION.items():
         table[ord(char)] = kind
-    for char in "0123456789":
-        table[ord(char)] = NUMBER
+    for char in "+-." + string.digits + string.ascii_letters:
+        table[ord(char)] = BARE
     kind = jnp.asarray(table)[text]
-    number = (kind == NUMBER) & ~inside & ~closing
-    begins_number = number & ~jnp.concatenate([jnp.array([False]), number[:-1]])
+    bare = (kind == BARE) & ~inside & ~closing
+    begins_bare = bare & ~jnp.concatenate([jnp.array([False]), bare[:-1]])
     outside = ~inside & ~closing & ~_blank(text)
-    starts = (quote & inside) | begins_number | (outside & ~number)
+    starts = (quote & inside) | begins_bare | (outside & ~bare)
     kind = jnp.where(quote & inside, STRING, kind)
-    goes_on = jnp.concatenate([number[1:], jnp.array([False])])
-    kind = jnp.where(begins_number & (text == ord("0")) & goes_on, BAD, kind)
 
     count = jnp.cumsum(starts)
     where = jnp.searchsorted(count, jnp.arange(1, max_tokens + 1), side="left")
     real = jnp.arange(max_tokens) < count[-1]
     where = jnp.minimum(where, size - 1)
-    # A string ends at its closing quote, a number at the first byte that is no digit.
-    stop = closing | ~(number | inside)
+    # A string ends at its closing quote, all else at the first byte of another kind.
+    stop = closing | ~(bare | inside)
     next_stop = jax.lax.cummin(jnp.where(stop, place, size), reverse=True)
     next_close = jax.lax.cummin(jnp.where(closing, place, size), reverse=True)
     kinds = jnp.where(real, kind[where], NOTHING)
@@ -262,6 +276,17 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     last = jnp.concatenate([unescaped.place, unescaped.place[-1:] + 1])
     begin = unescaped.place[jnp.minimum(where + is_string, size - 1)]
     return _Tokens(unescaped.text, kinds, begin, last[jnp.minimum(end, size)], valid)
+
+
+def _is_word(json: _Tokens, tokens: Int[Array, "K"]) -> Bool[Array, "K"]:
+    """Return which JSON tokens are true, false or null."""
+    found = jnp.zeros(tokens.shape, bool)
+    begin, size = json.begin[tokens], json.text.shape[0]
+    for word in BARE_WORDS:
+        place = jnp.minimum(begin[:, None] + jnp.arange(len(word))[None], size - 1)
+        same = jnp.all(json.text[place] == np.frombuffer(word, np.uint8)[None], axis=1)
+        found |= same & (json.end[tokens] - begin == len(word))
+    return found
 
 
 def _check_grammar(json: _Tokens):
@@ -278,7 +303,7 @@ def _check_grammar(json: _Tokens):
     def step(carry, item):
         state, key, keys, texts, num, names, values = carry
         kind, index = item
-        string, number = kind == STRING, kind == NUMBER
+        text, bare = kind == STRING, kind == BARE
         opens, closes = kind == OPEN, kind == CLOSE
         colon, comma = kind == COLON, kind == COMMA
 
@@ -288,16 +313,16 @@ def _check_grammar(json: _Tokens):
         some, all_ = (keys[0] >= 0) & (keys[2] >= 0), jnp.all(keys >= 0)
         table: list[int | jax.Array] = [_FAIL] * (_FAIL + 1)
         table[_START] = goes(opens, _KEY)
-        table[_KEY] = goes(string, _KEY_COLON)
+        table[_KEY] = goes(text, _KEY_COLON)
         table[_KEY_COLON] = goes(colon, _KEY_VALUE)
         table[_KEY_VALUE] = goes(
-            string & (keys[1] < 0), _MORE, goes(opens & (keys[2] < 0), _ARG_OR_END)
+            text & (keys[1] < 0), _MORE, goes(opens & (keys[2] < 0), _ARG_OR_END)
         )
         table[_MORE] = goes(comma & ~all_, _KEY, goes(closes & some, _END))
-        table[_ARG_OR_END] = goes(string, _ARG_COLON, goes(closes, _MORE))
-        table[_ARG] = goes(string, _ARG_COLON)
+        table[_ARG_OR_END] = goes(text, _ARG_COLON, goes(closes, _MORE))
+        table[_ARG] = goes(text, _ARG_COLON)
         table[_ARG_COLON] = goes(colon, _VALUE)
-        table[_VALUE] = goes(string | number, _ARG_MORE)
+        table[_VALUE] = goes(text | bare, _ARG_MORE)
         table[_ARG_MORE] = goes(comma, _ARG, goes(closes, _MORE))
         table[_END] = goes(kind == NOTHING, _END)
         new = jnp.stack(list(map(jnp.int32, table)))[state]

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from openagent_jax.text.scalars import Digits
+
 T = TypeVar("T")  # str, or int: a symbol
 U = TypeVar("U")
 
@@ -75,7 +77,8 @@ class Piece(NamedTuple, Generic[T]):
     kind: int
     index: int  # the index of an argument in the call or document; see also `number`
     text: T  # the text of a literal
-    # The text of a literal if the value of argument `index`, next to it, is a number.
+    # The text of a literal if the value of argument `index`, next to it, is written
+    # without quotes, as numbers are.
     number: T
 
 
@@ -162,7 +165,7 @@ class Style(Generic[T]):
     unknown: T
     nothing: T
     comma_blank: T
-    numbers: tuple[int, int] = (0, 0)  # range of the symbols of numbers, end exclusive
+    digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -189,7 +192,7 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
             return Piece(x.kind, x.index, walk(x.text), walk(x.number))
         if type(x) is tuple:
             return tuple(map(walk, x))
-        return x  # Marks, numbers, the template
+        return x  # Marks, digits, the template
 
     names = [field.name for field in dataclasses.fields(style)]
     return Style(**{name: walk(getattr(style, name)) for name in names} | changes)

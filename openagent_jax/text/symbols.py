@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openagent_jax.text import style
+from openagent_jax.text.scalars import Digits
 
 NUM_NUMBERS = 1000  # 0 to 999
 
@@ -28,7 +29,8 @@ class Range:
 class Symbols:
     """A growing list of surface forms; symbol 0 is the empty text.
 
-    A new list has the texts of the compact style and the numbers. Other styles add
+    A new list has the texts of the compact style and the numbers 0 to 999, of which
+    larger numbers and fractions are composed (see `scalars.spell`). Other styles add
     their texts last, in `lexicon.build`. Symbols, and the worlds that are drawn from
     them, therefore do not depend on the style.
 
@@ -45,6 +47,16 @@ class Symbols:
         self._index = {"": 0}
         style.mapped(style.compact(max_args=2), self.one)
         self.numbers = self.add([str(i) for i in range(NUM_NUMBERS)])
+        self._padded: Range | None = None
+
+    def digits(self) -> Digits:
+        """Return the symbols that spell numbers, adding those that are missing."""
+        if self._padded is None:
+            sizes = ((10, 2), (100, 3))
+            texts = [f"{i:0{size}}" for num, size in sizes for i in range(num)]
+            self._padded = self.add(texts)
+        ends = self.numbers.low, self._padded.low
+        return Digits(*ends, self.one("-"), self.one("."))
 
     def one(self, text: str) -> int:
         """Return the first symbol of a text, adding the text if it is new."""

@@ -68,7 +68,7 @@ def step(
     shows = (style.OK, style.USER_REPLY, style.NO_RESULT)
     error = jnp.all(result.status != jnp.array(shows))
 
-    right = lexicons.same_text(lexicon, action.value, jnp.int32(lexicon.style.done))
+    right = lexicons.same_value(lexicon, action.value, jnp.int32(lexicon.style.done))
     right &= (state.held[task.goal] > 0) & (state.wrong_effects == 0)
     asked = (action.kind == reply_scan.ASK) & live
     graded = grading.advance(

@@ -17,7 +17,7 @@ from openagent_jax.environments.logs.logged_task import Document
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import style, wording
+from openagent_jax.text import scalars, style, wording
 
 NUM_SYNONYMS = 3  # of each name, description and argument, by split
 
@@ -103,8 +103,10 @@ class DocumentTable:
                     variants.arg_name[s, d, a] = self._repeated(texts)
         numbers, end = self._symbols.numbers, len(self._symbols.texts)
         exists = arg_name > 0
-        low = np.where(exists, numbers.low, 0)
-        high = np.where(exists, np.where(numeric, numbers.high, end), 0)
+        # Values are texts here, also those that are written without quotes.
+        shift = np.where(numeric, scalars.UNQUOTED, 0)
+        low = np.where(exists, numbers.low + shift, 0)
+        high = np.where(exists, np.where(numeric, numbers.high, end) + shift, 0)
         low, high = low.astype(np.int32), high.astype(np.int32)
         return Documents(name, description, arg_name, low, high, variants)
 

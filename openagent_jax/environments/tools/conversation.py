@@ -5,6 +5,7 @@ Replies are parsed by the parser of the tool worlds, so that the same rules hold
 agents (see `parse`).
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import chat, messages, reply_scan, style
+from openagent_jax.text import chat, messages, reply_scan, scalars, style
 
 OF_ANOTHER_DOMAIN = "of another domain"  # what stands for the name of a goal
 
@@ -41,9 +42,8 @@ class Transcriber:
           documents: the documents of tools; None if no tool has one of its own.
         """
         self._documents = documents or Documents(style.compact(max_args))
-        numbers = symbols.numbers.low, symbols.numbers.high
-        compact = style.compact(max_args)
-        self._style = style.mapped(compact, symbols.one, numbers=numbers)
+        digits, compact = symbols.digits(), style.compact(max_args)
+        self._style = style.mapped(compact, symbols.one, digits=digits)
         self._texts, self._goals = symbols.texts, goals
 
     def tools(self, task: Task, state: State | None = None) -> messages.Tools:
@@ -62,13 +62,13 @@ class Transcriber:
         """Return the messages before the first message of the agent."""
         constants = np.where(task.shown, task.constants, self._style.unknown)
         phrase = (s if s >= 0 else constants[-1 - s] for s in np.asarray(task.phrase))
-        return messages.opening(self._join(phrase))
+        return messages.opening("".join(map(self._text, phrase)))
 
     def message(self, task: Task, action: Action) -> messages.Message:
         """Return an action as a message; that of a malformed action has no content."""
         if action.kind != reply_scan.CALL:
             content = {
-                reply_scan.ANSWER: style.ANSWER + self._texts[max(action.value, 0)],
+                reply_scan.ANSWER: style.ANSWER + self._text(max(action.value, 0)),
                 reply_scan.REFUSE: style.REFUSE,
                 reply_scan.ASK: style.ASK,
             }
@@ -78,9 +78,8 @@ class Transcriber:
             return {"role": "assistant", "content": ""}
         for a, value in enumerate(np.asarray(action.call.args)):
             if value >= 0:
-                text = self._texts[value]
                 name = self._texts[task.tools.arg_name[n, a]]
-                arguments[name] = self._json(task, n, a, text)
+                arguments[name] = self._json(task, n, a, value)
         if action.call.code >= 0:
             arguments[style.CODE] = self._texts[action.call.code]
         return messages.call(self._texts[task.tools.name[n]], arguments)
@@ -130,17 +129,21 @@ class Transcriber:
         return messages.tool(name, description, parameters)
 
     def _kind(self, task: Task, n: int, a: int) -> str:
-        """Return the JSON type of an argument."""
-        return messages.INTEGER if self._numeric(task, n, a) else messages.STRING
+        """Return the JSON type of an argument in a generic document."""
+        is_bare = task.tools.arg_low[n, a] >= scalars.UNQUOTED
+        return messages.INTEGER if is_bare else messages.STRING
 
-    def _json(self, task: Task, n: int, a: int, text: str) -> Any:
+    def _json(self, task: Task, n: int, a: int, value: int) -> Any:
         """Return the value of an argument as JSON has it."""
-        return int(text) if self._numeric(task, n, a) else text
+        if value >= scalars.NUMBER:
+            return scalars.python(value)
+        text = self._texts[value]
+        is_bare = task.tools.arg_low[n, a] >= scalars.UNQUOTED
+        return json.loads(text) if is_bare else text
 
-    def _numeric(self, task: Task, n: int, a: int) -> bool:
-        low, high = self._style.numbers
-        tools = task.tools
-        return bool(tools.arg_low[n, a] >= low and tools.arg_high[n, a] <= high)
+    def _text(self, value: int) -> str:
+        is_number = value >= scalars.NUMBER
+        return scalars.spelled(value) if is_number else self._texts[value]
 
     def _join(self, pieces: Any) -> str:
         return "".join(self._texts[symbol] for symbol in pieces)

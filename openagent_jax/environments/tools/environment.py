@@ -21,7 +21,7 @@ from openagent_jax.environments.tools.types import (
     ToolResult,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan, style
+from openagent_jax.text import reply_scan, scalars, style
 from openagent_jax.types import TimeStep
 
 
@@ -89,7 +89,7 @@ def step(
     wanted = jnp.where(
         goal.answer < 0, lexicon.style.done, _source(task, state.values, goal.answer)
     )
-    right = lexicons.same_text(lexicon, action.value, wanted)
+    right = lexicons.same_value(lexicon, action.value, wanted)
     # A guessed answer does not count: all steps of the goal must be done.
     answered = right & jnp.all(done | ~valid) & (state.wrong_effects == 0)
     graded = grading.advance(
@@ -130,7 +130,7 @@ def no_action(num_args: int) -> Action:
 
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
-    """Return the symbols [F] that a call returns; -1 where there is no such field."""
+    """Return the values [F] that a call returns; -1 where there is no such field."""
     drawn = _drawn(task, tool, args)
     if task.facts is None:
         return drawn
@@ -145,7 +145,8 @@ def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
         value = draw.mix(value, args[i])
     value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
-    return jnp.where(high > low, low + (value % size).astype(jnp.int32), -1)
+    drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
+    return jnp.where(high > low, drawn, -1)
 
 
 def _recorded(
@@ -192,7 +193,7 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     call = action.call
     tool = jnp.maximum(call.tool, 0)
     has_arg = tools.arg_high[tool] > tools.arg_low[tool]
-    fits = (tools.arg_low[tool] <= call.args) & (call.args < tools.arg_high[tool])
+    fits = scalars.within(call.args, tools.arg_low[tool], tools.arg_high[tool])
     code_from, call_after = tools.code_from[tool], tools.call_after[tool]
     right_code = lexicons.same_text(lexicon, call.code, tools.code[code_from])
     after = (tools.relation == tools.relation[call_after]) & state.succeeded

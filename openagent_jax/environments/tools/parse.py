@@ -70,10 +70,10 @@ def _bind(
     fits = jnp.all(jnp.any(fills, axis=0) | ~reply.given)
     fits &= jnp.all(jnp.sum(fills, axis=1) <= 1)
     filled = jnp.any(fills, axis=1)
-    value = reply.arg_values[jnp.argmax(fills, axis=1)]
-    args = lexicons.resolve(
-        lexicon, value[:-1], tools.arg_low[row], tools.arg_high[row]
-    )
+    pair = jnp.argmax(fills, axis=1)
+    value, number = reply.arg_values[pair], reply.arg_numbers[pair]
+    ends = tools.arg_low[row], tools.arg_high[row]
+    args = lexicons.resolve(lexicon, value[:-1], number[:-1], *ends)
     code = jnp.where(value[-1] >= 0, value[-1], _BAD_CODE)
     call = ToolCall(
         tool.astype(jnp.int32),

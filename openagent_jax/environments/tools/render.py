@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
-from openagent_jax.text import layout, reply_scan
+from openagent_jax.text import layout, reply_scan, scalars
 from openagent_jax.text import style as styles
 from openagent_jax.text.style import Layout, Style
 
@@ -40,12 +40,13 @@ def prompt(
     documents = jnp.concatenate([between[:, None], documents], axis=1)
     constants = jnp.where(task.shown, task.constants, style.unknown)
     phrase = jnp.where(task.phrase < 0, constants[-1 - task.phrase], task.phrase)
+    phrase = scalars.spell(style.digits, phrase)
     return jnp.concatenate(
         [
             layout.single(style.system),
             documents.reshape(-1),
             layout.single(style.user),
-            phrase,
+            phrase.reshape(-1),
             layout.single(style.assistant),
         ]
     )
@@ -59,7 +60,7 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     has = values >= 0
     order = jnp.argsort(~has, stable=True)
     names, values = names[order], values[order]
-    low, high = style.numbers
+    bare = jnp.append(task.tools.arg_low[tool] >= scalars.UNQUOTED, False)[order]
     # Only documented tools have a known purpose.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
     purpose = jnp.where(task.tools.visible[tool], purpose, 0)
@@ -67,15 +68,13 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
         styles.NAME: task.tools.name[tool][None],
         styles.TEXT: purpose,
         styles.ARGUMENT: names,
-        styles.VALUE: values,
+        styles.VALUE: scalars.spell(style.digits, values).reshape(-1),
     }
-    called = layout.fill(
-        style.calls, jnp.sum(has), slots, (values >= low) & (values < high)
-    )
+    called = layout.fill(style.calls, jnp.sum(has), slots, bare)
     answer = layout.fill(
         [style.answer],
         jnp.int32(0),
-        {styles.VALUE: jnp.maximum(act.value, 0)[None]},
+        {styles.VALUE: scalars.spell(style.digits, act.value)},
     )
     words = [called, answer]
     words += [layout.fill([x], jnp.int32(0), {}) for x in (style.refuse, style.ask)]
@@ -99,12 +98,13 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     has = has.at[0].set(has[0] | silent)
     forms = jnp.array(style.results)[task.faults.style[tool]]
     body, is_first = [forms[0]], jnp.bool_(True)
+    spelled = scalars.spell(style.digits, values)
     for i in range(names.shape[0]):
         body += [
             jnp.where(has[i] & ~is_first, forms[2], 0),
             jnp.where(has[i], names[i], 0),
             jnp.where(has[i], forms[1], 0),
-            jnp.where(has[i], values[i], 0),
+            *jnp.where(has[i], spelled[i], 0),
         ]
         is_first &= ~has[i]
     body.append(forms[3])
@@ -117,10 +117,11 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
 
     reply = []
     told, is_first = ~task.shown, jnp.bool_(True)
+    spelled = scalars.spell(style.digits, task.constants)
     for q in range(told.shape[0]):
         reply += [
             jnp.where(told[q] & ~is_first, style.comma_blank, 0),
-            jnp.where(told[q], task.constants[q], 0),
+            *jnp.where(told[q], spelled[q], 0),
         ]
         is_first &= ~told[q]
     reply += [jnp.where(is_first, style.nothing, 0)]
@@ -172,8 +173,7 @@ def _document(
         x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
     )
     code_from, call_after = tools.code_from[row], tools.call_after[row]
-    low, high = style.numbers
-    numeric = jnp.pad((arg_low >= low) & (arg_high <= high), (0, 1))
+    numeric = jnp.pad(arg_low >= scalars.UNQUOTED, (0, 1))
     names = jnp.pad(names, (0, 1))
     which, own = jnp.sum(arg_high > arg_low), tools.document[row]
     if style.code_is_parameter:

@@ -10,8 +10,9 @@ Letters used in shapes, besides those of `openagent_jax.types`:
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
-A *symbol* is an index into the `Lexicon`: a surface form (a word, a name, a number, a
-piece of syntax) under the tokenizer in use. A *source* is the number of the place that
+A *symbol* is an index into the `Lexicon`: a surface form (a word, a name, a piece of
+syntax) under the tokenizer in use. A *value* of an argument or a result is a symbol or
+an exact decimal number (see `text.scalars`). A *source* is the number of the place that
 the value of an argument comes from: -1 if there is none, `0..Q-1` for a constant of the
 query, `Q + c * F + f` for field `f` of the result of step `c`.
 """
@@ -58,9 +59,10 @@ class Tools:
 
     # Meaning.
     relation: Int[Array, "N"]
-    arg_low: Int[Array, "N A"]  # accepted symbols: low <= symbol < high
+    # The range of accepted values; see `scalars.within`.
+    arg_low: Int[Array, "N A"]
     arg_high: Int[Array, "N A"]  # high == low: there is no such argument
-    # The range of symbols of each result field; low == high if there is no such field.
+    # The range of values of each result field; low == high if there is no such field.
     # Low is `RECORDED` if the world only answers recorded calls.
     result_low: Int[Array, "N F"]
     result_high: Int[Array, "N F"]
@@ -110,8 +112,8 @@ class Facts:
     """The recorded calls of a logged world, and their results."""
 
     relation: Int[Array, "R"]  # -1: no such call
-    args: Int[Array, "R A"]  # symbols; 0 where the tool has no such argument
-    values: Int[Array, "R F"]  # symbols; -1: no such field
+    args: Int[Array, "R A"]  # values; 0 where the tool has no such argument
+    values: Int[Array, "R F"]  # -1: no such field
 
 
 @jax.tree_util.register_dataclass
@@ -124,7 +126,7 @@ class Task:
     goal: Goal
     faults: Faults
     phrase: Int[Array, "P"]  # symbols; -1 - q stands for constant q
-    constants: Int[Array, "Q"]  # symbols; 0 where unused
+    constants: Int[Array, "Q"]  # values; 0 where unused
     shown: Bool[Array, "Q"]  # False: the request leaves it out, the agent must ask
     facts: Facts | None = None  # None if results are generated
 
@@ -176,7 +178,7 @@ class Tasks(Protocol):
 @dataclass(frozen=True)
 class ToolCall:
     tool: Int[Array, ""]  # row, or -1 for a name that no tool has
-    args: Int[Array, "A"]  # symbols, in the tool's order; -1 if missing or unknown
+    args: Int[Array, "A"]  # values, in the tool's order; -1 if missing or unknown
     code: Int[Array, ""]  # symbol, or -1
 
 
@@ -185,7 +187,7 @@ class ToolCall:
 class Action:
     kind: Int[Array, ""]  # CALL, ANSWER, REFUSE, ASK or MALFORMED of `text.reply_scan`
     call: ToolCall
-    value: Int[Array, ""]  # the symbol of an ANSWER; else -1
+    value: Int[Array, ""]  # the value of an ANSWER; else -1
 
 
 @jax.tree_util.register_dataclass
@@ -193,7 +195,7 @@ class Action:
 class ToolResult:
     status: Int[Array, ""]  # see `text.style`
     tool: Int[Array, ""]  # row of the tool that succeeded, or -1
-    values: Int[Array, "F"]  # symbols; -1: no such field
+    values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error names, or -1
 

@@ -35,6 +35,7 @@ from openagent_jax.environments.tools.perturb.edits import (
 )
 from openagent_jax.environments.tools.types import FOREVER, Task
 from openagent_jax.perturb import Perturbation, bernoulli, equal, pick, select
+from openagent_jax.text import scalars
 
 # (key, task, pools, solvable) -> task: the change at full strength
 Change = Callable[[jax.Array, Task, Pools, bool], Task]
@@ -69,7 +70,7 @@ def entity_shift(pools: Pools) -> Perturbation:
         ranges = pools.constant_range[task.goal.kind]
         constants = draw.distinct_symbols(uniforms[1:], ranges[:, 0], ranges[:, 1])
         shifted = edit_tools(
-            replace(task, constants=constants),
+            replace(task, constants=scalars.canonical(constants)),
             result_low=pools.shifted[..., 0],
             result_high=pools.shifted[..., 1],
         )

@@ -37,6 +37,7 @@ from openagent_jax.environments.tools.types import (
 from openagent_jax.environments.tools.worlds import domain_spec
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.text import scalars
 from openagent_jax.text.symbols import Range
 
 TRAIN, TEST, SHIFT = range(3)  # splits of entities
@@ -133,7 +134,7 @@ class Domain:
             ),
             faults=Faults(none, none - 1, none.astype(bool), none),
             phrase=self.phrases[pool, g, r],
-            constants=constants,
+            constants=scalars.canonical(constants),
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )
@@ -210,13 +211,14 @@ class _TypeRanges(NamedTuple):
 
 def _type_ranges(kind: domain_spec.TypeSpec, symbols: ToolSymbols) -> _TypeRanges:
     if kind.kind == "number":
-        low = symbols.numbers.low + kind.minimum
-        both = (low, low + kind.maximum - kind.minimum + 1)
+        both = scalars.number_range(kind.minimum, kind.maximum, kind.decimals)
         return _TypeRanges(both, [both] * 3)
     if kind.kind == "enum":
         values = symbols.add(kind.train)
         both = (values.low, values.high)
-        return _TypeRanges(both, [both] * 3)
+        shift = scalars.UNQUOTED if kind.unquoted else 0
+        accepted = (values.low + shift, values.high + shift)
+        return _TypeRanges(accepted, [both] * 3)
     pools: list[Range] = [symbols.add(p) for p in (kind.train, kind.test, kind.shift)]
     return _TypeRanges(
         (pools[0].low, pools[-1].high), [(pool.low, pool.high) for pool in pools]

@@ -11,8 +11,9 @@ an `x-openagent` block that says what it means:
 The schema of the function may have other keys and other arguments. Those that are not
 in the block have to be optional; no goal needs them.
 
-The values of a type are an enum, a range of numbers, or entities: a pool for each of
-three splits, or one list `values` that is divided into three.
+The values of a type are an enum (of strings, or of numbers, booleans and null), a range
+of numbers with so many `decimals`, or entities: a pool for each of three splits, or one
+list `values` that is divided into three.
 
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of
@@ -30,6 +31,7 @@ import itertools
 import json
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     needs_before,
     require,
 )
-from openagent_jax.text import style
+from openagent_jax.text import scalars, style
 
 DOMAINS = Path(__file__).parent / "domains"
 POOL_LIMIT = 100_000  # values of one pool
@@ -192,17 +194,14 @@ def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
     place = f"types.{name}"
     value = schema.parse(schema.type_model(item), item, place, check)
     if isinstance(value, schema.Number):
-        low, high = value.minimum, value.maximum
-        message = f"minimum {low}, maximum {high}; keep 0 <= minimum <= maximum <= 999"
-        check.require(0 <= low <= high <= 999, place, message)
-        return TypeSpec(name, value.kind, minimum=low, maximum=high)
+        return _number(name, value, place, check)
+    if isinstance(value, schema.Enum):
+        return _enum(name, value, place, check)
     if isinstance(value, schema.ValueList):
         values = _values(value.values, f"{place}.values", {}, check)
-        is_enum = value.kind == "enum"
-        least = 1 if is_enum else 3
-        message = f"fewer than {least} values; add some"
-        check.require(len(values) >= least, f"{place}.values", message)
-        train, test, shift = (values if is_enum else values[i::3] for i in range(3))
+        message = "fewer than 3 values; add some"
+        check.require(len(values) >= 3, f"{place}.values", message)
+        train, test, shift = (values[i::3] for i in range(3))
         return TypeSpec(name, value.kind, train, test, shift)
     if isinstance(value, schema.Entity):
         heads: dict[str, str] = {}  # first words, which must differ between splits
@@ -213,6 +212,35 @@ def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
         )
         return TypeSpec(name, value.kind, train, test, shift)
     return None
+
+
+def _number(
+    name: str, value: schema.Number, place: str, check: Checker
+) -> TypeSpec | None:
+    low, high = (Decimal(str(x)) for x in (value.minimum, value.maximum))
+    message = f"minimum {low}, maximum {high}; keep minimum <= maximum"
+    if not check.require(low <= high, place, message):
+        return None
+    try:
+        scalars.number_range(low, high, value.decimals)
+    except ValueError as error:
+        check.require(False, place, f"{error}; change the bounds or decimals")
+    kind, decimals = value.kind, value.decimals
+    return TypeSpec(name, kind, minimum=low, maximum=high, decimals=decimals)
+
+
+def _enum(name: str, value: schema.Enum, place: str, check: Checker) -> TypeSpec:
+    place = f"{place}.values"
+    are_texts = [isinstance(x, str) for x in value.values]
+    message = "strings beside other values; write strings only, or none"
+    check.require(all(are_texts) or not any(are_texts), place, message)
+    if any(are_texts):
+        texts = [x for x in value.values if isinstance(x, str)]
+        values = _values(texts, place, {}, check)
+        return TypeSpec(name, value.kind, values, values, values)
+    # Types may share numbers, booleans and null.
+    values = check.unused(map(json.dumps, value.values), {}, place)
+    return TypeSpec(name, value.kind, values, values, values, unquoted=True)
 
 
 def _values(

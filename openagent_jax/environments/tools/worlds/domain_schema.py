@@ -4,6 +4,7 @@ The models say which keys and values a file may have; what these mean (sources, 
 texts that must differ) is checked in `domain_file`.
 """
 
+import math
 import re
 import typing
 from reprlib import repr as short
@@ -15,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 from openagent_jax.text.documents import MAX_DEPTH
+from openagent_jax.text.scalars import MAX_DECIMALS
 
 HOLE = "FILL IN:"  # begins a text that a person has to replace
 TWICE = object()  # the value of a key that is written twice
@@ -46,6 +48,26 @@ def _check_prose(text: str) -> str:
     return text
 
 
+def _check_real(value: Any) -> Any:
+    if not _is_real(value):
+        raise _fault(f"{short(value)} is not a number; write a number")
+    return value
+
+
+def _check_choice(value: Any) -> Any:
+    if isinstance(value, str):
+        return _check_text(value)
+    if not (value is None or isinstance(value, bool) or _is_real(value)):
+        what = "a string, a number, true, false or null"
+        raise _fault(f"{short(value)} is not {what}; write one of these")
+    return value
+
+
+def _is_real(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
 def _at_most(limit: str) -> BeforeValidator:
     """Bound the number of entries by a field of `Limits`, before any is looked at."""
 
@@ -67,6 +89,8 @@ NOT_EMPTY = Field(min_length=1)
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Text = Annotated[str, AfterValidator(_check_text)]
 Texts = Annotated[list[Text], NOT_EMPTY]
+Real = Annotated[Any, BeforeValidator(_check_real)]
+Choice = Annotated[Any, BeforeValidator(_check_choice)]
 # What is shown but never looked up: any text, also with quotes and line breaks.
 Prose = Annotated[str, AfterValidator(_check_prose)]
 Fields = dict[Name, Text]  # name -> type or source
@@ -105,14 +129,19 @@ class Entity(Kind, extra="forbid"):
 
 
 class ValueList(Kind, extra="forbid"):
-    """An enum, or an entity whose values are divided among the splits."""
+    """An entity whose values are divided among the splits."""
 
     values: Texts
 
 
+class Enum(Kind, extra="forbid"):
+    values: Annotated[list[Choice], NOT_EMPTY]
+
+
 class Number(Kind, extra="forbid"):
-    minimum: int
-    maximum: int  # inclusive
+    minimum: Real
+    maximum: Real  # inclusive
+    decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
 
 
 class Synonyms(Model):
@@ -203,7 +232,7 @@ def type_model(value: Any) -> type[Kind]:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "entity" and "values" not in value:
         return Entity
-    models = {"entity": ValueList, "enum": ValueList, "number": Number}
+    models = {"entity": ValueList, "enum": Enum, "number": Number}
     return models.get(str(kind), Kind)
 
 
@@ -286,6 +315,8 @@ def _message(model: type[Model], error: ErrorDetails) -> str:
         "missing": f"missing key {key!r}; add it",
         "string_pattern_mismatch": f"{text} is not a valid name; {LETTERS}",
         "too_short": "empty list; add at least one entry",
+        "less_than_equal": f"{text} is too large; write 0 to {MAX_DECIMALS}",
+        "greater_than_equal": f"{text} is too small; write 0 to {MAX_DECIMALS}",
     }.get(kind, error["msg"])
 
 

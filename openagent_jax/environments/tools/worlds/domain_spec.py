@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 DONE = "done"  # the answer of a goal that asks for an effect, not for a value
@@ -36,8 +37,10 @@ class TypeSpec:
     train: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     shift: tuple[str, ...] = ()
-    minimum: int = 0
-    maximum: int = 0  # inclusive
+    minimum: Decimal = Decimal(0)
+    maximum: Decimal = Decimal(0)  # inclusive
+    decimals: int = 0
+    unquoted: bool = False  # the values of an enum are not strings in JSON
 
 
 @dataclass(frozen=True)

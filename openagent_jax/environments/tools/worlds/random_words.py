@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.text import scalars
 from openagent_jax.text import tokenizer as tokenizers
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.text.symbols import Range
@@ -64,7 +65,8 @@ class Words:
     tell: Range
     ends: Range
     space: int
-    numbers: Range
+    digits: Range  # the texts of the numbers 0 to 999
+    numbers: Range  # these numbers
     codes: Range
 
     def free_tokens(
@@ -84,7 +86,7 @@ class Words:
         """
         spans, table = jax.device_get((lexicon.spans, lexicon.token_bytes))
         fixed = np.zeros(len(spans.start), bool)
-        fixed[: self.numbers.high] = True  # syntax comes first
+        fixed[: self.digits.high] = True  # syntax comes first
         for pool in (self.openings, self.glue, self.back, self.of, self.links,
                      self.gaps, self.joins, self.articles, self.tell,
                      self.ends):  # fmt: skip
@@ -157,7 +159,8 @@ def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:
         tell=symbols.add(TELL),
         ends=symbols.add(ENDS),
         space=symbols.one(" "),
-        numbers=symbols.numbers,
+        digits=symbols.numbers,
+        numbers=Range(*scalars.number_range(0, len(symbols.numbers) - 1, 0)),
         codes=symbols.codes,
     )
 
