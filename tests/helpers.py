@@ -25,7 +25,7 @@ from openagent_jax.environments.tools.worlds import domain, domain_file, domain_
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
-from openagent_jax.text import chat, reply_scan
+from openagent_jax.text import chat, reply_scan, scalars
 from openagent_jax.text import style as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
@@ -233,10 +233,22 @@ def ragged(table) -> list[np.ndarray]:
     return [flat[a : a + n] for a, n in zip(start, length, strict=True)]
 
 
+class Texts(list[str]):
+    """The text of every value: of symbols by a list, of numbers by spelling them."""
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            if (index.start or 0) < scalars.NUMBER:
+                return list(self)[index]
+            return [scalars.spelled(x) for x in range(index.start, index.stop)]
+        is_number = index >= scalars.NUMBER
+        return scalars.spelled(index) if is_number else super().__getitem__(index)
+
+
 @functools.cache
 def texts(name: str, form: str = COMPACT) -> list[str]:
-    """The text of every symbol."""
-    return [bytes(t).decode() for t in ragged(lexicon(name, form).texts)]
+    """The text of every value."""
+    return Texts(bytes(t).decode() for t in ragged(lexicon(name, form).texts))
 
 
 def spell(tokens) -> str:

@@ -12,7 +12,7 @@ class Conversation(helpers.Writer):
 
     def kind(self, n, a):
         """The type of an argument: an integer if all its values are."""
-        low, high = self.tools.arg_low[n, a], self.tools.arg_high[n, a]
+        low, high = (int(x[n, a]) for x in (self.tools.arg_low, self.tools.arg_high))
         digits = all(text.isdigit() for text in self.texts[low:high])
         return "integer" if digits else "string"
 

@@ -73,8 +73,8 @@ class Lexicon:
     # The number of a text that is a number of JSON, else the same as `canonical`.
     meaning: Int[Array, "Y"]
     numbers: Int[Array, "X"]  # the numbers among the meanings, sorted
-    number_symbol: Int[Array, "X"]  # the canonical symbol of each
-    next_equal: Int[Array, "Y"]  # next symbol with the same text, or -1
+    number_symbol: Int[Array, "X"]  # the first symbol that spells each
+    next_equal: Int[Array, "Y"]  # next symbol with the same meaning, or -1
     hashes: UInt[Array, "U"]  # sorted
     hash_symbol: Int[Array, "U"]  # canonical symbol of each hash
     base: UInt[Array, ""]  # r in the hash
@@ -82,7 +82,7 @@ class Lexicon:
     style_digest: str = field(metadata=dict(static=True))  # hash of the style's texts
     end_token: int = field(metadata=dict(static=True))
     vocab_size: int = field(metadata=dict(static=True))
-    max_equal: int = field(metadata=dict(static=True))  # most symbols of one text
+    max_equal: int = field(metadata=dict(static=True))  # most of one meaning
     num_probes: int = field(metadata=dict(static=True))  # most texts of one hash
     max_text: int = field(metadata=dict(static=True))  # bytes; see `MAX_TEXT`
     any_trailing_space: bool = field(metadata=dict(static=True))
@@ -216,7 +216,7 @@ def resolve(
 
     Values of different types may have the same text, but each has a symbol of its own.
     This function finds the value that belongs to a given type. A number is the same
-    however it is written, with quotes or without.
+    however it is written, with quotes or without; the text as it stands comes first.
 
     Args:
       lexicon: the lexicon of the symbols.
@@ -228,14 +228,16 @@ def resolve(
     index = jnp.searchsorted(lexicon.numbers, number, method="scan_unrolled")
     index = jnp.minimum(index, lexicon.numbers.shape[0] - 1)
     known = (number >= 0) & (lexicon.numbers[index] == number)
-    known_symbol = jnp.where(known, lexicon.number_symbol[index], -1)
-    symbol = jnp.where(symbol < 0, known_symbol, symbol)
-    result = jnp.where(scalars.within(number, low, high), number, -1)
+    other = jnp.where(known, lexicon.number_symbol[index], symbol)
+    exact, alike = jnp.full_like(symbol, -1), jnp.full_like(symbol, -1)
     for _ in range(lexicon.max_equal):
-        inside = scalars.within(symbol, low, high)
-        result = jnp.where((result < 0) & inside, symbol, result)
-        symbol = jnp.where(symbol >= 0, lexicon.next_equal[symbol], -1)
-    return result
+        inside = scalars.within(other, low, high)
+        alike = jnp.where((alike < 0) & inside, other, alike)
+        same = inside & (lexicon.canonical[other] == symbol)
+        exact = jnp.where((exact < 0) & same, other, exact)
+        other = jnp.where(other >= 0, lexicon.next_equal[other], -1)
+    found = jnp.where(exact >= 0, exact, alike)
+    return jnp.where(scalars.within(number, low, high), number, found)
 
 
 def same_text(lexicon: Lexicon, a: Array, b: Array) -> Bool[Array, "..."]:
@@ -328,14 +330,14 @@ def build(
     first: dict[bytes, int] = {}
     canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
     next_equal = np.full(len(raw), -1, np.int32)
-    last: dict[bytes, int] = {}
-    count: dict[bytes, int] = {}
-    for i, data in enumerate(raw):
-        if data in last:
-            next_equal[last[data]] = i
-        last[data] = i
-        count[data] = count.get(data, 0) + 1
     meaning = _meaning(texts, canonical)
+    last: dict[int, int] = {}
+    count: dict[int, int] = {}
+    for i, same in enumerate(meaning.tolist()):
+        if same in last:
+            next_equal[last[same]] = i
+        last[same] = i
+        count[same] = count.get(same, 0) + 1
     numbers, where = np.unique(meaning, return_index=True)
     is_number = numbers >= scalars.NUMBER
     unique = list(first)
@@ -349,7 +351,7 @@ def build(
         canonical=jnp.asarray(canonical),
         meaning=jnp.asarray(meaning),
         numbers=jnp.asarray(numbers[is_number]),
-        number_symbol=jnp.asarray(canonical[where[is_number]]),
+        number_symbol=jnp.asarray(where[is_number].astype(np.int32)),
         next_equal=jnp.asarray(next_equal),
         hashes=jnp.asarray(hashes[order]),
         hash_symbol=jnp.asarray(np.array([first[u] for u in unique])[order], jnp.int32),

@@ -9,9 +9,9 @@ A call is a JSON object, between the marks of the style (such as `<tool_call>`) 
 style has any. The object has a name, an object of arguments and, optionally, the
 purpose of the call. White space, the order of the keys and escapes are free, and text
 before the marks is ignored. The values of arguments are strings, numbers, booleans and
-null; a number may have up to 32 characters. In a reply without a call, the last line counts: `Answer: ` and a value,
-`Refuse` or `Ask`. Everything else, including bytes that are not UTF-8, is MALFORMED; no
-input raises an error.
+null; a number may have up to 32 characters. In a reply without a call, the last line
+counts: `Answer: ` and a value, `Refuse` or `Ask`. Everything else, including bytes that
+are not UTF-8, is MALFORMED; no input raises an error.
 
 Because tokens are converted to bytes first, every segmentation of a text gives the same
 result. All escapes are replaced in parallel. The bytes are then split into JSON tokens

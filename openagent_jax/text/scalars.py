@@ -162,7 +162,9 @@ def canonical(value: Int[Array, "..."]) -> Int[Array, "..."]:
     True
     """
     decimals, digits = _parts(value)
-    zeros = sum((digits % power == 0).astype(jnp.int32) for power in _POWERS[1:-1])
+    zeros = jnp.zeros_like(digits)
+    for power in _POWERS[1:-1]:
+        zeros += digits % power == 0
     zeros = jnp.minimum(zeros, decimals)
     digits = jnp.sign(digits) * (jnp.abs(digits) // jnp.asarray(_POWERS)[zeros])
     return jnp.where(value >= NUMBER, _value(decimals - zeros, digits), value)
@@ -192,9 +194,7 @@ def within(
     return jnp.where(low >= NUMBER, as_number, as_symbol)
 
 
-def spell(
-    digits: Digits, value: Int[Array, "..."]
-) -> Int[Array, "... NUM_PIECES"]:
+def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECES"]:
     """Return the symbols that write values, padded with 0, the empty text.
 
     A number becomes a sign, groups of up to three digits, and a point, as tokenizers
@@ -208,7 +208,9 @@ def spell(
     powers = jnp.asarray(_POWERS)
     number, negative = jnp.abs(number), number < 0
     whole, rest = number // powers[decimals], number % powers[decimals]
-    size = 1 + sum((whole >= power).astype(jnp.int32) for power in _POWERS[1:])
+    size = jnp.ones_like(whole)
+    for power in _POWERS[1:]:
+        size += whole >= power
 
     def groups(number: Array, size: Array) -> list[Array]:
         made = []

@@ -18,10 +18,11 @@ from tokenizers import (
 
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import style
+from openagent_jax.text import scalars, style
 from openagent_jax.text.token_bytes import METASPACE
 from tests import helpers
 
+NONE = jnp.int32(-1)  # no symbol, no number
 ROOM = 96  # bytes of the buffers searched
 write = jax.jit(jax.vmap(lexicons.write, (None, 0, None)), static_argnums=2)
 
@@ -178,14 +179,53 @@ class TestEqualTexts:
         resolve = jax.jit(lexicons.resolve)
         red = jnp.int32(one.low)
         assert lexicon.max_equal == 3
-        assert [int(resolve(lexicon, red, r.low, r.high)) for r in ranges[1:]] == [
+        assert [
+            int(resolve(lexicon, red, NONE, r.low, r.high)) for r in ranges[1:]
+        ] == [
             one.low,
             two.low + 2,
             three.low,
         ]
-        assert resolve(lexicon, jnp.int32(two.low + 1), one.low, one.high) == -1
-        assert resolve(lexicon, jnp.int32(-1), 0, 1 << 20) == -1
-        assert resolve(lexicon, red, one.low, one.low) == -1  # an empty range
+        assert resolve(lexicon, jnp.int32(two.low + 1), NONE, one.low, one.high) == -1
+        assert resolve(lexicon, NONE, NONE, 0, 1 << 20) == -1
+        assert resolve(lexicon, red, NONE, one.low, one.low) == -1  # an empty range
+
+    def test_numbers_are_resolved_by_value(self):
+        table = ToolSymbols()
+        texts, bare = table.add(["red", "2.50"]), table.add(["true", "2.5"])
+        lexicon = build(table)
+        half, two = (jnp.int32(scalars.code(x)) for x in ("2.5", "2"))
+        numbers = scalars.number_range(0, 3, 1)
+        ends = [x + scalars.UNQUOTED for x in (bare.low, bare.high)]
+
+        def resolve(symbol, number, low, high):
+            return lexicons.resolve(lexicon, jnp.int32(symbol), number, low, high)
+
+        for symbol in (-1, texts.low + 1):  # written 25e-1, or 2.50
+            assert resolve(symbol, half, texts.low, texts.high) == texts.low + 1
+            assert resolve(symbol, half, *ends) == bare.low + 1
+            assert resolve(symbol, half, *numbers) == half
+        assert resolve(-1, two, texts.low, texts.high) == -1
+        assert resolve(-1, two, *numbers) == two
+
+    def test_the_text_as_it_stands_comes_first(self):
+        table = ToolSymbols()
+        texts = table.add(["2.5", "2.50"])
+        lexicon, half = build(table), jnp.int32(scalars.code("2.5"))
+        for symbol in (texts.low, texts.low + 1):
+            ends = texts.low, texts.high
+            found = lexicons.resolve(lexicon, jnp.int32(symbol), half, *ends)
+            assert found == symbol
+
+    def test_same_value(self):
+        table = ToolSymbols()
+        texts = table.add(["red", "2.50", "red"])
+        lexicon = build(table)
+        half = scalars.code("2.5")
+        a = jnp.array([texts.low, texts.low + 1, half, half, texts.low, -1])
+        b = jnp.array([texts.low + 2, half, half, scalars.code(2), half, -1])
+        same = lexicons.same_value(lexicon, a, b)
+        assert same.tolist() == [True, True, True, False, False, False]
 
     def test_same_text(self, ranges):
         lexicon, one, two, _ = ranges
@@ -200,9 +240,8 @@ class TestEqualTexts:
         pool = table.add(["done", "undone"])
         assert table.one("done") == done != pool.low
         lexicon = build(table)
-        assert lexicons.resolve(lexicon, jnp.int32(done), *vars(pool).values()) == (
-            pool.low
-        )
+        ends = vars(pool).values()
+        assert lexicons.resolve(lexicon, jnp.int32(done), NONE, *ends) == pool.low
 
 
 def sentencepiece(metaspace):

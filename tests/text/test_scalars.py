@@ -41,9 +41,7 @@ def read(text: str):
 def as_json(text: str):
     """The exact number that a text is in JSON, or None."""
     try:
-        value = json.loads(
-            text, parse_float=decimal.Decimal, parse_int=decimal.Decimal
-        )
+        value = json.loads(text, parse_float=decimal.Decimal, parse_int=decimal.Decimal)
     except ValueError:
         return None
     is_number = isinstance(value, decimal.Decimal) and text == text.strip()
@@ -135,12 +133,15 @@ def test_groups_of_digits_begin_at_the_left():
 def test_within_compares_numbers(number, a, b, decimals):
     step = decimal.Decimal(1).scaleb(-decimals)
     low, high = (
-        min(max(x, -1000), 1000).quantize(step, decimal.ROUND_DOWN)
+        decimal.Decimal(min(max(x, -1000), 1000)).quantize(step, decimal.ROUND_DOWN)
         for x in sorted((a, b))
     )
     ends = scalars.number_range(low, high, decimals)
     value = jnp.int32(scalars.shortest(number))
-    inside = low <= number <= high and number.quantize(step, context=decimal.Context(prec=60)) == number
+    inside = (
+        low <= number <= high
+        and number.quantize(step, context=decimal.Context(prec=60)) == number
+    )
     assert bool(scalars.within(value, *map(jnp.int32, ends))) == inside
     assert bool(scalars.within(value, *map(jnp.int32, ANY_NUMBER)))
 
@@ -157,7 +158,9 @@ def test_within_ranges_of_symbols():
 def test_every_value_of_a_range_is_a_number_of_that_range():
     low, high = scalars.number_range("-1.00", "1.00", 2)
     values = scalars.canonical(jnp.arange(low, high))
-    assert [scalars.python(int(x)) for x in values] == [x / 100 for x in range(-100, 101)]
+    assert [scalars.python(int(x)) for x in values] == [
+        x / 100 for x in range(-100, 101)
+    ]
     assert bool(jnp.all(scalars.within(values, jnp.int32(low), jnp.int32(high))))
     assert bool(jnp.all(values >= NUMBER))
 

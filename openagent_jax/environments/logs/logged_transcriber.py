@@ -96,7 +96,7 @@ class LoggedTranscriber(Transcriber):
                 return kinds[row][a]
         return super()._kind(task, n, a)
 
-    def _json(self, task: Task, n: int, a: int, value: int) -> Any:
+    def _json(self, task: Task, n: int, a: int, value: Any) -> Any:
         kind, text = self._kind(task, n, a), self._text(value)
         if kind == messages.STRING or not json_kinds.fits(text, kind):
             return super()._json(task, n, a, value)

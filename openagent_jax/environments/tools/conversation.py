@@ -133,7 +133,7 @@ class Transcriber:
         is_bare = task.tools.arg_low[n, a] >= scalars.UNQUOTED
         return messages.INTEGER if is_bare else messages.STRING
 
-    def _json(self, task: Task, n: int, a: int, value: int) -> Any:
+    def _json(self, task: Task, n: int, a: int, value: Any) -> Any:
         """Return the value of an argument as JSON has it."""
         if value >= scalars.NUMBER:
             return scalars.python(value)
@@ -141,7 +141,7 @@ class Transcriber:
         is_bare = task.tools.arg_low[n, a] >= scalars.UNQUOTED
         return json.loads(text) if is_bare else text
 
-    def _text(self, value: int) -> str:
+    def _text(self, value: Any) -> str:
         is_number = value >= scalars.NUMBER
         return scalars.spelled(value) if is_number else self._texts[value]
 

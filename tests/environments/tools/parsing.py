@@ -1,9 +1,10 @@
 """The parser of tool calls, and a reference implementation in plain Python with `json`.
 
-Known limits, which the reference shares: values are strings or digits, and a call has
-at most as many arguments as a tool can have, plus the code.
+Known limits, which the reference shares: values are scalars, a number has at most 32
+characters, and a call has at most as many arguments as a tool can have, plus the code.
 """
 
+import decimal
 import functools
 import json
 import re
@@ -14,7 +15,7 @@ import numpy as np
 
 from openagent_jax.environments.tools import parse, render, types
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan
+from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 
 WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3")  # and the style
@@ -70,9 +71,12 @@ class Reference:
         style = world(name).tables.lexicon.style
         self.marks, self.arguments = style.marks, self.texts[style.key_arguments]
         self.symbols = {}  # text -> its symbols
+        self.numbers = {}  # number -> all symbols that spell it
         for symbol, text in enumerate(self.texts):
             if len(text) <= lexicons.MAX_TEXT:
                 self.symbols.setdefault(text, []).append(symbol)
+            if (number := number_of(text)) is not None:
+                self.numbers.setdefault(number, []).append(symbol)
         self.tasks = helpers.rows(sampled(name))
 
     def canonical(self, text):
@@ -91,7 +95,12 @@ class Reference:
         if not opened:
             line = re.split(rb"[\n\r]", data)[-1].strip(BLANKS)
             if (line + b" ").startswith(b"Answer: "):
-                value = self.canonical(line[8:] or b"?" * 99)
+                value = line[8:] or b"?" * 99
+                number = number_of(value)
+                if number is None:
+                    value = self.canonical(value)
+                else:
+                    value = scalars.shortest(number)
                 return reply_scan.ANSWER, -1, None, -1, value
             if line in (b"Refuse", b"Ask"):
                 kind = reply_scan.REFUSE if line == b"Refuse" else reply_scan.ASK
@@ -133,24 +142,52 @@ class Reference:
         args = [-1] * len(slots)
         for a, slot in enumerate(slots):
             low, high = tools.arg_low[n, a], tools.arg_high[n, a]
-            fits = [
-                s for s in self.symbols.get(values.get(slot), ()) if low <= s < high
-            ]
-            if slot in values and fits:
-                args[a] = fits[0]
+            if slot in values:
+                args[a] = self.resolved(values[slot], int(low), int(high))
         code = max(self.canonical(values[b"code"]), 0) if b"code" in values else -1
         return n, args, code
 
+    def resolved(self, text, low, high):
+        """Return the value of a text in a range, or -1."""
+        number = number_of(text)
+        if low >= scalars.NUMBER:
+            ends = (scalars.decimal_of(x) for x in (low, high - 1))
+            _, _, least = scalars.decimal_of(low).as_tuple()
+            if number is None or not next(ends) <= number <= next(ends):
+                return -1
+            _, _, exponent = number.normalize().as_tuple()
+            return scalars.shortest(number) if exponent >= least or not number else -1
+        symbols = (*self.symbols.get(text, ()), *self.numbers.get(number, ()))
+        return next((s for s in symbols if low <= s < high), -1)
 
-class Number(bytes):
-    """The digits of a number."""
+
+def number_of(text):
+    """Return the number that a text spells in JSON, if the parser can hold it."""
+    try:
+        text = text.decode()
+        return decimal.Decimal(text) if scalars.spells(text) else None
+    except UnicodeDecodeError:
+        return None
+
+
+class Bare(bytes):
+    """The text of a number, of true, false or null."""
 
 
 def read_call(data, arguments):
     """Return name and argument pairs of a call, by `json`; raise if it is none."""
-    number = lambda text: Number(text.encode())  # noqa: E731
+
+    def number(text):
+        if len(text) > scalars.MAX_BYTES or not text[-1].isdigit():  # Infinity, NaN
+            raise ValueError("no number")
+        return Bare(text.encode())
+
     value = json.loads(
-        data.decode(), object_pairs_hook=tuple, parse_int=number, parse_float=float
+        data.decode(),
+        object_pairs_hook=tuple,
+        parse_int=number,
+        parse_float=number,
+        parse_constant=number,
     )
     if type(value) is not tuple:
         raise ValueError("not an object")
@@ -166,7 +203,9 @@ def read_call(data, arguments):
         raise ValueError("not a call")
     pairs = []
     for key, item in two:
-        if type(item) is Number and not item.startswith(b"-"):
+        if item is None or type(item) is bool:
+            pairs.append((to_bytes(key), json.dumps(item).encode()))
+        elif type(item) is Bare:
             pairs.append((to_bytes(key), bytes(item)))
         elif type(item) is str:
             pairs.append((to_bytes(key), to_bytes(item)))

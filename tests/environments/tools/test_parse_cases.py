@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from openagent_jax.text import reply_scan
+from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 from tests.environments.tools.parsing import (
     parsed,
@@ -21,8 +21,19 @@ CASES = {
     '{"arguments":{"hour":17,"place":"P"},"name":"N"}': (0, 17),
     '{"name":"N","arguments":{"place":"P","hour":"017"}}': (0, -1),
     '{"name":"N","arguments":{"place":"P","hour":017}}': None,
-    '{"name":"N","arguments":{"place":"P","hour":-1}}': None,
-    '{"name":"N","arguments":{"place":"P","hour":1e1}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":-1}}': (0, -1),
+    '{"name":"N","arguments":{"place":"P","hour":1e1}}': (0, 10),
+    '{"name":"N","arguments":{"place":"P","hour":17.0}}': (0, 17),
+    '{"name":"N","arguments":{"place":"P","hour":"1.70E1"}}': (0, 17),
+    '{"name":"N","arguments":{"place":"P","hour":17.5}}': (0, -1),
+    '{"name":"N","arguments":{"place":"P","hour":17.}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":+17}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":NaN}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":17e}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":12345678901234567890}}': (0, -1),
+    '{"name":"N","arguments":{"place":true,"hour":17}}': (-1, 17),
+    '{"name":"N","arguments":{"place":truer,"hour":17}}': None,
+    '{"name":"N","arguments":{"place":17,"hour":17}}': (-1, 17),
     '{"name":"N","arguments":{"place":"P","hour":1 7}}': None,
     '{"name":"N","arguments":{"place":"P","hour":"999"}}': (0, -1),
     '{"name":"N","arguments":{"place":" P","hour":"17"}}': (-1, 17),
@@ -36,7 +47,7 @@ CASES = {
     '{"name":"N","arguments":{"place":"P","hour":"17"}': None,
     '{"name":"N","arguments":{"place":"P","hour":"17"}}}': None,
     '{"name":"N","arguments":{"place":"P","hour":["17"]}}': None,
-    '{"name":"N","arguments":{"place":"P","hour":null}}': None,
+    '{"name":"N","arguments":{"place":"P","hour":null}}': (0, -1),
     '{"name":"N","arguments":"place"}': None,
     '{"name":"N"}': None,
     '{"purpose":"x","name":"N","arguments":{}}': (-1, -1),
@@ -126,6 +137,7 @@ LINES = {
     "No tool does that.\nRefuse": reply_scan.REFUSE,
     "Which one?\r\nAsk": reply_scan.ASK,
     "Answer:\n": reply_scan.ANSWER,  # no value
+    "Answer: 1.70e1": reply_scan.ANSWER,
     "Answer: 17\nRefuse": reply_scan.REFUSE,
     "Answer: 17\n.": reply_scan.MALFORMED,
     "It is Answer: 17": reply_scan.MALFORMED,
@@ -140,6 +152,5 @@ def test_the_last_line_counts(name):
     lines = [segments().single(line.encode()) for line in LINES]
     for line, got in zip(LINES, parsed(name, lines, sampled(name)), strict=True):
         assert got.kind == LINES[line], line
-        value = helpers.texts("poi")[got.value] if got.value >= 0 else None
-        right = got.kind == reply_scan.ANSWER and "17" in line
-        assert value == ("17" if right else None)
+        right = got.kind == reply_scan.ANSWER and ("17" in line or "1.7" in line)
+        assert got.value == (scalars.code(17) if right else -1)

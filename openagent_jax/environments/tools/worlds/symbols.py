@@ -48,6 +48,8 @@ class ToolSymbols(symbols.Symbols):
             split: np.array([[self.one(text) for text in gate] for gate in gates])
             for split, gates in GATES.items()
         }
+        # Here, so that domains share the style with them, and so compiled programs.
+        self.digits()
 
 
 def _shuffled(texts: Sequence[str], num: int, seed: int) -> list[str]:

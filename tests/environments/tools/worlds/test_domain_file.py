@@ -285,17 +285,29 @@ BAD = {
     "minimum above maximum": (
         ("types", "hour", "minimum"),
         24,
-        "types.hour: minimum 24, maximum 23; keep 0 <= minimum <= maximum <= 999",
+        "types.hour: minimum 24, maximum 23; keep minimum <= maximum",
     ),
     "number too large": (
         ("types", "hour", "maximum"),
-        1000,
-        "types.hour: minimum 0, maximum 1000; keep 0 <= minimum <= maximum <= 999",
+        67108863,
+        "types.hour: 67108863 has more than 7 decimals, or is larger than 67108862 "
+        "without its decimal point; change the bounds or decimals",
     ),
-    "number below zero": (
+    "more decimals than stated": (
         ("types", "hour", "minimum"),
-        -1,
-        "types.hour: minimum -1, maximum 23; keep 0 <= minimum <= maximum <= 999",
+        0.5,
+        "types.hour: 0.5 has more than 0 decimals; change the bounds or decimals",
+    ),
+    "strings beside numbers": (
+        ("types", "kind", "values", 0),
+        1,
+        "types.kind.values: strings beside other values; write strings only, or none",
+    ),
+    "boolean twice": (
+        ("types", "kind", "values"),
+        [True, True],
+        "types.kind.values: 'true' is already used in types.kind.values; write "
+        "something else",
     ),
 }
 
@@ -314,7 +326,7 @@ def test_a_good_file_has_no_faults(tmp_path):
 def test_all_faults_are_found(tmp_path):
     document = good()
     for path, value in (
-        (("types", "hour", "maximum"), 1000),
+        (("types", "hour", "maximum"), -1),
         (("types", "city", "kind"), "entitty"),
         (("tools", 0, "function", "name"), 3),
         (("tools", 1, "x-openagent", "names", "test"), []),

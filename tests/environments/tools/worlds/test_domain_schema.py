@@ -42,7 +42,18 @@ BAD = {
     "true is no number": (
         ("types", "hour", "minimum"),
         True,
-        "types.hour.minimum: True is not a whole number; write a whole number",
+        "types.hour.minimum: True is not a number; write a number",
+    ),
+    "too many decimals": (
+        ("types", "hour", "decimals"),
+        8,
+        "types.hour.decimals: 8 is too large; write 0 to 7",
+    ),
+    "a list is no value of an enum": (
+        ("types", "kind", "values", 0),
+        [],
+        "types.kind.values[0]: [] is not a string, a number, true, false or null; "
+        "write one of these",
     ),
     "not an OpenAI function": (
         ("tools", 1, "type"),
