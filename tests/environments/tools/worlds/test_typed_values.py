@@ -18,7 +18,7 @@ ROOM = 480  # bytes of a reply
 
 
 def document():
-    """An inn has a price; a room is booked for so many nights, with breakfast or not."""
+    """An inn has a price; a room is booked for a price, with breakfast or without."""
     made = inns.good()
     made["types"] |= {
         "price": {"kind": "number", "minimum": -2.5, "maximum": 99.75, "decimals": 2},
