@@ -69,6 +69,7 @@ class Scan(NamedTuple):
     # The numbers that the values spell, with quotes or without, in canonical form (see
     # `scalars`); -1 for other values, and for numbers that do not fit.
     arg_numbers: Int[Array, "K"]
+    is_null: Bool[Array, "K"]  # which of the values are null
     given: Bool[Array, "K"]  # which of the K arguments were written
     # ANSWER: the answer, a number or a symbol; otherwise -1.
     value: Int[Array, ""]
@@ -158,7 +159,8 @@ def scan(
     symbols = jnp.where(spans >= 0, symbols, -1)
     numbers = scalars.read(json.text, json.begin[arg_values], json.end[arg_values])
     bare = (json.kind[arg_values] == BARE) & (arg_values >= 0)
-    well_formed &= jnp.all(~bare | numbers.is_number | _is_word(json, arg_values))
+    words = jnp.stack([bare & _is_word(json, arg_values, x) for x in BARE_WORDS])
+    well_formed &= jnp.all(~bare | numbers.is_number | jnp.any(words, axis=0))
     arg_numbers = jnp.where(arg_values >= 0, numbers.value, -1)
     answer = lexicons.find(lexicon, text, value_begin[None], end[None])[0]
     number = scalars.read(text, value_begin[None], end[None]).value[0]
@@ -187,6 +189,7 @@ def scan(
         arg_names=jnp.where(is_call, symbols[5 : 5 + max_pairs], -1),
         arg_values=jnp.where(is_call, symbols[5 + max_pairs :], -1),
         arg_numbers=jnp.where(is_call, arg_numbers, -1),
+        is_null=is_call & words[BARE_WORDS.index(b"null")],
         given=is_call & (arg_names >= 0),
         value=jnp.where(kind == ANSWER, answer, -1),
     )
@@ -278,15 +281,12 @@ def _tokenize(text: UInt[Array, "Z"], max_tokens: int) -> _Tokens:
     return _Tokens(unescaped.text, kinds, begin, last[jnp.minimum(end, size)], valid)
 
 
-def _is_word(json: _Tokens, tokens: Int[Array, "K"]) -> Bool[Array, "K"]:
-    """Return which JSON tokens are true, false or null."""
-    found = jnp.zeros(tokens.shape, bool)
-    begin, size = json.begin[tokens], json.text.shape[0]
-    for word in BARE_WORDS:
-        place = jnp.minimum(begin[:, None] + jnp.arange(len(word))[None], size - 1)
-        same = jnp.all(json.text[place] == np.frombuffer(word, np.uint8)[None], axis=1)
-        found |= same & (json.end[tokens] - begin == len(word))
-    return found
+def _is_word(json: _Tokens, tokens: Int[Array, "K"], word: bytes) -> Bool[Array, "K"]:
+    """Return which JSON tokens are a given word."""
+    begin, last = json.begin[tokens], json.text.shape[0] - 1
+    place = jnp.minimum(begin[:, None] + jnp.arange(len(word))[None], last)
+    same = jnp.all(json.text[place] == np.frombuffer(word, np.uint8)[None], axis=1)
+    return same & (json.end[tokens] - begin == len(word))
 
 
 def _check_grammar(json: _Tokens):

@@ -164,11 +164,12 @@ def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
     values = jnp.full((num_steps, num_fields), -1, jnp.int32)
     all_args = []
     for c in range(num_steps):  # in order: a source is always an earlier step
-        args = jnp.stack(
-            [_source(task, values, task.goal.source[c, a]) for a in range(num_args)]
-        )
+        tool = jnp.maximum(task.goal.tool[c], 0)
+        sources, default = task.goal.source[c], task.tools.arg_default[tool]
+        args = jnp.stack([_source(task, values, sources[a]) for a in range(num_args)])
+        args = jnp.where(sources < 0, jnp.maximum(default, 0), args)
         all_args.append(args)
-        found = results(task, jnp.maximum(task.goal.tool[c], 0), args)
+        found = results(task, tool, args)
         values = values.at[c].set(jnp.where(task.goal.tool[c] >= 0, found, -1))
     return jnp.stack(all_args), values
 
@@ -193,14 +194,18 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     call = action.call
     tool = jnp.maximum(call.tool, 0)
     has_arg = tools.arg_high[tool] > tools.arg_low[tool]
-    fits = scalars.within(call.args, tools.arg_low[tool], tools.arg_high[tool])
+    default = tools.arg_default[tool]
+    left_out = (call.args == types.MISSING) & (default >= 0)
+    given = jnp.where(left_out, default, call.args)
+    fits = scalars.within(given, tools.arg_low[tool], tools.arg_high[tool])
+    fits |= (given == default) & (default >= 0)
     code_from, call_after = tools.code_from[tool], tools.call_after[tool]
     right_code = lexicons.same_text(lexicon, call.code, tools.code[code_from])
     after = (tools.relation == tools.relation[call_after]) & state.succeeded
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
     moved = faults.moved_to[tool]
-    args = jnp.where(has_arg, call.args, 0)
+    args = jnp.where(has_arg, given, 0)
     unheard = jnp.bool_(False)
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED

@@ -78,8 +78,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     c, n = jnp.argmin(step_rank), jnp.argmin(extra_rank)
     by_step = step_rank[c] < extra_rank[n]
     tool = jnp.where(by_step, plan.tool[c], n)
-    has_arg = tools.arg_high[tool] > tools.arg_low[tool]
-    args = jnp.where(has_arg & by_step, state.args[c], -1)
+    has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
+    args = jnp.where(has_arg & by_step, state.args[c], types.MISSING)
     code_from = tools.code_from[tool]
     code = jnp.where(code_from >= 0, tools.code[code_from], -1)
 

@@ -2,15 +2,21 @@
 
 `text/reply_scan.py` scans the bytes; this module binds the result to the task: the name
 of a call to a row of its tools, the arguments to the parameters of that tool. An
-unknown tool name or an unacceptable argument becomes -1, for which `environment.step`
-returns an error.
+unknown tool name becomes -1, an argument that is not accepted `UNACCEPTABLE`; for both
+`environment.step` returns an error. Null for an optional argument leaves it out.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
 from openagent_jax.environments.tools import environment
-from openagent_jax.environments.tools.types import Action, Task, ToolCall
+from openagent_jax.environments.tools.types import (
+    MISSING,
+    UNACCEPTABLE,
+    Action,
+    Task,
+    ToolCall,
+)
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
@@ -40,7 +46,7 @@ def parse(
         call=ToolCall(
             tool=call.tool,
             # An unknown, surplus or repeated argument invalidates all of them.
-            args=jnp.where(fits, call.args, -1),
+            args=jnp.where(fits, call.args, UNACCEPTABLE),
             code=jnp.where(fits, call.code, bad_code),
         ),
         value=reply.value,
@@ -74,10 +80,17 @@ def _bind(
     value, number = reply.arg_values[pair], reply.arg_numbers[pair]
     ends = tools.arg_low[row], tools.arg_high[row]
     args = lexicons.resolve(lexicon, value[:-1], number[:-1], *ends)
+    # A default need not be a value of the type.
+    default, said = tools.arg_default[row], jnp.maximum(value, number)[:-1]
+    is_default = (default > 0) & lexicons.same_value(lexicon, said, default)
+    args = jnp.where((args < 0) & is_default, default, args)
+    is_null = reply.is_null[pair][:-1] & (default >= 0)
+    absent = jnp.where(is_null, MISSING, UNACCEPTABLE)
+    args = jnp.where(args < 0, absent, args)
     code = jnp.where(value[-1] >= 0, value[-1], _BAD_CODE)
     call = ToolCall(
         tool.astype(jnp.int32),
-        jnp.where(filled[:-1], args, -1),
+        jnp.where(filled[:-1], args, MISSING),
         jnp.where(filled[-1], code, -1),
     )
     return call, fits

@@ -45,6 +45,7 @@ class Limits:
 # A call in the compact style repeats this many pieces of a description, its purpose.
 NUM_PURPOSE_PIECES = Limits.num_pieces
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
+MISSING, UNACCEPTABLE = -1, -2  # in place of the value of an argument of a call
 RECORDED = -1  # `Tools.result_low` of a tool that only returns recorded results
 
 
@@ -62,6 +63,9 @@ class Tools:
     # The range of accepted values; see `scalars.within`.
     arg_low: Int[Array, "N A"]
     arg_high: Int[Array, "N A"]  # high == low: there is no such argument
+    # What an argument is if a call leaves it out: a value, 0 for nothing. -1: it is
+    # required.
+    arg_default: Int[Array, "N A"]
     # The range of values of each result field; low == high if there is no such field.
     # Low is `RECORDED` if the world only answers recorded calls.
     result_low: Int[Array, "N F"]
@@ -88,7 +92,7 @@ class Goal:
     """A small directed acyclic graph of calls, with its steps in topological order."""
 
     tool: Int[Array, "C"]  # row of a tool with the wanted relation; -1: no such step
-    source: Int[Array, "C A"]  # source of each argument
+    source: Int[Array, "C A"]  # source of each argument; -1: it is left out
     answer: Int[Array, ""]  # source of the final answer; -1: the word "done"
     # Index of the goal in its domain; -1 - index if the task has been replaced by one
     # of another domain.
@@ -178,7 +182,7 @@ class Tasks(Protocol):
 @dataclass(frozen=True)
 class ToolCall:
     tool: Int[Array, ""]  # row, or -1 for a name that no tool has
-    args: Int[Array, "A"]  # values, in the tool's order; -1 if missing or unknown
+    args: Int[Array, "A"]  # values, in the tool's order; `MISSING` or `UNACCEPTABLE`
     code: Int[Array, ""]  # symbol, or -1
 
 

@@ -137,13 +137,14 @@ class Reference:
         keys = [key for key, _ in pairs]
         known = len(set(keys)) == len(keys) and set(keys) <= {*slots, b"code"}
         if not known:
-            return n, [-1] * len(slots), 0
+            return n, [types.UNACCEPTABLE] * len(slots), 0
         values = dict(pairs)
-        args = [-1] * len(slots)
+        args = [types.MISSING] * len(slots)
         for a, slot in enumerate(slots):
             low, high = tools.arg_low[n, a], tools.arg_high[n, a]
             if slot in values:
-                args[a] = self.resolved(values[slot], int(low), int(high))
+                value = self.resolved(values[slot], int(low), int(high))
+                args[a] = value if value >= 0 else types.UNACCEPTABLE
         code = max(self.canonical(values[b"code"]), 0) if b"code" in values else -1
         return n, args, code
 

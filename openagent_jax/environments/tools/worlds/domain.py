@@ -13,11 +13,12 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 # pyright: reportArgumentType=false
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -241,6 +242,7 @@ def _tool_arrays(
     description = np.zeros((N, limits.num_pieces), np.int32)
     arg_name, result_name = np.zeros((N, A), np.int32), np.zeros((N, F), np.int32)
     arg_range = np.zeros((N, A, 2), np.int32)
+    arg_default = np.full((N, A), -1, np.int32)
     result_range = np.zeros((3, N, F, 2), np.int32)
     variants = _no_variants(spec, limits)
     for n, tool in enumerate(spec.tools):
@@ -254,6 +256,9 @@ def _tool_arrays(
         for a, (argument, kind) in enumerate(tool.arguments):
             arg_name[n, a] = symbols.one(argument)
             arg_range[n, a] = ranges[kind].accepted
+            if argument in tool.optional:
+                default = tool.optional[argument]
+                arg_default[n, a] = _default(default, ranges[kind], symbols)
         for f, (field, kind) in enumerate(tool.returns):
             result_name[n, f] = symbols.one(field)
             result_range[:, n, f] = ranges[kind].splits
@@ -263,6 +268,7 @@ def _tool_arrays(
         relation=rows,
         arg_low=arg_range[..., 0],
         arg_high=arg_range[..., 1],
+        arg_default=arg_default,
         result_low=result_range[TRAIN, ..., 0],
         result_high=result_range[TRAIN, ..., 1],
         code=np.zeros(N, np.int32),
@@ -278,6 +284,20 @@ def _tool_arrays(
         document=document,
     )
     return tools, variants, result_range
+
+
+def _default(default: Any, kind: _TypeRanges, symbols: ToolSymbols) -> int:
+    """Return the value of a default in JSON, or 0 if there is none."""
+    if default is None:
+        return 0
+    low, high = kind.accepted
+    if low >= scalars.NUMBER:
+        fits = isinstance(default, int | float) and scalars.spells(json.dumps(default))
+        return scalars.shortest(default) if fits else 0
+    text = default if isinstance(default, str) else json.dumps(default)
+    shift = scalars.UNQUOTED if low >= scalars.UNQUOTED else 0
+    values = symbols.texts[low - shift : high - shift]
+    return low - shift + values.index(text) if text in values else symbols.one(text)
 
 
 def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
@@ -335,7 +355,9 @@ def _goal_arrays(
         for c, (name, arguments) in enumerate(goal.steps):
             goal_tool[g, c] = index[name]
             for a, (argument, _) in enumerate(spec.tools[index[name]].arguments):
-                goal_source[g, c, a] = _source(arguments[argument], goal, spec, limits)
+                if argument in arguments:
+                    source = _source(arguments[argument], goal, spec, limits)
+                    goal_source[g, c, a] = source
         if goal.answer != domain_spec.DONE:
             goal_answer[g] = _source(goal.answer, goal, spec, limits)
         steps = [name for name, _ in goal.steps]

@@ -49,15 +49,20 @@ class Checker:
         )
 
     def names(
-        self, given: Iterable[str], expected: Iterable[str], place: str, what: str
+        self,
+        given: Iterable[str],
+        expected: Iterable[str],
+        place: str,
+        what: str,
+        optional: Collection[str] = (),
     ) -> None:
-        """Require the expected names, all of them and no others."""
+        """Require the expected names, all but optional ones, and no others."""
         given, expected = list(given), list(expected)
         for name in given:
             self.known(name, expected, f"{place}.{name}", f"unknown {what}")
         for name in expected:
             message = f"missing {what} {brief(name)}; add it"
-            self.require(name in given, place, message)
+            self.require(name in given or name in optional, place, message)
 
     def unused(
         self, texts: Iterable[str], used: dict[str, str], place: str

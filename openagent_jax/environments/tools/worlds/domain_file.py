@@ -8,8 +8,10 @@ an `x-openagent` block that says what it means:
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
 
-The schema of the function may have other keys and other arguments. Those that are not
-in the block have to be optional; no goal needs them.
+Arguments that the schema does not require are optional: a step of a goal may leave them
+out, and then a call has to leave them out too, or to give their default. The schema may
+have other keys and other arguments. Those that are not in the block have to be
+optional; no goal needs them.
 
 The values of a type are an enum (of strings, or of numbers, booleans and null), a range
 of numbers with so many `decimals`, or entities: a pool for each of three splits, or one
@@ -302,11 +304,26 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         meaning.code_from,
         meaning.call_after,
         meaning.effect,
+        _optional(function.parameters, slots),
         names,
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
     )
+
+
+def _optional(parameters: schema.Parameters, slots: list[str]) -> dict[str, Any]:
+    """Return the arguments that a call may leave out, and their defaults.
+
+    A default that is a list or an object stands for none.
+    """
+    found = {}
+    for name in slots:
+        if name not in parameters.required:
+            value = parameters.properties.get(name)
+            default = value.get("default") if isinstance(value, dict) else None
+            found[name] = None if isinstance(default, list | dict) else default
+    return found
 
 
 def _check_parameters(
@@ -401,7 +418,7 @@ def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
         if (tool := check.tools.get(step.tool)) is None:
             return []
         wanted, at = dict(tool.arguments), f"{at}.arguments"
-        check.names(step.arguments, wanted, at, "argument")
+        check.names(step.arguments, wanted, at, "argument", tool.optional)
         for name, source in step.arguments.items():
             known = check.known(source, types, f"{at}.{name}", "unknown source")
             if known and name in wanted:

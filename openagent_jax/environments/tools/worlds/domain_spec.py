@@ -54,6 +54,7 @@ class ToolSpec:
     code_from: str | None
     call_after: str | None
     effect: bool
+    optional: Mapping[str, Any]  # arguments that a call may leave out -> their default
     names: Synonyms
     descriptions: Synonyms
     argument_names: dict[str, Synonyms]  # by argument
@@ -71,7 +72,7 @@ class GoalSpec:
 
     name: str
     constants: Fields
-    steps: tuple[tuple[str, dict[str, str]], ...]  # (tool, argument -> source)
+    steps: tuple[tuple[str, dict[str, str]], ...]  # (tool, argument given -> source)
     answer: str  # a source, or `DONE`
     phrases: Synonyms  # by pool: train, test, rewrite_train, rewrite_test
 
