@@ -140,6 +140,8 @@ class Environment(NamedTuple):
     # With `num_tasks`: (tables, key, index, split) -> the task of that number. The key
     # draws what the environment leaves open in it.
     nth_task: Callable[[Tables, jax.Array, jax.Array, str], Task] | None = None
+    # Which of the domains of a mixture a sampled task is of: (tables, task) -> []
+    domain: Callable[[Tables, Task], jax.Array] | None = None
 
 
 @jax.tree_util.register_dataclass

@@ -98,7 +98,7 @@ def message_world(sandbox: Settings, domain: str) -> World:
     tokenizer = tokenizer_files.tokenizer(model_folders.BUILTIN / "nano")
     room = {"sandbox.max_turns": sandbox.max_turns}
     return registry.make(
-        dataclasses.replace(sandbox, domain=domain), Spelling(tokenizer, room=room)
+        sandbox.of(domain), Spelling(tokenizer, room=room)
     )
 
 

@@ -138,9 +138,11 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
         strength: jax.Array,
         scenario: Int[Array, ""] | None = None,
     ) -> Edited:
-        edits = [perturb.make(environment, tables, name, split) for name in names]
-        if not edits:
+        if not names:
             return Edited(task, jnp.int32(0), jnp.bool_(True))
+        # Outside of the switch, for which `jax.vmap` would copy the tables to each task.
+        pools = environment.pools(tables, task, split)
+        edits = [perturb.entry(environment, name).make(pools) for name in names]
         if scenario is None:
             choice, key = perturb.choose(edit_key, len(names))
             new = jax.lax.switch(choice, edits, key, task, strength)

@@ -16,6 +16,7 @@ from openagent_jax.environments.world import (
     Spelling,
     Transcriber,
     World,
+    names_of,
 )
 from openagent_jax.types import Environment
 
@@ -27,19 +28,38 @@ SPECS: Mapping[str, EnvironmentSpec] = {
 
 
 def check_name(domain: str) -> None:
-    """Check that a name without a suffix is that of a kind of worlds or of a domain.
+    """Check that names without a suffix are those of a kind of worlds or of a domain.
+
+    Args:
+      domain: a name, a file, or a list of domains of tools that are mixed.
 
     Raises:
-      ValueError: nothing is called that; the message names what there is.
+      ValueError: nothing is called that, or it cannot be mixed; the message has a line
+        for each such name.
     """
+    names = names_of(domain)
+    faults = [fault for name in dict.fromkeys(names) if (fault := _fault(name))]
+    for name in dict.fromkeys(names) if len(names) > 1 else ():
+        if name in SPECS or logs.is_log(name):
+            what = "a log" if logs.is_log(name) else "another environment"
+            faults.append(f'"{name}" is {what} and cannot be mixed; name it alone')
+        if names.count(name) > 1:
+            faults.append(f'"{name}" is named twice; remove one')
+    if faults:
+        raise ValueError("\n".join(faults))
+
+
+def _fault(domain: str) -> str:
+    """Return what is wrong with one name; "" if nothing is."""
     name = domain.removesuffix(development.SUFFIX)
     known = [*SPECS, *domain_file.builtins()]
     if Path(name).suffix or Path(name).name != name or name in known:
-        return
+        # Only a list has empty names.
+        return "" if name else "the list of domains has an empty name; remove a comma"
     close = difflib.get_close_matches(name, known, 1)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     names = ", ".join(sorted(known))
-    raise ValueError(
+    return (
         f'there is no environment "{domain}"; {hint}known are {names}, and files that '
         "end with .json or .jsonl"
     )
@@ -54,8 +74,8 @@ def left_out(domain: str) -> tuple[str, ...]:
     >>> left_out("poi"), left_out("my_tools.json")
     ((), ('domain_transfer',))
     """
-    name = domain.removesuffix(development.SUFFIX)
-    is_own = Path(name).suffix or Path(name).name != name
+    names = [name.removesuffix(development.SUFFIX) for name in names_of(domain)]
+    is_own = any(Path(name).suffix or Path(name).name != name for name in names)
     return ("domain_transfer",) if is_own else ()
 
 
@@ -95,7 +115,8 @@ def make(settings: Settings, spelling: Spelling) -> World:
       ValueError: there is no such domain, its file has faults, the tokenizer cannot be
         used, or the environment or its transcriber is incomplete.
     """
-    check_name(settings.domain)
+    for names in (settings.domain, settings.test_domains, settings.transfer):
+        check_name(names)
     chosen = spec(settings.domain)
     if chosen is tools.DOMAINS and logs.is_log(settings.transfer):
         chosen = logged.SPEC
