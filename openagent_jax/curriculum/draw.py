@@ -140,7 +140,7 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
     ) -> Edited:
         if not names:
             return Edited(task, jnp.int32(0), jnp.bool_(True))
-        # Outside of the switch, for which `jax.vmap` would copy the tables to each task.
+        # Not in the switch, for which `jax.vmap` would copy the tables to each task.
         pools = environment.pools(tables, task, split)
         edits = [perturb.entry(environment, name).make(pools) for name in names]
         if scenario is None:
@@ -169,7 +169,8 @@ def make_draw(
     Returns:
       `draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited`;
       see `make_edit` for `strength` and `scenario`. With an `index`, an environment of
-      finitely many tasks gives the task of that number; any other ignores it.
+      finitely many tasks gives the task of that number, and a mixture of domains one of
+      the domain whose turn it is; any other ignores it.
 
     Raises:
       ValueError: the environment has no perturbation of some name.

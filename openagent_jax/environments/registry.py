@@ -1,7 +1,7 @@
 """The registry of environments, by name."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,35 +34,44 @@ def check_name(domain: str) -> None:
       domain: a name, a file, or a list of domains of tools that are mixed.
 
     Raises:
-      ValueError: nothing is called that, or it cannot be mixed; the message has a line
-        for each such name.
+      ValueError: nothing is called that, or it cannot be mixed. The message names each
+        such name.
     """
-    names = names_of(domain)
-    faults = [fault for name in dict.fromkeys(names) if (fault := _fault(name))]
-    for name in dict.fromkeys(names) if len(names) > 1 else ():
-        if name in SPECS or logs.is_log(name):
+    names, faults, unknown = names_of(domain), list[str](), list[str]()
+    known = [*SPECS, *domain_file.builtins()]
+    for name in dict.fromkeys(names):
+        if not name:
+            faults.append("an empty name in the list; remove a comma")
+        elif not _exists(name, known):
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f'; did you mean "{close[0]}"?' if close else ";"
+            unknown.append(f'there is no environment "{name}"{hint}')
+        elif len(names) > 1 and (name in SPECS or logs.is_log(name)):
             what = "a log" if logs.is_log(name) else "another environment"
             faults.append(f'"{name}" is {what} and cannot be mixed; name it alone')
-        if names.count(name) > 1:
+        if name and names.count(name) > 1:
             faults.append(f'"{name}" is named twice; remove one')
-    if faults:
-        raise ValueError("\n".join(faults))
+    if unknown:
+        text = ", ".join(sorted(known))
+        unknown[-1] += f" known are {text}, and files that end with .json or .jsonl"
+    if faults or unknown:
+        raise ValueError("; ".join([*faults, *unknown]))
 
 
-def _fault(domain: str) -> str:
-    """Return what is wrong with one name; "" if nothing is."""
+def _exists(domain: str, known: Collection[str]) -> bool:
     name = domain.removesuffix(development.SUFFIX)
-    known = [*SPECS, *domain_file.builtins()]
-    if Path(name).suffix or Path(name).name != name or name in known:
-        # Only a list has empty names.
-        return "" if name else "the list of domains has an empty name; remove a comma"
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
-    names = ", ".join(sorted(known))
-    return (
-        f'there is no environment "{domain}"; {hint}known are {names}, and files that '
-        "end with .json or .jsonl"
-    )
+    return bool(Path(name).suffix) or Path(name).name != name or name in known
+
+
+def both(settings: Settings) -> str:
+    """Return the list of the domains of both splits.
+
+    >>> both(Settings("poi", test_domains="medical,poi"))
+    'poi,medical'
+    """
+    names = names_of(settings.domain), names_of(settings.test_domains)
+    new = [name for name in names[1] if name not in names[0]]
+    return ",".join((*names[0], *new))
 
 
 def left_out(domain: str) -> tuple[str, ...]:
@@ -115,8 +124,9 @@ def make(settings: Settings, spelling: Spelling) -> World:
       ValueError: there is no such domain, its file has faults, the tokenizer cannot be
         used, or the environment or its transcriber is incomplete.
     """
-    for names in (settings.domain, settings.test_domains, settings.transfer):
-        check_name(names)
+    check_name(settings.domain)
+    check_name(settings.transfer)
+    check_name(both(settings))
     chosen = spec(settings.domain)
     if chosen is tools.DOMAINS and logs.is_log(settings.transfer):
         chosen = logged.SPEC

@@ -169,6 +169,9 @@ class Suite:
         """Return nothing: scripted agents play environments, not data files."""
         return {}
 
+    def domains(self) -> None:
+        """Return nothing: the functions of a category are of no domain."""
+
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """Yield the episodes that are not done, in order.
 

@@ -221,9 +221,13 @@ def world_of(
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
     )
+    made_of = functions(settings.sizes, settings.num_visible)
     names = mixture.shares(settings).names
+    if len(names) > 1:
+        nth = partial(_nth, num_visible=settings.num_visible)
+        made_of = made_of._replace(nth_task=nth)
     return World(
-        functions(settings.sizes, settings.num_visible),
+        made_of,
         Tables(_lexicon(table, spelling, made.style, limits), source),
         conversation.Transcriber(table, limits.num_args, goals, made),
         domains=names if len(names) > 1 else (),
@@ -244,6 +248,13 @@ def _lexicon(
 
 def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Task:
     return tables.source.tasks.sample(key, domains.SPLITS[split], num_visible)
+
+
+def _nth(
+    tables: Tables, key: jax.Array, index: jax.Array, split: str, num_visible: int
+) -> Task:
+    tasks = tables.source.tasks
+    return tasks.nth(key, index, domains.SPLITS[split], num_visible)
 
 
 def _expert(tables: Tables, task: Task, state: State) -> Action:

@@ -14,7 +14,7 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -97,12 +97,32 @@ class Domain:
           split: `TRAIN` or `TEST`.
           num_visible: how many tools are documented, unless the goal needs more.
         """
+        which = draw.uniform(draw.hashed_key(key, DOMAIN_SALT))
+        domain = jnp.sum(which >= self.ends[split, :-1])
+        return self._sample(key, domain, split, num_visible)
+
+    def nth(self, key: jax.Array, index: Array, split: int, num_visible: int) -> Task:
+        """Sample a task whose domain is given by its number.
+
+        Consecutive numbers take turns among the domains of the split, so that an
+        evaluation plays each of them equally often.
+
+        Args:
+          key: a PRNG key.
+          index: the number of the task.
+          split: `TRAIN` or `TEST`.
+          num_visible: as for `sample`.
+        """
+        count = jnp.cumsum(jnp.diff(self.ends[split], prepend=0) > 0)
+        domain = jnp.argmax(count > index % count[-1])
+        return self._sample(key, domain, split, num_visible)
+
+    def _sample(
+        self, key: jax.Array, d: Int[Array, ""], split: int, num_visible: int
+    ) -> Task:
         # A single call of the generator, because each one takes long to compile.
         num_tools = self.tools.relation.shape[1]
         uniforms = jax.random.uniform(key, (num_tools + 6,))
-
-        which = draw.uniform(draw.hashed_key(key, DOMAIN_SALT))
-        d = jnp.sum(which >= self.ends[split, :-1])
         tools = jax.tree.map(lambda x: x[d], self.tools)
         g = self.first_goal[d] + draw.below(uniforms[num_tools], self.num_goals[d])
         pool = PLAIN + split

@@ -4,7 +4,6 @@
 # pyright: reportArgumentType=false
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -79,7 +78,7 @@ def load(names: Sequence[str], limits: Limits) -> dict[str, DomainSpec]:
     """Read and check domains, each once.
 
     Raises:
-      ValueError: a file has faults; there is one line for each such domain.
+      ValueError: a file has faults; the message has one for each such domain.
     """
     specs: dict[str, DomainSpec] = {}
     found: list[ValueError] = []
@@ -91,7 +90,7 @@ def load(names: Sequence[str], limits: Limits) -> dict[str, DomainSpec]:
     if len(found) == 1:
         raise found[0]
     if found:
-        raise ValueError("\n".join(map(str, found)))
+        raise ValueError("; ".join(map(str, found)))
     return specs
 
 
@@ -171,13 +170,13 @@ def goals(specs: Sequence[DomainSpec]) -> list[str]:
 
 def _stacked(*arrays: np.ndarray) -> np.ndarray:
     """Concatenate arrays along the first axis, with 0 where others are longer."""
-    shape = np.max([x.shape for x in arrays], axis=0)[1:]
-    return np.concatenate(
-        [
-            np.pad(x, [(0, 0), *((0, n - m) for n, m in zip(shape, x.shape[1:]))])
-            for x in arrays
-        ]
-    )
+    shape = np.max([x.shape for x in arrays], axis=0)
+    room = [np.array([0, *(shape - x.shape)[1:]]) for x in arrays]
+    padded = [
+        np.pad(x, np.stack([0 * more, more], axis=1))
+        for x, more in zip(arrays, room, strict=True)
+    ]
+    return np.concatenate(padded)
 
 
 def _variants(parts: Sequence[domain.Variants]) -> domain.Variants:

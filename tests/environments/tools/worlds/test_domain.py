@@ -37,14 +37,6 @@ def samples():
     }
 
 
-def test_pieces_of_a_phrase():
-    """Constants may have any name that a domain file allows."""
-    table = ToolSymbols()
-    phrase = "Get {order-id}, {to_2}."
-    pieces = domains._pieces(phrase, {"order-id": 1, "to_2": 0}, table)
-    assert pieces == [table.one("Get "), -2, table.one(", "), -1, table.one(".")]
-
-
 def requests(name, tasks):
     """`(kind, template, constants)` of the request of each task."""
     texts, goals = helpers.texts(name), helpers.spec(name).goals
