@@ -49,11 +49,10 @@ class Phrases:
     # R, the most rewritten requests of a goal and split, rounded up.
     num_rewrites: int = field(metadata=dict(static=True))
 
-    def row(self, row: Int[Array, "*R"]) -> Int[Array, "*R P"]:
-        """Return rows of pieces, with 0 after the last."""
+    def row(self, row: Int[Array, ""]) -> Int[Array, "P"]:
+        """Return the pieces of a row, with 0 after the last."""
         place = jnp.arange(self.room)
-        at = self.start[row][..., None] + place
-        inside = place < self.length[row][..., None]
+        at, inside = self.start[row] + place, place < self.length[row]
         return jnp.where(inside, self.pieces[jnp.where(inside, at, 0)], 0)
 
     def rewrites(
@@ -63,7 +62,7 @@ class Phrases:
         pool = REWRITE + split
         num = self.num[pool, goal]
         place = jnp.minimum(jnp.arange(self.num_rewrites), jnp.maximum(num - 1, 0))
-        return self.row(self.first[pool, goal] + place), num
+        return jax.vmap(self.row)(self.first[pool, goal] + place), num
 
 
 # What follows runs on the host, once.
