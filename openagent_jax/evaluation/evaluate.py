@@ -41,13 +41,13 @@ class Played(NamedTuple):
     outcome: Outcome
     bounds: dict[str, Outcome] | None  # of each scripted agent; see `bounds.play`
     task: Int[Array, "B"]  # equal for equal tasks
-    # Index into `World.domains` of the clean tasks of a mixture; else None.
-    domain: Int[Array, "B"] | None
     phrasing: Int[Array, "B"]  # equal for tasks whose requests are worded alike
     changed: Bool[Array, "B"]  # whether the scenario changed the task
     overflow: Bool[Array, "B"]  # whether a prompt or a result did not fit
     cut: Bool[Array, "B"]  # whether there was no room for another turn
     recording: Recording | None
+    # Index into `World.domains` of the clean tasks of a mixture; else None.
+    domain: Int[Array, "B"] | None = None
 
 
 class Scored(NamedTuple):
@@ -137,12 +137,12 @@ def make_player(
             outcome=outcome,
             bounds=scripted,
             task=jax.vmap(hashes.fingerprint_of_tree)(edited.task),
-            domain=domain,
             phrasing=jax.vmap(environment.phrasing, (None, 0))(tables, edited.task),
             changed=edited.changed,
             overflow=played.overflow,
             cut=played.cut,
             recording=recording,
+            domain=domain,
         )
 
     return jax.jit(play)
@@ -242,18 +242,18 @@ def results(
       same, and `domains` is a list of what the tasks of each domain alone give, by
       name. A perturbed task belongs to the domain of its clean version.
     """
-    names = [] if scored.domains is None else np.unique(scored.domains).tolist()
-    if len(names) < 2:
+    domains = np.array([""] if scored.domains is None else scored.domains)
+    names = np.unique(domains).tolist()
+    if len(names) == 1:
         return _results(entries, scored, strength, split, repeats)
     settings = strength, split, repeats
     parts = []
     for name in names:
-        among = scored.domains == name
-        made = _results(entries, _among(scored, among), *settings)
+        made = _results(entries, _among(scored, domains == name), *settings)
         for row in made["rows"]:
             row["domain"] = name
         parts.append({"domain": name, **made})
-    which = np.searchsorted(names, scored.domains)
+    which = np.searchsorted(names, domains)
     made = _results(entries, scored, *settings, which)
     for i, row in enumerate(made["rows"]):
         theirs = [part["rows"][i] for part in parts]

@@ -103,9 +103,9 @@ def by_domain_table(report: Json, markdown: bool = False) -> str:
     >>> row |= {"family": "held_out", "success": {"mean": 0.8}, "delta": {"mean": 0.0}}
     >>> row |= dict.fromkeys(RATES)
     >>> print(by_domain_table({"domains": [{"domain": "poi", "rows": [row]}]}))
-    success % of domain   n  clean  perturbed
-    -------------------  --  -----  ---------
-    poi                  10   80.0          -
+    success % of domain    n  clean  perturbed
+    -------------------  ---  -----  ---------
+    poi                   10   80.0          -
     """
     lines = [["success % of domain", "n", "clean", "perturbed"]]
     for name, (num, clean, perturbed) in by_domain(report).items():

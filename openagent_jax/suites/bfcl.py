@@ -329,7 +329,7 @@ class Suite:
                 gates=zero,
                 phrases=zero,
                 num_phrases=zero[0, 0],
-                choices=choices.NONE,
+                choices=choices.empty(),
                 styles=zero[0],
                 shifted=zero[None],
                 constant_range=zero,

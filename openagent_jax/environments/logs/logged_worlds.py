@@ -197,7 +197,7 @@ class LoggedWorlds:
             gates=gates[order],
             phrases=phrases,
             num_phrases=jnp.int32(len(begin)),
-            choices=choices.NONE,
+            choices=choices.empty(),
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
             constant_range=constant_range,
             other_rate=jnp.zeros(1),  # no other request of these tools is known

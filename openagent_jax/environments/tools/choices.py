@@ -5,7 +5,7 @@ choice is a piece `FIRST - k`, where k is its row in a table of texts. `spoken` 
 the choices of a request, so that a task holds symbols and slots only.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +28,14 @@ class Choices(NamedTuple):
     number: Int[Array, "K"]
 
 
-NONE = Choices(
-    np.zeros((1, 1), np.int32), np.ones(1, np.int32), np.full(1, INDEPENDENT, np.int32)
-)
+def empty(num: int = 1, size: int = 1) -> Choices:
+    """Return a table without choices, in NumPy, with room for some."""
+    arrays: Any = (
+        np.zeros((num, size), np.int32),
+        np.ones(num, np.int32),
+        np.full(num, INDEPENDENT, np.int32),
+    )
+    return Choices(*arrays)
 
 
 def spoken(

@@ -162,11 +162,7 @@ class _Choices:
 def _table(rows: Sequence[_Choice]) -> Choices:
     K = room(len(rows), CHOICE_BLOCK)
     V = room(max((len(texts) for _, texts in rows), default=1), TEXT_BLOCK)
-    made = Choices(
-        np.zeros((K, V), np.int32),
-        np.ones(K, np.int32),
-        np.full(K, choices.INDEPENDENT, np.int32),
-    )
+    made = choices.empty(K, V)
     for k, (number, texts) in enumerate(rows):
         made.texts[k, : len(texts)] = texts
         made.size[k], made.number[k] = len(texts), number

@@ -184,4 +184,4 @@ def test_room_for_any_number_of_synonyms():
     spec = dataclasses.replace(spec, tools=(first, *others))
     documents = Documents(style.compact(helpers.LIMITS.num_args))
     compiled = domains.compile(spec, table, helpers.LIMITS, documents)
-    assert set(map(table.one, names)) == {*np.asarray(compiled.variants.name[0, 0])}
+    assert set(map(table.one, names)) == {*np.asarray(compiled.variants.name[0, 0, 0])}
