@@ -41,9 +41,16 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox = ConfigDict()  # the environment
     # The tasks: "poi" or "medical" (add ":dev" for the development split), a domain
     # file (.json), a log (.jsonl), "random" (random tool worlds), or "crafting".
+    # Several domains of tools are mixed: "poi,medical".
     c.sandbox.domain = "poi"
-    # The domain that the perturbation domain_transfer takes its tasks from: a builtin
-    # name, a domain file, or a log.
+    # How often each domain of a mixture is trained on, such as "2,1"; "" means equally
+    # often.
+    c.sandbox.domain_weights = ""
+    # The domains of the test split, if they are others than those that are trained on;
+    # each is played equally often.
+    c.sandbox.test_domains = ""
+    # The domains that the perturbation domain_transfer takes its tasks from: a builtin
+    # name or a domain file, or several ("medical,my_tools.json"); or a log.
     c.sandbox.transfer = "medical"
     # Number of tools in the prompt. A task that needs more tools shows all of these.
     c.sandbox.num_visible = 5

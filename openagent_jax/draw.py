@@ -89,3 +89,28 @@ def fingerprint(row: Int[Array, "R"]) -> Int[Array, ""]:
     for i in range(row.shape[0]):
         value = mix(value, row[i])
     return (value >> 1).astype(jnp.int32)
+
+
+def hashed_key(key: jax.Array, salt: int) -> UInt[Array, ""]:
+    """Return a number of 32 bits that looks random, as a function of a key.
+
+    It serves where one number more is needed than the generator was called for. Another
+    salt gives an independent number.
+
+    >>> a, b = (int(hashed_key(jax.random.key(0), salt)) for salt in (1, 2))
+    >>> a != b
+    True
+    """
+    value = mix(jnp.uint32(salt), jnp.int32(0))
+    for word in jax.random.key_data(key):
+        value = mix(value, word)
+    return value
+
+
+def uniform(bits: UInt[Array, ""]) -> Float[Array, ""]:
+    """Turn a random number of 32 bits into a uniform number in [0, 1).
+
+    >>> float(uniform(jnp.uint32(1 << 31)))
+    0.5
+    """
+    return (bits >> 8).astype(jnp.float32) / (1 << 24)

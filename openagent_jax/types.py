@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 Params = Any  # a pytree of arrays
@@ -137,9 +138,12 @@ class Environment(NamedTuple):
     # How many different tasks a split has, if they can be counted: (tables, split) ->
     # int; 0 if there are endlessly many.
     num_tasks: Callable[[Tables, str], int] = lambda tables, split: 0
-    # With `num_tasks`: (tables, key, index, split) -> the task of that number. The key
-    # draws what the environment leaves open in it.
+    # (tables, key, index, split) -> the task of that number, where the number decides
+    # which it is (with `num_tasks`), or of which domain it is. The key draws what is
+    # left open in it.
     nth_task: Callable[[Tables, jax.Array, jax.Array, str], Task] | None = None
+    # Which of the domains of a mixture a sampled task is of: (tables, task) -> []
+    domain: Callable[[Tables, Task], jax.Array] = lambda tables, task: jnp.int32(0)
 
 
 @jax.tree_util.register_dataclass

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -97,9 +96,7 @@ def message_world(sandbox: Settings, domain: str) -> World:
     # A tokenizer is needed to make it, but no agent sees its tokens.
     tokenizer = tokenizer_files.tokenizer(model_folders.BUILTIN / "nano")
     room = {"sandbox.max_turns": sandbox.max_turns}
-    return registry.make(
-        dataclasses.replace(sandbox, domain=domain), Spelling(tokenizer, room=room)
-    )
+    return registry.make(sandbox.of(domain), Spelling(tokenizer, room=room))
 
 
 class Tasks(Protocol):
@@ -118,6 +115,7 @@ class Tasks(Protocol):
     def digest(self) -> str: ...
     def survey(self) -> dict[tuple[str, int], Expected]: ...  # of every episode
     def bounds(self) -> dict[str, dict[str, np.ndarray]]: ...  # see `bounds.successes`
+    def domains(self) -> np.ndarray | None: ...  # see `evaluate.Scored`
 
 
 def suite(c: Config) -> Tasks:
@@ -136,7 +134,7 @@ def suite(c: Config) -> Tasks:
         print(f"{domain}: {world.summary}")
     with errors.blame("eval.split"):  # a log may have no task of this split
         world.check(c.eval.split)
-    left_out = registry.left_out(domain)
+    left_out = registry.left_out(c.suite)
     return Suite(
         world,
         draw.expand(world.environment, c.eval.scenarios, draw.ALL, left_out),
@@ -189,7 +187,7 @@ def score(
     """
     tasks = suite(c)
     about = spec.about | {
-        "suite": c.eval_domain,
+        "suite": c.suite,
         "seed": c.eval.seed,
         "split": c.eval.split,
         "strength": c.eval.strength,
@@ -236,7 +234,7 @@ def score(
         scored = logs.scored(log, tasks.names, num_episodes, reused)
         results = evaluate.results(
             tasks.entries,
-            evaluate.Scored(scored, tasks.bounds()),
+            evaluate.Scored(scored, tasks.bounds(), tasks.domains()),
             c.eval.strength,
             c.eval.split,
             tasks.repeats,

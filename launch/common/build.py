@@ -47,7 +47,7 @@ def world(c: Config, model: Backbone, domain: str) -> World:
     _, text_style = style_of(c.sandbox.num_args, model)
     with errors.blame(f"sandbox, with the domain {domain}"):
         made = registry.make(
-            dataclasses.replace(c.sandbox, domain=domain),
+            c.sandbox.of(domain),
             Spelling(model.tokenizer, text_style, model.config.vocab_size, c.room),
         )
     if model.template:  # documents are long in a chat template

@@ -7,6 +7,7 @@ from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.worlds import mixture
 from openagent_jax.environments.world import SPLITS
 
 ALGORITHMS = ("sft", "grpo", "ppo")
@@ -158,14 +159,23 @@ def _check_domains(c: Config) -> None:
             f'sandbox.transfer="{c.sandbox.transfer}" is no domain of tools; name one, '
             'such as "medical"'
         )
-    for key, name in (
+    if not c.sandbox.transfer or not c.sandbox.domain:
+        key = "transfer" if c.sandbox.domain else "domain"
+        raise UsageError(f'sandbox.{key}="" names no domain; name one, such as "poi"')
+    tested = registry.both(c.sandbox) if c.sandbox.test_domains else ""
+    for key, names in (
         ("sandbox.domain", c.sandbox.domain),
+        ("sandbox.test_domains", tested),
         ("sandbox.transfer", c.sandbox.transfer),
         ("eval.domain", c.eval_domain),
     ):
+        if not names:
+            continue
         with errors.blame(key):
-            registry.check_name(name)
-            registry.spec(name).check(name, c.sandbox, c.room)
+            registry.check_name(names)
+            registry.spec(names).check(names, c.sandbox, c.room)
+    with errors.blame("sandbox.domain_weights"):
+        mixture.shares(c.sandbox)
 
 
 def _check_stored_demonstrations(c: Config) -> None:

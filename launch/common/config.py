@@ -79,6 +79,12 @@ class Config:
         return self.eval.domain or self.sandbox.domain
 
     @property
+    def suite(self) -> str:
+        """The domains that the tasks of an evaluation are of."""
+        tested = self.sandbox.test_domains if self.eval.split == "test" else ""
+        return self.eval.domain or tested or self.sandbox.domain
+
+    @property
     def num_rows(self) -> int:
         """Rows of a batch."""
         if not self.algorithm.is_reinforcement:

@@ -41,7 +41,7 @@ class Scorer:
         self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._left_out = registry.left_out(c.eval_domain)
+        self._left_out = registry.left_out(c.suite)
         self._scenarios = draw.expand(
             environment, c.eval.scenarios, usual, self._left_out
         )
@@ -88,7 +88,7 @@ class Scorer:
             keeper.write(self._num_tasks * c.repeats)
         entries = perturb.catalogue(world.environment)
         return {
-            "suite": self._c.eval_domain,
+            "suite": self._c.suite,
             "policy": self._c.name,
             "checkpoint_step": step,
             **({} if self._train_seed is None else {"train_seed": self._train_seed}),
@@ -123,6 +123,8 @@ def show(workdir: Path, step: int) -> None:
     path = file(workdir, step)
     made = report.load(path)
     print(report.table(made))
+    if domains := report.by_domain_table(made):
+        print(f"\n{domains}\n")
     if "cost" in made:
         print(f"cost: {report.spent(made['cost'])}")
     print(f"report: {path.parent}")
@@ -139,4 +141,8 @@ def scalars(scores: dict) -> Metrics:
         for name in ("refusal_rate", "false_refusal_rate", "tool_error_rate"):
             if row[name] is not None:
                 flat[f"{prefix}/{name}"] = row[name]
+    for name, (_, clean, perturbed) in report.by_domain(scores).items():
+        for key, success in (("clean", clean), ("perturbed", perturbed)):
+            if success is not None:
+                flat[f"eval/domain/{name}/{key}"] = success["mean"]
     return flat

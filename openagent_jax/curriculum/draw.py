@@ -138,9 +138,11 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
         strength: jax.Array,
         scenario: Int[Array, ""] | None = None,
     ) -> Edited:
-        edits = [perturb.make(environment, tables, name, split) for name in names]
-        if not edits:
+        if not names:
             return Edited(task, jnp.int32(0), jnp.bool_(True))
+        # Not in the switch, for which `jax.vmap` would copy the tables to each task.
+        pools = environment.pools(tables, task, split)
+        edits = [perturb.entry(environment, name).make(pools) for name in names]
         if scenario is None:
             choice, key = perturb.choose(edit_key, len(names))
             new = jax.lax.switch(choice, edits, key, task, strength)
@@ -167,7 +169,8 @@ def make_draw(
     Returns:
       `draw(tables, task_key, edit_key, strength, scenario=None, index=None) -> Edited`;
       see `make_edit` for `strength` and `scenario`. With an `index`, an environment of
-      finitely many tasks gives the task of that number; any other ignores it.
+      finitely many tasks gives the task of that number, and a mixture of domains one of
+      the domain whose turn it is; any other ignores it.
 
     Raises:
       ValueError: the environment has no perturbation of some name.

@@ -1,7 +1,7 @@
 """The registry of environments, by name."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from openagent_jax.environments.world import (
     Spelling,
     Transcriber,
     World,
+    names_of,
 )
 from openagent_jax.types import Environment
 
@@ -27,22 +28,50 @@ SPECS: Mapping[str, EnvironmentSpec] = {
 
 
 def check_name(domain: str) -> None:
-    """Check that a name without a suffix is that of a kind of worlds or of a domain.
+    """Check that names without a suffix are those of a kind of worlds or of a domain.
+
+    Args:
+      domain: a name, a file, or a list of domains of tools that are mixed.
 
     Raises:
-      ValueError: nothing is called that; the message names what there is.
+      ValueError: nothing is called that, or it cannot be mixed. The message names each
+        such name.
     """
-    name = domain.removesuffix(development.SUFFIX)
+    names, faults, unknown = names_of(domain), list[str](), list[str]()
     known = [*SPECS, *domain_file.builtins()]
-    if Path(name).suffix or Path(name).name != name or name in known:
-        return
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
-    names = ", ".join(sorted(known))
-    raise ValueError(
-        f'there is no environment "{domain}"; {hint}known are {names}, and files that '
-        "end with .json or .jsonl"
-    )
+    for name in dict.fromkeys(names):
+        if not name:
+            faults.append("an empty name in the list; remove a comma")
+        elif not _exists(name, known):
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f'; did you mean "{close[0]}"?' if close else ";"
+            unknown.append(f'there is no environment "{name}"{hint}')
+        elif len(names) > 1 and (name in SPECS or logs.is_log(name)):
+            what = "a log" if logs.is_log(name) else "another environment"
+            faults.append(f'"{name}" is {what} and cannot be mixed; name it alone')
+        if name and names.count(name) > 1:
+            faults.append(f'"{name}" is named twice; remove one')
+    if unknown:
+        text = ", ".join(sorted(known))
+        unknown[-1] += f" known are {text}, and files that end with .json or .jsonl"
+    if faults or unknown:
+        raise ValueError("; ".join([*faults, *unknown]))
+
+
+def _exists(domain: str, known: Collection[str]) -> bool:
+    name = domain.removesuffix(development.SUFFIX)
+    return bool(Path(name).suffix) or Path(name).name != name or name in known
+
+
+def both(settings: Settings) -> str:
+    """Return the list of the domains of both splits.
+
+    >>> both(Settings("poi", test_domains="medical,poi"))
+    'poi,medical'
+    """
+    names = names_of(settings.domain), names_of(settings.test_domains)
+    new = [name for name in names[1] if name not in names[0]]
+    return ",".join((*names[0], *new))
 
 
 def left_out(domain: str) -> tuple[str, ...]:
@@ -54,8 +83,8 @@ def left_out(domain: str) -> tuple[str, ...]:
     >>> left_out("poi"), left_out("my_tools.json")
     ((), ('domain_transfer',))
     """
-    name = domain.removesuffix(development.SUFFIX)
-    is_own = Path(name).suffix or Path(name).name != name
+    names = [name.removesuffix(development.SUFFIX) for name in names_of(domain)]
+    is_own = any(Path(name).suffix or Path(name).name != name for name in names)
     return ("domain_transfer",) if is_own else ()
 
 
@@ -96,6 +125,8 @@ def make(settings: Settings, spelling: Spelling) -> World:
         used, or the environment or its transcriber is incomplete.
     """
     check_name(settings.domain)
+    check_name(settings.transfer)
+    check_name(both(settings))
     chosen = spec(settings.domain)
     if chosen is tools.DOMAINS and logs.is_log(settings.transfer):
         chosen = logged.SPEC

@@ -1,7 +1,7 @@
 """The host side of an environment: settings, transcription, and what a world holds."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -28,8 +28,12 @@ SPLITS = ("train", "test")
 class Settings:
     """The settings of an environment in a config (`config.sandbox`)."""
 
-    domain: str = "poi"  # name in the registry, builtin domain, JSON file or log
-    transfer: str = "medical"  # the domain whose tasks `domain_transfer` uses
+    # Name in the registry, builtin domain, JSON file or log; or several domains of
+    # tools, divided by commas.
+    domain: str = "poi"
+    domain_weights: str = ""  # how often each is trained on; "" means equally often
+    test_domains: str = ""  # the domains of the test split; "" means those of `domain`
+    transfer: str = "medical"  # the domains whose tasks `domain_transfer` uses
     num_visible: int = 5  # number of documented tools, unless the goal needs more
     min_visible: int = 3  # the least number of documented tools, for random worlds
     # The maximum sizes of an episode; see `types.Sizes`.
@@ -46,10 +50,25 @@ class Settings:
     num_constants: int = 4
     value_bytes: int = 64
 
+    def of(self, domain: str) -> "Settings":
+        """Return the settings for the tasks of some domain, also for the test split."""
+        if domain == self.domain:
+            return self
+        return replace(self, domain=domain, domain_weights="", test_domains="")
+
     @property
     def sizes(self) -> Sizes:
         """The maximum sizes of an episode."""
         return Sizes(**{name: getattr(self, name) for name in Sizes._fields})
+
+
+def names_of(domains: str) -> tuple[str, ...]:
+    """Return the domains of a list that is divided by commas.
+
+    >>> names_of("poi, medical"), names_of("")
+    (('poi', 'medical'), ())
+    """
+    return tuple(name.strip() for name in domains.split(",")) if domains else ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,9 @@ class World(NamedTuple):
     # Tokens whose embeddings carry no meaning, and the shape class of each; None if
     # there are none. See `Words.free_tokens` of the random tool worlds.
     free_tokens: tuple[jax.Array, jax.Array] | None = None
+    # The domains of a mixture, to which `Environment.domain` is an index. Empty for a
+    # single domain.
+    domains: tuple[str, ...] = ()
     # The remaining fields are set for logs, some conversations of which may be skipped.
     source: str = ""  # the file that the tasks are from
     summary: str = ""  # one line with the counts of mapped and skipped conversations

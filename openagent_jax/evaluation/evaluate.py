@@ -46,6 +46,8 @@ class Played(NamedTuple):
     overflow: Bool[Array, "B"]  # whether a prompt or a result did not fit
     cut: Bool[Array, "B"]  # whether there was no room for another turn
     recording: Recording | None
+    # Index into `World.domains` of the clean tasks of a mixture; else None.
+    domain: Int[Array, "B"] | None = None
 
 
 class Scored(NamedTuple):
@@ -55,6 +57,8 @@ class Scored(NamedTuple):
     # Success of each scripted agent on the n tasks of each scenario; empty if they did
     # not play.
     bounds: dict[str, dict[str, Bool[np.ndarray, "n"]]]
+    # The domain of each task, by name; None unless the tasks are of a mixture.
+    domains: np.ndarray | None = None
 
 
 def make_player(
@@ -122,7 +126,9 @@ def make_player(
             over = episode.timestep.terminated | episode.timestep.truncated
             shown = jnp.where(over[..., None], 0, shown)
             recording = Recording(episode, shown, played.tokens, played.sampled)
-        scripted = None
+        scripted = domain = None
+        if world.domains:
+            domain = jax.vmap(environment.domain, (None, 0))(tables, edited.task)
         if refused is not None:
             scripted = jax.vmap(partial(bounds.play, environment), (None, 0, None))(
                 tables, edited.task, refused
@@ -136,6 +142,7 @@ def make_player(
             overflow=played.overflow,
             cut=played.cut,
             recording=recording,
+            domain=domain,
         )
 
     return jax.jit(play)
@@ -206,6 +213,9 @@ def evaluate(
         for agent in bounds.AGENTS if episodes.bounds else ():
             success = episodes.bounds[agent].success
             scored.bounds.setdefault(agent, {})[name] = success
+        if name == CLEAN and episodes.domain is not None:
+            names = np.array(world.domains)[episodes.domain]
+            scored = scored._replace(domains=names)
     return scored
 
 
@@ -227,8 +237,48 @@ def results(
 
     Returns:
       Its `rows`, the `phrasings` of the clean tasks, and the success of scripted agents
-      (`bounds`, if they played) on the tasks that each row counts.
+      (`bounds`, if they played) on the tasks that each row counts. If the tasks are of
+      several domains, `rows` and `bounds` are means in which each domain weighs the
+      same, and `domains` is a list of what the tasks of each domain alone give, by
+      name. A perturbed task belongs to the domain of its clean version.
     """
+    domains = np.array([""] if scored.domains is None else scored.domains)
+    names = np.unique(domains).tolist()
+    if len(names) == 1:
+        return _results(entries, scored, strength, split, repeats)
+    settings = strength, split, repeats
+    parts = []
+    for name in names:
+        made = _results(entries, _among(scored, domains == name), *settings)
+        for row in made["rows"]:
+            row["domain"] = name
+        parts.append({"domain": name, **made})
+    which = np.searchsorted(names, domains)
+    made = _results(entries, scored, *settings, which)
+    for i, row in enumerate(made["rows"]):
+        theirs = [part["rows"][i] for part in parts]
+        for key in (*report.RATES, "chain_length_ratio", "needless_questions"):
+            row[key] = report.average(x[key] for x in theirs)
+    return {**made, "domains": parts}
+
+
+def _among(scored: Scored, among: Bool[np.ndarray, "n"]) -> Scored:
+    """Return the outcomes of some tasks."""
+    episodes, success = jax.tree.map(
+        lambda x: x[among],
+        ({k: vars(x) for k, x in scored.episodes.items()}, scored.bounds),
+    )
+    return Scored({k: report.Episodes(**x) for k, x in episodes.items()}, success)
+
+
+def _results(
+    entries: Mapping[str, perturb.Entry],
+    scored: Scored,
+    strength: float,
+    split: str,
+    repeats: int,
+    domains: Int[np.ndarray, "n"] | None = None,
+) -> report.Json:
     clean = scored.episodes[CLEAN]
     rows = [
         report.row(
@@ -238,12 +288,20 @@ def results(
             clean,
             split,
             repeats,
+            domains,
         )
         for name, episodes in scored.episodes.items()
     ]
+
+    def mean(success: Bool[np.ndarray, "n"], row: report.Json) -> float:
+        counted = report.counted(row)
+        if domains is None:
+            return float(success[counted].mean())
+        return float(report.domain_weights(domains[counted])[0] @ success[counted])
+
     means = {
         agent: {
-            row["scenario"]: float(success[row["scenario"]][report.counted(row)].mean())
+            row["scenario"]: mean(success[row["scenario"]], row)
             for row in rows
             if row["n"]
         }

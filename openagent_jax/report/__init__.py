@@ -4,15 +4,24 @@ A report is a dict with the keys of `report.json`.
 """
 
 from openagent_jax.report.files import load, load_columns, write
-from openagent_jax.report.intervals import pass_hat_k
+from openagent_jax.report.intervals import domain_weights, pass_hat_k
 from openagent_jax.report.outcomes import Json, counted, number
 from openagent_jax.report.picture import page, picture
 from openagent_jax.report.pool import differences, pool
-from openagent_jax.report.rows import TIERS, Episodes, row, summary
+from openagent_jax.report.rows import (
+    RATES,
+    TIERS,
+    Episodes,
+    average,
+    row,
+    summary,
+)
 from openagent_jax.report.tables import (
     NUM_SEEDS,
     NUM_TASKS,
     bounds,
+    by_domain,
+    by_domain_table,
     exploratory,
     seeds,
     side_by_side,
@@ -23,10 +32,15 @@ from openagent_jax.report.tables import (
 __all__ = [
     "NUM_SEEDS",
     "NUM_TASKS",
+    "RATES",
     "TIERS",
     "Episodes",
     "Json",
+    "average",
     "bounds",
+    "by_domain",
+    "by_domain_table",
+    "domain_weights",
     "counted",
     "differences",
     "exploratory",

@@ -19,7 +19,15 @@ from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
 from openagent_jax.report.pool import pool
-from openagent_jax.report.tables import BOUNDS_NOTE, NOTE, bounds, spent, table
+from openagent_jax.report.tables import (
+    BOUNDS_NOTE,
+    DOMAINS_NOTE,
+    NOTE,
+    bounds,
+    by_domain_table,
+    spent,
+    table,
+)
 
 _MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -118,6 +126,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
     if cost := report.get("cost"):
         markdown += f"\nCost: {spent(cost)}.\n"
+    if domains := by_domain_table(report, markdown=True):
+        markdown += f"\n{domains}\n\n{DOMAINS_NOTE}\n"
     if scripted := bounds(report, markdown=True):
         markdown += f"\n{scripted}\n\n{BOUNDS_NOTE}\n"
     contents = {

@@ -207,7 +207,9 @@ def over_seeds(means: Sequence[float], size: int, signed: bool = False) -> Inter
 
 
 def of_one(
-    values: Bool[np.ndarray, "n"], groups: Sequence[Int[np.ndarray, "n"]] = ()
+    values: Bool[np.ndarray, "n"],
+    groups: Sequence[Int[np.ndarray, "n"]] = (),
+    domains: Int[np.ndarray, "n"] | None = None,
 ) -> Outcomes:
     """Return the outcomes of one seed in one scenario.
 
@@ -215,6 +217,8 @@ def of_one(
       values: the outcome of each task.
       groups: for each grouping, the group of each task; by default every task is a
         group of its own.
+      domains: the domain of each task, if each domain is to weigh the same, whatever
+        its number of tasks.
 
     >>> found = rate(of_one(np.arange(10) < 8))  # Wilson's interval
     >>> {key: round(value, 3) for key, value in found.items()}
@@ -223,10 +227,31 @@ def of_one(
     n = len(values)
     return Outcomes(
         np.asarray(values, float)[None],
-        np.full((1, n), 1 / max(n, 1)),
+        np.full((1, n), 1 / max(n, 1)) if domains is None else domain_weights(domains),
         groups or [np.arange(n)],
         np.zeros(n, int),
     )
+
+
+def domain_weights(
+    domains: Int[np.ndarray, "n"], cells: Bool[np.ndarray, "S n"] | None = None
+) -> Float[np.ndarray, "S n"]:
+    """Return weights of tasks that add up to 1, with the same sum for each domain.
+
+    Args:
+      domains: the domain of each task.
+      cells: which tasks are counted for each of S seeds; by default all, for one.
+
+    >>> domain_weights(np.array([0, 0, 1])).tolist()
+    [[0.25, 0.25, 0.5]]
+    """
+    if cells is None:
+        cells = np.ones((1, len(domains)), bool)
+    member = domains == np.unique(domains)[:, None]
+    counts = cells.astype(int) @ member.T  # tasks of each seed and domain
+    shares = (counts > 0) / np.maximum(counts, 1)
+    shares /= np.maximum((counts > 0).sum(axis=1, keepdims=True), 1)
+    return (shares @ member) * cells
 
 
 def _errors(outcomes: Outcomes) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,8 @@ A row has a text with one letter for each task, in the order of the tasks:
     .  not counted: the perturbation did not change it, or it was drawn before
 
 Which tasks are worded alike is stored once for the report, as a text of numbers, one
-for each task; a row whose requests are worded otherwise has its own.
+for each task; a row whose requests are worded otherwise has its own. In a report of
+several domains each row has the number of the domain of each task, as `domains`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from openagent_jax.report.intervals import Outcomes
+from openagent_jax.report.intervals import Outcomes, domain_weights
 
 Json = dict[str, Any]
 COUNTED = "10rRxs"  # the letters of tasks that a row counts
@@ -154,7 +155,11 @@ def _join(
     num_tasks, weights = cells[used[0]].shape[1], []
     for i, name in zip(used, names, strict=True):
         share = 1 / (len(set(names)) * names.count(name))
-        weights.append(share * cells[i] / cells[i].sum(axis=1, keepdims=True))
+        if "domains" in rows[i]:  # each weighs the same
+            domains = np.array(rows[i]["domains"].split(), int)
+            weights.append(share * domain_weights(domains, cells[i]))
+        else:
+            weights.append(share * cells[i] / cells[i].sum(axis=1, keepdims=True))
     shared = _numbers(phrasings, num_tasks)
     groups, own = [np.tile(shared, len(used))], []
     for i in used:

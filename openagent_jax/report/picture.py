@@ -7,8 +7,10 @@ from openagent_jax.report.outcomes import Json
 from openagent_jax.report.rows import by_tier, label
 from openagent_jax.report.tables import (
     BOUNDS_NOTE,
+    DOMAINS_NOTE,
     NOTE,
     asks_needlessly,
+    by_domain,
     cells,
     column,
     heading,
@@ -78,6 +80,7 @@ def page(report: Json) -> str:
         which=scenario_set(report),
         asks=asks_needlessly(report),
         agents=report.get("bounds", {}),
+        domains=by_domain(report),
         cost=spent(report.get("cost", {})),
     )
 
@@ -95,6 +98,7 @@ def _template(name: str):
         label=label,
         note=NOTE,
         bounds_note=BOUNDS_NOTE,
+        domains_note=DOMAINS_NOTE,
         percent=percent,
         questions=questions,
     )

@@ -68,6 +68,11 @@ def pool(reports: Mapping[str, Json]) -> Json:
     for r in rows:
         _add_intervals(r, clean, first.get("phrasings"))
     joined = {k: v for k, v in first.items() if k not in ("bounds", "train_seed")}
+    if "domains" in first:
+        joined["domains"] = [
+            pool({name: x["domains"][i] for name, x in reports.items()})
+            for i in range(len(first["domains"]))
+        ]
     return {**joined, "num_seeds": len(reports), "rows": rows}
 
 

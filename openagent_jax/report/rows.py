@@ -72,6 +72,7 @@ def row(
     clean: Episodes,
     split: str = "test",
     repeats: int = 1,
+    domains: Int[np.ndarray, "n"] | None = None,
 ) -> Json:
     """Compute one row of `report.json`.
 
@@ -85,6 +86,8 @@ def row(
         clean row.
       repeats: the number of consecutive episodes of each task, which are counted as
         outcomes of one task.
+      domains: the domain of each task, if each domain is to weigh the same in success
+        and delta.
 
     Returns:
       The row. Rates are fractions, or None where nothing was counted. A task that was
@@ -110,18 +113,24 @@ def row(
         groups.append(episodes.phrasing)
 
     def of(values, among):
-        return intervals.of_one(values[among], [x[among] for x in groups])
+        which = None if domains is None else domains[among]
+        return intervals.of_one(values[among], [x[among] for x in groups], which)
+
+    def mean(values, among):
+        if domains is None:
+            return float(values[among].mean())
+        return float(intervals.domain_weights(domains[among])[0] @ values[among])
 
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
     nothing = dict.fromkeys(intervals.PARTS)
     success, delta = nothing, no_change if entry is None else nothing
     if counted.any():
-        mean = average(e.success)
-        success = intervals.rate(of(episodes.success, counted)) | {"mean": mean}
+        solved_rate = mean(episodes.success, counted)
+        success = intervals.rate(of(episodes.success, counted)) | {"mean": solved_rate}
     if entry and pairs.any():
         new, old = episodes.success, clean.success
         delta = intervals.difference(of(new, pairs), of(old, pairs))
-        delta |= {"mean": float(new[pairs].mean() - old[pairs].mean())}
+        delta |= {"mean": mean(new, pairs) - mean(old, pairs)}
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
     # Clean tasks have no perturbation, so their family follows from the split.
@@ -150,6 +159,7 @@ def row(
         ),
         "tasks": digest(episodes.task),
         **({"phrasings": outcomes.number(episodes.phrasing)} if reworded else {}),
+        **({} if domains is None else {"domains": outcomes.number(domains)}),
         **({"unanswered": int(unanswered.sum())} if unanswered.any() else {}),
     }
 

@@ -29,6 +29,10 @@ refuse by counts alone, such as the number of documents, as the training tasks s
 and otherwise plays the expert; "refuser" always refuses; "asker" asks a question first
 and then plays the expert. An agent that refuses no better than "counting" need not have
 read its documents."""
+# Says what the rows of a report of several domains are.
+DOMAINS_NOTE = """\
+The rows above are means over these domains, each of which weighs the same. A perturbed
+task belongs to the domain of its clean version."""
 NUM_SEEDS, NUM_TASKS = 5, 384  # what a comparison needs at least; see `exploratory`
 _REFUSALS = (  # the last lines of a comparison: label, group of rows, rate
     ("false refusals, clean", "clean", "false_refusal_rate"),
@@ -90,6 +94,39 @@ def bounds(report: Json, markdown: bool = False) -> str:
     for name in dict.fromkeys(name for x in agents.values() for name in x):
         lines.append([name, *(percent(x.get(name)) for x in agents.values())])
     return _grid(lines, 1, markdown)
+
+
+def by_domain_table(report: Json, markdown: bool = False) -> str:
+    """Format the success in each domain as a table; "" if the report has only one.
+
+    >>> row = {"tier": "clean", "scenario": "clean", "strength": 0.0, "n": 10}
+    >>> row |= {"family": "held_out", "success": {"mean": 0.8}, "delta": {"mean": 0.0}}
+    >>> row |= dict.fromkeys(RATES)
+    >>> print(by_domain_table({"domains": [{"domain": "poi", "rows": [row]}]}))
+    success % of domain    n  clean  perturbed
+    -------------------  ---  -----  ---------
+    poi                   10   80.0          -
+    """
+    lines = [["success % of domain", "n", "clean", "perturbed"]]
+    for name, (num, clean, perturbed) in by_domain(report).items():
+        lines.append([name, str(num), percent(clean), percent(perturbed)])
+    return _grid(lines, 1, markdown) if len(lines) > 1 else ""
+
+
+def by_domain(report: Json) -> dict[str, tuple[int, Any, Any]]:
+    """Return the number of clean tasks of each domain, by name, and the success.
+
+    Returns:
+      `(n, clean, perturbed)` of each domain, if there are several. Perturbed success is
+      a mean over scenarios.
+    """
+    found = {}
+    for part in report.get("domains", []):
+        means = means_of(part)
+        num = max(r["n"] for r in part["rows"] if r["tier"] == "clean")
+        success = means["clean"]["success"], means["perturbed"]["success"]
+        found[part["domain"]] = num, *success
+    return found
 
 
 def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:

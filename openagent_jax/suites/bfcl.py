@@ -29,6 +29,7 @@ from openagent_jax import perturb
 from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.make import DOMAINS, functions
 from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
@@ -167,6 +168,9 @@ class Suite:
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return nothing: scripted agents play environments, not data files."""
         return {}
+
+    def domains(self) -> None:
+        """Return nothing: the functions of a category are of no domain."""
 
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """Yield the episodes that are not done, in order.
@@ -323,11 +327,12 @@ class Suite:
                 **tables.source,
                 opaque=jnp.array([opaque.low, opaque.high]),
                 gates=zero,
-                phrases=zero[None],
-                num_phrases=zero[0],
+                phrases=zero,
+                num_phrases=zero[0, 0],
+                choices=choices.empty(),
                 styles=zero[0],
                 shifted=zero[None],
-                constant_range=zero[None],
+                constant_range=zero,
                 other_rate=jnp.zeros(1),  # one request of each list of functions
                 other_needs=jnp.zeros((1, len(task.tools.name)), bool),
                 transfer=lambda key: task,

@@ -64,6 +64,16 @@ class Suite:
             repeats=self.repeats,
         )
 
+    def domains(self) -> np.ndarray | None:
+        """Return the name of the domain of each task of a mixture."""
+        if not self.world.domains:
+            return None
+        num = range(self.num_episodes)
+        drawn = self._drawn({(name, n) for name in self.scenarios for n in num})
+        return np.array(
+            [self.world.domains[facts["domain"]] for _, _, _, facts, _ in drawn]
+        )
+
     def episodes(self, done: Collection[tuple[str, int]] = ()) -> Iterator[Episode]:
         """Yield the episodes that are not done, in order, drawing tasks as needed.
 
@@ -141,6 +151,8 @@ class Suite:
                     "changed": changed,
                     "reason": environment.certificate(tables, task).reason,
                 }
+                if self.world.domains:
+                    facts["domain"] = environment.domain(tables, task)
                 return task, facts, (episode.action, episode.valid)
 
             edit_keys = draw.edit_keys(keys, start, self.repeats)

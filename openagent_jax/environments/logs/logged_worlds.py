@@ -29,7 +29,7 @@ from openagent_jax.environments.logs.logged_task import (
     LoggedTask,
     Source,
 )
-from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools import choices, types
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
@@ -196,10 +196,11 @@ class LoggedWorlds:
             descriptions=variants.description[split, which],
             arg_names=variants.arg_name[split, which],
             gates=gates[order],
-            phrases=phrases[None],
-            num_phrases=jnp.array([len(begin)]),
+            phrases=phrases,
+            num_phrases=jnp.int32(len(begin)),
+            choices=choices.empty(),
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
-            constant_range=constant_range[None],
+            constant_range=constant_range,
             other_rate=jnp.zeros(1),  # no other request of these tools is known
             other_needs=jnp.zeros((1, len(tools.name)), bool),
         )

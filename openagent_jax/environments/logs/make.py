@@ -5,6 +5,7 @@ A world of a log is a tool world whose tasks are the conversations of the log.
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax
 from jaxtyping import Array, Int
@@ -14,7 +15,7 @@ from openagent_jax.environments.logs import logged_worlds, logs
 from openagent_jax.environments.logs.logged_transcriber import LoggedTranscriber
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
-from openagent_jax.environments.tools.worlds import documents, domain_file
+from openagent_jax.environments.tools.worlds import documents, mixture
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, Spelling, World
@@ -49,7 +50,8 @@ def make(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = tools.limits_of(settings), ToolSymbols()
-    names = (settings.domain, settings.transfer)
+    shares = mixture.shares(settings), mixture.equal(settings.transfer)
+    names = [name for chosen in shares for name in chosen.names]
     room = logs.room(limits) | dict(spelling.room)
     found = {
         name: logs.load(name, room).spelled_by(spelling.tokenizer).checked()
@@ -59,19 +61,21 @@ def make(settings: Settings, spelling: Spelling) -> World:
     limits = logged_worlds.fitted(
         limits, [task for log in found.values() for _, task in log.tasks]
     )
-    specs = {x: domain_file.load(x, limits) for x in names if x not in found}
+    specs = mixture.load([x for x in names if x not in found], limits)
     limits = documents.fitted(limits, [*specs.values()])
     made = documents.Documents(tools.style_of(spelling, limits))
-    tasks, transfer = (
-        logged_worlds.compile([task for _, task in found[name].tasks], table, limits)
-        if name in found
-        else domains.compile(specs[name], table, limits, made)
-        for name in names
-    )
+    compiled: dict[str, Any] = {}
+    for name in dict.fromkeys(names):
+        if name in found:
+            mapped = [task for _, task in found[name].tasks]
+            compiled[name] = logged_worlds.compile(mapped, table, limits)
+        else:
+            compiled |= mixture.compile({name: specs[name]}, table, limits, made)
+    tasks, transfer = (mixture.joined(compiled, chosen) for chosen in shares)
     if log := found.get(settings.domain):
         goals = ["recorded"]
     else:
-        goals = [goal.name for goal in specs[names[0]].goals]
+        goals = mixture.goals([specs[name] for name in shares[0].names])
     world = tools.world_of(
         tasks, transfer, goals, table, limits, settings, spelling, made
     )

@@ -28,6 +28,7 @@ from openagent_jax.environments.tools.types import Action, Limits, State, Task, 
 from openagent_jax.environments.tools.worlds import (
     documents,
     domain_file,
+    mixture,
     random_words,
     random_worlds,
 )
@@ -40,6 +41,7 @@ from openagent_jax.environments.world import (
     Settings,
     Spelling,
     World,
+    names_of,
 )
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, style
@@ -50,7 +52,7 @@ class Source(NamedTuple):
     """The data that tasks and perturbations are sampled from."""
 
     tasks: Tasks
-    transfer: Tasks  # another domain, from which `domain_transfer` takes tasks
+    transfer: Tasks  # other domains, from which `domain_transfer` takes tasks
     opaque: Int[Array, "2 2"]  # by split: range of names without meaning
     gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
@@ -109,22 +111,23 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         suite=perturb.SUITE,
         rewards=grading.REWARDS,
         reasons=oracle.REASONS,
+        domain=lambda tables, task: tables.source.tasks.goal_domain[task.goal.kind],
     )
 
 
 def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
-    """Check that the file of a domain can be used.
+    """Check that the files of domains can be used.
 
     Args:
-      domain: a builtin domain or a domain file.
+      domain: a builtin domain, a domain file, or a list of them.
       settings: give the sizes of the arrays.
       room: ignored; it limits logs.
 
     Raises:
-      domain_spec.DomainError: the file has faults.
+      ValueError: a file has faults.
     """
     del room
-    domain_file.load(domain, limits_of(settings))
+    mixture.load(names_of(domain), limits_of(settings))
 
 
 def make_random(settings: Settings, spelling: Spelling) -> World:
@@ -160,19 +163,28 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
 
 
 def make_domain(settings: Settings, spelling: Spelling) -> World:
-    """Return the world of a builtin domain or a domain file.
+    """Return the world of domains, each a builtin one or a file.
 
     Raises:
-      domain_spec.DomainError: the file has faults.
-      ValueError: the tokenizer cannot be used, or not with this style.
+      ValueError: a file has faults, the weights of the domains do not fit them, or the
+        tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    specs = [domain_file.load(x, limits) for x in (settings.domain, settings.transfer)]
+    tasks, transfer = mixture.shares(settings), mixture.equal(settings.transfer)
+    specs = mixture.load((*tasks.names, *transfer.names), limits)
     made = Documents(style_of(spelling, limits))
-    limits = documents.fitted(limits, specs)
-    tasks, transfer = (domains.compile(spec, table, limits, made) for spec in specs)
-    goals = [goal.name for goal in specs[0].goals]
-    return world_of(tasks, transfer, goals, table, limits, settings, spelling, made)
+    limits = documents.fitted(limits, [*specs.values()])
+    compiled = mixture.compile(specs, table, limits, made)
+    return world_of(
+        mixture.joined(compiled, tasks),
+        mixture.joined(compiled, transfer),
+        mixture.goals([specs[name] for name in tasks.names]),
+        table,
+        limits,
+        settings,
+        spelling,
+        made,
+    )
 
 
 def world_of(
@@ -209,10 +221,16 @@ def world_of(
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
     )
+    made_of = functions(settings.sizes, settings.num_visible)
+    names = mixture.shares(settings).names
+    if len(names) > 1:
+        nth = partial(_nth, num_visible=settings.num_visible)
+        made_of = made_of._replace(nth_task=nth)
     return World(
-        functions(settings.sizes, settings.num_visible),
+        made_of,
         Tables(_lexicon(table, spelling, made.style, limits), source),
         conversation.Transcriber(table, limits.num_args, goals, made),
+        domains=names if len(names) > 1 else (),
     )
 
 
@@ -230,6 +248,13 @@ def _lexicon(
 
 def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Task:
     return tables.source.tasks.sample(key, domains.SPLITS[split], num_visible)
+
+
+def _nth(
+    tables: Tables, key: jax.Array, index: jax.Array, split: str, num_visible: int
+) -> Task:
+    tasks = tables.source.tasks
+    return tasks.nth(key, index, domains.SPLITS[split], num_visible)
 
 
 def _expert(tables: Tables, task: Task, state: State) -> Action:

@@ -24,6 +24,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
+from openagent_jax.environments.tools.choices import Choices
 from openagent_jax.text.lexicon import MAX_TEXT
 
 
@@ -139,22 +140,26 @@ class Task:
 class TaskPools:
     """What perturbations of a task draw from, as its domain or log has it.
 
-    Y is the number of synonyms, R that of gates or phrases, and G that of goals. A gate
-    is a tool without arguments that must be called before another tool.
+    They belong to the task's own goal, so that none is larger if there are more goals.
+    Y is the number of synonyms, R that of gates or phrases, and U that of sets of tools
+    that requests need. A gate is a tool without arguments that must be called before
+    another tool.
     """
 
     names: Int[Array, "N Y"]  # synonyms of each tool
     descriptions: Int[Array, "N Y"]
     arg_names: Int[Array, "N A Y"]
     gates: Int[Array, "R 2"]  # name and description of each gate
-    phrases: Int[Array, "G R P"]  # rewritten requests
-    num_phrases: Int[Array, "G"]
+    phrases: Int[Array, "R P"]  # rewritten requests, which may have choices
+    num_phrases: Int[Array, ""]
+    choices: Choices  # the texts of these choices
     shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
-    constant_range: Int[Array, "G Q 2"]  # constant ranges with unfamiliar entities
-    # Other requests that could be made of the same tools: the probability of each, and
-    # the rows that it needs. They may sum to less than 1: then there may be none.
-    other_rate: Float[Array, "G"]
-    other_needs: Bool[Array, "G N"]
+    constant_range: Int[Array, "Q 2"]  # constant ranges with unfamiliar entities
+    # Other requests that could be made of the same tools: the probability of each set
+    # of rows that one needs, and these rows. The probabilities may sum to less than 1:
+    # then there may be no other request.
+    other_rate: Float[Array, "U"]
+    other_needs: Bool[Array, "U N"]
 
 
 class Tasks(Protocol):

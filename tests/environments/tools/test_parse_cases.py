@@ -15,8 +15,8 @@ from tests.environments.tools.parsing import (
 )
 
 # Replies in a task of `table_booking` in poi; `N` stands for the tool, `P` for a place.
-# Expected: place and hour (-1: missing or not accepted), "unknown" for an unknown tool, or None for
-# MALFORMED.
+# Expected: place and hour (-1: missing or not accepted), "unknown" for an unknown tool,
+# or None for MALFORMED.
 CASES = {
     '{"name":"N","arguments":{"place":"P","hour":"17"}}': (0, 17),
     '{"arguments":{"hour":17,"place":"P"},"name":"N"}': (0, 17),

@@ -67,7 +67,7 @@ def entity_shift(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         uniforms = jax.random.uniform(key, (3,))
-        ranges = pools.constant_range[task.goal.kind]
+        ranges = pools.constant_range
         constants = draw.distinct_symbols(uniforms[1:], ranges[:, 0], ranges[:, 1])
         shifted = edit_tools(
             replace(task, constants=scalars.canonical(constants)),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from openagent_jax import draw
+from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
     edit_tools,
@@ -14,6 +15,8 @@ from openagent_jax.environments.tools.perturb.edits import (
     withheld,
 )
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+
+CHOICE_SALT = 1  # of `draw.hashed_key`
 
 
 def identity_erasure(pools: Pools) -> Perturbation:
@@ -149,11 +152,11 @@ def query_rewrite(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        goal = task.goal.kind
-        r = jax.random.randint(which, (), 0, pools.num_phrases[goal])
-        phrase = pools.phrases[goal, r]
+        r = jax.random.randint(which, (), 0, pools.num_phrases)
+        seed = draw.hashed_key(which, CHOICE_SALT)
+        phrase = choices.spoken(pools.choices, pools.phrases[r], seed)
         # The phrases are those of the domain, not of one that has replaced it.
-        hit = bernoulli(coin, strength) & (goal >= 0)
+        hit = bernoulli(coin, strength) & (task.goal.kind >= 0)
         return replace(task, phrase=jnp.where(hit, phrase, task.phrase))
 
     return apply

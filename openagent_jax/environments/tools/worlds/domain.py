@@ -1,9 +1,9 @@
-"""A domain as arrays, and tasks sampled from it.
+"""A domain, or a mixture of domains, as arrays, and tasks sampled from it.
 
 `compile` turns a checked file (`domain_spec.DomainSpec`) into a `Domain`: a pytree
 of arrays whose shapes depend on the limits only (and on the numbers of goals, phrases
 and synonyms, rounded up to blocks), so that domains of the same limits share compiled
-programs.
+programs. `mixture.join` makes one `Domain` of several.
 
 Splits are disjoint by construction: each has its own entities and phrases, and the
 worlds of `TRAIN` have even seeds, those of other splits odd ones.
@@ -15,7 +15,7 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
+from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
@@ -35,20 +36,17 @@ from openagent_jax.environments.tools.types import (
     TaskPools,
     Tools,
 )
-from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.environments.tools.worlds import domain_spec, goal_tables, phrases
 from openagent_jax.environments.tools.worlds.documents import Documents
+from openagent_jax.environments.tools.worlds.phrases import PLAIN, Phrases
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import scalars
 from openagent_jax.text.symbols import Range
 
 TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
-PLAIN, REWRITE = 0, 2  # indices into PHRASE_POOLS: PLAIN + split, REWRITE + split
-PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
-# Array sizes are multiples of these.
-GOAL_BLOCK = 16
-PHRASE_BLOCK = 64  # phrases of one goal and pool
-SYNONYM_BLOCK = 4  # synonyms of one name and split
+SYNONYM_BLOCK = 4  # the number of synonyms of one name and split is a multiple of it
+DOMAIN_SALT, CHOICE_SALT = 1, 2  # of `draw.hashed_key`
 
 
 class Variants(NamedTuple):
@@ -57,33 +55,38 @@ class Variants(NamedTuple):
     Y is the number of synonyms; values are symbols.
     """
 
-    name: Int[Array, "2 N Y"]
-    description: Int[Array, "2 N Y"]
-    arg_name: Int[Array, "2 N A Y"]
+    name: Int[Array, "D 2 N Y"]
+    description: Int[Array, "D 2 N Y"]
+    arg_name: Int[Array, "D 2 N A Y"]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Domain:
-    """The data that tasks of a domain are sampled from.
+    """The data that tasks of D domains are sampled from; D is 1 unless they are mixed.
 
-    G goals, R phrases of a goal and pool, P pieces of a phrase; the other letters are
-    those of `environments.tools.types`. A range is `low <= symbol < high`.
+    G goals of all domains, one domain after another; U sets of tools that goals of one
+    domain need; the other letters are those of `environments.tools.types`. A range is
+    `low <= symbol < high`.
     """
 
-    tools: Tools
-    num_tools: Int[Array, ""]
-    num_goals: Int[Array, ""]
-    result_range: Int[Array, "3 N F 2"]  # by split
+    tools: Tools  # leading axis D
+    num_tools: Int[Array, "D"]
+    num_goals: Int[Array, "D"]
+    first_goal: Int[Array, "D"]
+    # By split: where the interval ends from which a uniform number chooses a domain.
+    ends: Float[Array, "2 D"]
+    result_range: Int[Array, "D 3 N F 2"]  # by split
+    goal_domain: Int[Array, "G"]
     goal_tool: Int[Array, "G C"]
     goal_source: Int[Array, "G C A"]
     goal_answer: Int[Array, "G"]
-    goal_needs: Bool[Array, "G N"]  # tools to call, prerequisites included
-    # How likely each other goal is to be paired with a goal; see `_pairing`.
-    pairing: Float[Array, "G G"]
+    goal_set: Int[Array, "G"]  # which set of its domain's tools a goal needs
     constant_range: Int[Array, "3 G Q 2"]  # by split; low == high: unused
-    phrases: Int[Array, "4 G R P"]  # by pool
-    num_phrases: Int[Array, "4 G"]
+    set_needs: Bool[Array, "D U N"]  # tools to call, prerequisites included
+    # How likely a goal of each set is paired with a goal; see `goal_tables.pairing`.
+    pairing: Float[Array, "D U U"]
+    phrases: Phrases
     codes: Int[Array, "2"]  # range
     variants: Variants
     facts: Facts | None  # empty rows, if tasks share a batch with logged tasks
@@ -96,23 +99,46 @@ class Domain:
           split: `TRAIN` or `TEST`.
           num_visible: how many tools are documented, unless the goal needs more.
         """
-        # A single call of the generator, because each one takes long to compile.
-        tools = self.tools
-        num_tools = tools.relation.shape[0]
-        uniforms = jax.random.uniform(key, (num_tools + 6,))
+        which = draw.uniform(draw.hashed_key(key, DOMAIN_SALT))
+        domain = jnp.sum(which >= self.ends[split, :-1])
+        return self._sample(key, domain, split, num_visible)
 
-        g = draw.below(uniforms[num_tools], self.num_goals)
+    def nth(self, key: jax.Array, index: Array, split: int, num_visible: int) -> Task:
+        """Sample a task whose domain is given by its number.
+
+        Consecutive numbers take turns among the domains of the split, so that an
+        evaluation plays each of them equally often.
+
+        Args:
+          key: a PRNG key.
+          index: the number of the task.
+          split: `TRAIN` or `TEST`.
+          num_visible: as for `sample`.
+        """
+        count = jnp.cumsum(jnp.diff(self.ends[split], prepend=0) > 0)
+        domain = jnp.argmax(count > index % count[-1])
+        return self._sample(key, domain, split, num_visible)
+
+    def _sample(
+        self, key: jax.Array, d: Int[Array, ""], split: int, num_visible: int
+    ) -> Task:
+        # A single call of the generator, because each one takes long to compile.
+        num_tools = self.tools.relation.shape[1]
+        uniforms = jax.random.uniform(key, (num_tools + 6,))
+        tools = jax.tree.map(lambda x: x[d], self.tools)
+        g = self.first_goal[d] + draw.below(uniforms[num_tools], self.num_goals[d])
         pool = PLAIN + split
-        r = draw.below(uniforms[num_tools + 1], self.num_phrases[pool, g])
+        r = draw.below(uniforms[num_tools + 1], self.phrases.num[pool, g])
+        phrase = self.phrases.row(self.phrases.first[pool, g] + r)
 
         # What the goal needs is visible, and a random choice of the others.
-        real = jnp.arange(num_tools) < self.num_tools
-        needs = self.goal_needs[g]
+        real = jnp.arange(num_tools) < self.num_tools[d]
+        needs = self.set_needs[d, self.goal_set[g]]
         order = jnp.where(needs, -1.0, uniforms[:num_tools])
         rank = jnp.argsort(jnp.argsort(jnp.where(real, order, 2.0)))
         visible = real & (needs | (rank < num_visible))
 
-        result_low, result_high = jnp.moveaxis(self.result_range[split], -1, 0)
+        result_low, result_high = jnp.moveaxis(self.result_range[d, split], -1, 0)
         none = jnp.zeros(num_tools, jnp.int32)
         world = jax.random.key_data(key)[-1].astype(jnp.uint32)
         ranges = self.constant_range[split, g]
@@ -134,26 +160,39 @@ class Domain:
                 kind=g,
             ),
             faults=Faults(none, none - 1, none.astype(bool), none),
-            phrase=self.phrases[pool, g, r],
+            phrase=choices.spoken(
+                self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
+            ),
             constants=scalars.canonical(constants),
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )
 
     def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
-        """Return what perturbations of a split draw from."""
-        rewrite, goal = REWRITE + split, task.goal.kind
+        """Return what perturbations of a split draw from.
+
+        Args:
+          task: the task. One that has replaced another (`goal.kind` is negative) gets
+            the pools of the first goal, and no other request of the same tools.
+          split: the split whose synonyms are used.
+          gates: name and description of each gate that a perturbation can add.
+        """
+        goal = jnp.maximum(task.goal.kind, 0)
+        d = self.goal_domain[goal]
+        rewrites, num_rewrites = self.phrases.rewrites(split, goal)
+        rate = self.pairing[d, self.goal_set[goal]]
         return TaskPools(
-            names=self.variants.name[split],
-            descriptions=self.variants.description[split],
-            arg_names=self.variants.arg_name[split],
+            names=self.variants.name[d, split],
+            descriptions=self.variants.description[d, split],
+            arg_names=self.variants.arg_name[d, split],
             gates=gates,
-            phrases=self.phrases[rewrite],
-            num_phrases=self.num_phrases[rewrite],
-            shifted=self.result_range[SHIFT],
-            constant_range=self.constant_range[SHIFT],
-            other_rate=jnp.where(goal >= 0, self.pairing[goal], 0),
-            other_needs=self.goal_needs,
+            phrases=rewrites,
+            num_phrases=num_rewrites,
+            choices=self.phrases.choices,
+            shifted=self.result_range[d, SHIFT],
+            constant_range=self.constant_range[SHIFT, goal],
+            other_rate=jnp.where(task.goal.kind >= 0, rate, 0),
+            other_needs=self.set_needs[d],
         )
 
 
@@ -187,17 +226,35 @@ def compile(
       symbols: the surface forms of the domain are added to these.
       limits: sizes of the arrays, `fitted` to its descriptions.
       documents: the documents of its tools are added to these.
+
+    Raises:
+      DomainError: its goals need too many different sets of tools.
     """
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
     arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
     tools, variants, result_range = arrays
+    goals = goal_tables.compile(spec, ranges, limits)
+    room = len(goals.goal_answer)
+    of_domain = (tools, variants, result_range, goals.set_needs, goals.pairing)
+    tools, variants, result_range, set_needs, pairing = jax.tree.map(
+        lambda x: x[None], of_domain
+    )
     domain = Domain(
         tools=tools,
-        num_tools=np.int32(len(spec.tools)),
-        num_goals=np.int32(len(spec.goals)),
+        num_tools=np.array([len(spec.tools)], np.int32),
+        num_goals=np.array([len(spec.goals)], np.int32),
+        first_goal=np.zeros(1, np.int32),
+        ends=np.ones((2, 1), np.float32),
         result_range=result_range,
-        **_goal_arrays(spec, ranges, limits),
-        **_phrase_arrays(spec, symbols, limits),
+        goal_domain=np.zeros(room, np.int32),
+        goal_tool=goals.goal_tool,
+        goal_source=goals.goal_source,
+        goal_answer=goals.goal_answer,
+        goal_set=goals.goal_set,
+        constant_range=goals.constant_range,
+        set_needs=set_needs,
+        pairing=pairing,
+        phrases=phrases.compile(spec.goals, symbols, limits, room),
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         variants=variants,
         facts=_no_facts(limits) if limits.num_facts else None,
@@ -304,7 +361,7 @@ def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
     """Return empty arrays with room for all synonyms."""
     N, A = limits.num_tools, limits.num_args
     pools = itertools.chain.from_iterable(map(_synonyms, spec.tools))
-    Y = _room(pools, SYNONYM_BLOCK)
+    Y = phrases.room(max(map(len, pools)), SYNONYM_BLOCK)
     return Variants(
         name=np.zeros((2, N, Y), np.int32),
         description=np.zeros((2, N, Y), np.int32),
@@ -337,101 +394,6 @@ def _synonyms(tool: domain_spec.ToolSpec) -> Iterator[tuple[str, ...]]:
         yield from by_split.values()
 
 
-def _goal_arrays(
-    spec: domain_spec.DomainSpec, ranges: dict[str, _TypeRanges], limits: Limits
-) -> dict[str, np.ndarray]:
-    """Return the fields of `Domain` that say which calls each goal needs."""
-    N, A, C = limits.num_tools, limits.num_args, limits.num_steps
-    G = _room([spec.goals], GOAL_BLOCK)
-    index = {tool.name: n for n, tool in enumerate(spec.tools)}
-    goal_tool = np.full((G, C), -1, np.int32)
-    goal_source = np.full((G, C, A), -1, np.int32)
-    goal_answer = np.full(G, -1, np.int32)
-    goal_needs = np.zeros((G, N), bool)
-    constant_range = np.zeros((3, G, limits.num_constants, 2), np.int32)
-    for g, goal in enumerate(spec.goals):
-        for q, (_, kind) in enumerate(goal.constants):
-            constant_range[:, g, q] = ranges[kind].splits
-        for c, (name, arguments) in enumerate(goal.steps):
-            goal_tool[g, c] = index[name]
-            for a, (argument, _) in enumerate(spec.tools[index[name]].arguments):
-                if argument in arguments:
-                    source = _source(arguments[argument], goal, spec, limits)
-                    goal_source[g, c, a] = source
-        if goal.answer != domain_spec.DONE:
-            goal_answer[g] = _source(goal.answer, goal, spec, limits)
-        steps = [name for name, _ in goal.steps]
-        for name in (*steps, *domain_spec.extra_calls(spec, goal)):
-            goal_needs[g, index[name]] = True
-    return dict(
-        goal_tool=goal_tool,
-        goal_source=goal_source,
-        goal_answer=goal_answer,
-        goal_needs=goal_needs,
-        pairing=_pairing(goal_needs),
-        constant_range=constant_range,
-    )
-
-
-def _pairing(needs: Bool[np.ndarray, "G N"]) -> Float[np.ndarray, "G G"]:
-    """Return the probability with which goal j is paired with goal i, at [i, j].
-
-    Goals are paired if each needs a tool that the other does not. The matrix is
-    symmetric and its rows sum to 1 where that is possible (Sinkhorn's scaling): for a
-    goal that is drawn uniformly, the pair (i, j) is then as likely as (j, i). So
-    documents that suit one goal of a pair, but not the other, do not tell which of the
-    two was asked for. A goal without any partner has a row of zeros.
-    """
-    only = (needs[:, None] & ~needs[None]).any(axis=2)
-    match = (only & only.T).astype(float)
-    scale = np.ones(len(needs))
-    for _ in range(500):  # damped, so that it does not oscillate
-        total = match @ scale
-        scale = np.sqrt(scale / np.where(total > 0, total, 1))
-    rate = scale[:, None] * match * scale[None]
-    return (rate / max(1, rate.sum(axis=1).max())).astype(np.float32)
-
-
-def _source(
-    text: str, goal: domain_spec.GoalSpec, spec: domain_spec.DomainSpec, limits: Limits
-) -> int:
-    """Return the number of a source (`$slot` or `#step.field`), as in `Goal.source`."""
-    c, name = domain_spec.parse_source(text)
-    if c < 0:
-        return [slot for slot, _ in goal.constants].index(name)
-    (tool,) = (tool for tool in spec.tools if tool.name == goal.steps[c][0])
-    field = [field for field, _ in tool.returns].index(name)
-    return limits.num_constants + c * limits.num_fields + field
-
-
-def _phrase_arrays(
-    spec: domain_spec.DomainSpec, symbols: ToolSymbols, limits: Limits
-) -> dict[str, np.ndarray]:
-    """Return the fields of `Domain` that hold the requests."""
-    pools = (goal.phrases[pool] for goal in spec.goals for pool in PHRASE_POOLS)
-    G, R = _room([spec.goals], GOAL_BLOCK), _room(pools, PHRASE_BLOCK)
-    phrases = np.zeros((4, G, R, limits.num_phrase_pieces), np.int32)
-    num_phrases = np.zeros((4, G), np.int32)
-    for g, goal in enumerate(spec.goals):
-        slots = {name: q for q, (name, _) in enumerate(goal.constants)}
-        for p, pool in enumerate(PHRASE_POOLS):
-            num_phrases[p, g] = len(goal.phrases[pool])
-            for r, phrase in enumerate(goal.phrases[pool]):
-                pieces = _pieces(phrase, slots, symbols)
-                phrases[p, g, r, : len(pieces)] = pieces
-    return dict(phrases=phrases, num_phrases=num_phrases)
-
-
-def _pieces(phrase: str, slots: dict[str, int], symbols: ToolSymbols) -> list[int]:
-    """Return `Find {place}.` as symbols, with -1 - q for constant q."""
-    parts = re.split(r"\{([\w-]+)\}", phrase)
-    return [
-        -1 - slots[part] if i % 2 else symbols.one(part)
-        for i, part in enumerate(parts)
-        if i % 2 or part
-    ]
-
-
 def _no_facts(limits: Limits) -> Facts:
     """Return empty rows, as many as logged worlds have recorded calls."""
     num = limits.num_facts
@@ -440,11 +402,6 @@ def _no_facts(limits: Limits) -> Facts:
         args=np.zeros((num, limits.num_args), np.int32),
         values=np.full((num, limits.num_fields), -1, np.int32),
     )
-
-
-def _room(pools: Iterable[Sequence], block: int) -> int:
-    """Return the size of the largest pool, rounded up to a multiple of `block`."""
-    return -(-max(1, *(len(pool) for pool in pools)) // block) * block
 
 
 def _repeated(

@@ -22,6 +22,9 @@ A goal is a list of steps. The value of an argument, and the answer, is a source
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
 the same goal, unless it takes no arguments (see `extra_calls`).
 
+A phrase is a text with its constants as `{slot}`, and choices such as `{find|get}`, one
+text of which is drawn for each task (see `phrases.py`).
+
 `:dev` after the name of a domain divides its training split again, so that choices can
 be made without the test split (see `development.py`).
 
@@ -35,6 +38,7 @@ import math
 import re
 from decimal import Decimal
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
@@ -53,6 +57,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     needs_before,
     require,
 )
+from openagent_jax.environments.tools.worlds.phrases import CHOICE
 from openagent_jax.text import scalars, style
 
 DOMAINS = Path(__file__).parent / "domains"
@@ -395,7 +400,12 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
         for index, text in enumerate(texts):
             written = re.findall(r"[{}][^{}]*}?", text)
             at = f"{place}.phrases.{pool}[{index}]"
-            check.names(written, slots, at, "slot")
+            chosen = [x for x in written if CHOICE.fullmatch(x)]
+            for choice in chosen:
+                texts = choice[1:-1].split("|")
+                message = f"{short(choice)} has a text twice; remove one"
+                check.require(len({*texts}) == len(texts), at, message)
+            check.names([x for x in written if x not in chosen], slots, at, "slot")
             num = len(written) + sum(map(bool, re.split("{.*?}", text)))
             limit = check.limits.num_phrase_pieces
             message = f"{num} slots and texts between them; write at most {limit}"

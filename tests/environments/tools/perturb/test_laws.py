@@ -209,12 +209,14 @@ class TestPools:
 
 def templates(name, split):
     """Rewritten requests of a split, with `{slot}` for constants."""
-    given, texts = pools(name, split), helpers.texts(name)
-    phrases = helpers.host(given.phrases)
+    source, texts = helpers.world(name).tables.source.tasks, helpers.texts(name)
+    kinds = jnp.arange(len(helpers.spec(name).goals))
+    rewrites = functools.partial(source.phrases.rewrites, SPLITS.index(split))
+    phrases, num = helpers.host(jax.vmap(rewrites)(kinds))
     found = set()
     for g, goal in enumerate(helpers.spec(name).goals):
         slots = [slot for slot, _ in goal.constants]
-        for row in phrases[g, : int(given.num_phrases[g])]:
+        for row in phrases[g, : num[g]]:
             pieces = (texts[s] if s >= 0 else "{" + slots[-1 - s] + "}" for s in row)
             found.add("".join(pieces))
     return found
