@@ -7,6 +7,7 @@ an `x-openagent` block that says what it means:
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+    requests             words from which requests are put together; optional
 
 The schema of the function may have other keys and other arguments. Those that are not
 in the block have to be optional; no goal needs them.
@@ -17,7 +18,9 @@ three splits, or one list `values` that is divided into three.
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
-the same goal, unless it takes no arguments (see `extra_calls`).
+the same goal, unless it takes no arguments (see `extra_calls`). The phrases of a goal
+are template strings (see `phrase_syntax.py`). Where tools have `requests`, more goals are
+sampled, and `goals` may be empty (see `request_reading.py` and `goal_sampling.py`).
 
 `:dev` after the name of a domain divides its training split again, so that choices can
 be made without the test split (see `development.py`).
@@ -34,7 +37,11 @@ from pathlib import Path
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.tools.worlds import (
+    development,
+    phrase_syntax,
+    request_reading,
+)
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 from openagent_jax.environments.tools.worlds.domain_spec import (
@@ -167,6 +174,10 @@ def read(document: Any, limits: Limits) -> DomainSpec:
         _goal(item, f"goals[{index}]", in_order, check)
         for index, item in enumerate(_entries(document, "goals", list, check))
     ]
+    has_words = any(tool and tool.requests for tool in check.tools.values())
+    message = "empty list; add at least one entry, or `requests` to a tool"
+    if goals == [] and len(check.tools) == sum(map(bool, check.tools.values())):
+        check.require(has_words or "goals" in check.unreadable, "goals", message)
     if head is None or check.faults:
         raise DomainError(*dict.fromkeys(check.faults))
     return DomainSpec(
@@ -278,6 +289,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
+        request_reading.read(tool, place, check),
     )
 
 
@@ -350,8 +362,10 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
         for index, text in enumerate(texts):
             written = re.findall(r"[{}][^{}]*}?", text)
             at = f"{place}.phrases.{pool}[{index}]"
-            check.names(written, slots, at, "slot")
-            num = len(written) + sum(map(bool, re.split("{.*?}", text)))
+            check.names([part for part in written if "|" not in part], slots, at, "slot")
+            for fault in phrase_syntax.faults(text):
+                check.require("|" not in text, at, fault)
+            num = len(phrase_syntax.parse(text))
             limit = check.limits.num_phrase_pieces
             message = f"{num} slots and texts between them; write at most {limit}"
             check.require(num <= limit, at, message)

@@ -1,0 +1,217 @@
+"""The constructions of requests, by pool.
+
+A construction says how the calls of a goal become one text: which results are named
+within the phrases that use them (`nesting`), and with which words the others are found,
+asked for and referred to. In its texts, `@` stands for a phrase of a tool, or for the
+noun of a type.
+
+Pools share neither constructions nor frames: each frame below (a text with its choices
+expanded, without `@` and punctuation) belongs to one construction, except for those in
+`GLUE`, which say nothing. What the tools say differs by pool in the domain file.
+"""
+
+from dataclasses import dataclass
+
+POOLS = ("train", "test", "rewrite_train", "rewrite_test")
+# Joints that all pools may share.
+FRAGMENTS = ("imperative", "statement", "question", "fragment")
+GLUE = frozenset(("", "and", ",", ", and", ".", "?", ";"))
+
+
+@dataclass(frozen=True)
+class Construction:
+    """A way to write requests.
+
+    The clauses of a request are, in order: results that are found (`state`), effects
+    (`do`), and at the end the value that is asked for (`ask`, or `result` if an effect
+    returns it). If `goal_first`, the last clause comes first.
+    """
+
+    name: str
+    pool: str
+    nesting: str  # which results are nested: "all", "leaves" or "none"
+    state: str = ""
+    ask: str = ""
+    result: str = ""
+    do: str = "@"
+    last_do: str = ""  # for an effect at the end; `do` if empty
+    that: str = ""  # refers to a result; see also `found`
+    found: str = ""  # refers to a result if constants have the same type
+    ahead: str = ""  # refers to a result that is only named later, if the goal is first
+    first: str = ""  # before the first of several clauses
+    second: str = ""  # before the second one, if the goal is first
+    middle: str = ". "  # between clauses
+    last: str = ""  # before the last one; `middle` if empty
+    end: str = "."
+    only: str = ""  # before a single clause
+    goal_first: bool = False
+    clauses: tuple[int, int] = (1, 9)  # least and most
+    last_kinds: tuple[str, ...] = ("ask", "do")  # what the last clause may be
+    do_kinds: tuple[str, ...] = ("imperative",)  # see `tool_phrases.Kind`
+    whole_do: bool = False  # whether `do` may also stand for a value that is asked for
+    indirect: bool = True  # whether `ask` and `state` take "what ..." and "how ..."
+    pronoun: bool = False  # whether "it" is used for the result just found
+    terse: bool = False  # whether fragments are allowed
+
+
+TRAIN = (
+    Construction(
+        "imperative", "train", "all",
+        state="{find|get} @", ask="{find|get|give me} @",
+        result="{report|give back} the @ you get",
+        that="that @", found="the @ you found",
+        only="{|Please }", first="{|Please }", middle=", then ", last=", and ",
+        indirect=False, whole_do=True, pronoun=True,
+    ),
+    Construction(
+        "question", "train", "all",
+        state="look for @", ask="{what is|can you name} @",
+        result="name the @ you get",
+        last_do="{can|could} you @",
+        that="that @", found="the @ that came up",
+        middle=". ", last=". ", end="?",
+        indirect=False, whole_do=True,
+    ),
+    Construction(
+        "steps", "train", "none",
+        state="look up @", ask="tell me @", result="tell me the @ you get",
+        that="that @", found="the @ you looked up",
+        first="{First, |To begin, }", middle=". {Then |Next, }",
+        last=". {Finally, |At the end, }",
+        clauses=(2, 9), whole_do=True,
+    ),
+    Construction(
+        "chain", "train", "leaves",
+        state="{see|check} @", ask="{read me|show me} @",
+        result="show me the @ you receive",
+        that="that @", found="the @ that you saw",
+        middle=", ", last=", and {then|after that} ",
+        clauses=(2, 4), pronoun=True, indirect=False,
+    ),
+    Construction(
+        "purpose", "train", "leaves",
+        state="{fetch|retrieve} @", ask="I {want|need} to know @",
+        last_do="I {want|need} you to @",
+        result="tell me what @ you get",
+        that="that @", found="the @ you fetched", ahead="a certain @",
+        second=". For that, {|first }", middle=". Then ", goal_first=True,
+        clauses=(2, 9),
+    ),
+    Construction(
+        "wishes", "train", "all",
+        ask="hand me @", result="hand me the @ you get",
+        first="{Several things, please|I have several wishes}: ",
+        middle="; ", last="; and ",
+        clauses=(2, 5),
+    ),
+)  # fmt: skip
+TEST = (
+    Construction(
+        "wish", "test", "all",
+        state="take note of @", ask="I would like to {know|hear} @",
+        last_do="I would like you to @", result="quote the resulting @",
+        do="you should @", that="this @", found="this very @",
+        middle=". {Besides|Moreover}, ",
+    ),
+    Construction(
+        "once", "test", "none",
+        state="{determine|work out} @", ask="{let me know|inform me of} @",
+        result="let me know the resulting @",
+        that="this @", found="the @ thus determined",
+        first="", middle=". {Once that is done|Afterwards}, ",
+        clauses=(2, 9), indirect=False, do_kinds=("imperative", "statement"),
+    ),
+    Construction(
+        "as_soon_as", "test", "leaves",
+        state="as soon as you know @", ask="pass on @", result="pass on the ensuing @",
+        that="this @", found="the @ known by then",
+        middle=", ", clauses=(2, 2),
+    ),
+    Construction(
+        "aim", "test", "leaves",
+        state="establish @", ask="my aim is to learn @", last_do="my aim is to @",
+        result="disclose the resulting @",
+        that="this @", found="the @ so established", ahead="the @ in question",
+        second=". To this end, ", middle=", next ", goal_first=True,
+        clauses=(2, 9),
+    ),
+    Construction(
+        "before", "test", "all",
+        last_do="before you @", do="be sure to @",
+        that="this @", found="the very @",
+        second=", ", middle=" and to ", goal_first=True,
+        clauses=(2, 2), last_kinds=("do",),
+    ),
+    Construction(
+        "statement", "test", "all",
+        that="this @", found="this very @", middle=". ", clauses=(1, 3),
+        last_kinds=("do",), do_kinds=("statement",),
+    ),
+    Construction(
+        "duties", "test", "all",
+        ask="convey @", result="convey the resulting @",
+        that="this @", found="this very @",
+        only="{Kindly|Would you kindly} ", first="Kindly see to the following: ",
+        middle="; also ", last="; lastly, ",
+    ),
+)  # fmt: skip
+REWRITE_TRAIN = (
+    Construction(
+        "hey", "rewrite_train", "all",
+        state="@", ask="@", result="{with|plus} the @ back",
+        that="the @ here", found="the @ just now",
+        only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", then ", last=", then ",
+        end="{|, thanks|, please}", terse=True, do_kinds=FRAGMENTS,
+    ),
+    Construction(
+        "numbered", "rewrite_train", "none",
+        state="@", ask="@", result="{gimme|drop me} the @",
+        that="the @ found", found="the @ found",
+        first="{todo:|quick list:} ", middle=" -> ", end="", clauses=(2, 9),
+        terse=True, do_kinds=FRAGMENTS,
+    ),
+    Construction(
+        "need", "rewrite_train", "leaves",
+        state="@", ask="need @", last_do="need this: @",
+        result="with @ in return",
+        that="this @ then", found="this @ then", ahead="one @",
+        second=" ({start|starting} from: ", middle=", next ", end=")",
+        goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
+    ),
+)  # fmt: skip
+REWRITE_TEST = (
+    Construction(
+        "so", "rewrite_test", "all",
+        state="@", ask="@", result="{and lemme have|lemme see} the @",
+        that="said @", found="the @ at hand",
+        only="{so, |um, |}", first="{so, |um, |}", middle=" + ",
+        end="{, asap|, cheers|}", terse=True, do_kinds=FRAGMENTS,
+    ),
+    Construction(
+        "dashes", "rewrite_test", "none",
+        state="@", ask="@", result="what @ it gives",
+        that="said @", found="the @ from before",
+        first="{in order|one by one} - ", middle=" - ", end="", clauses=(2, 9),
+        terse=True, do_kinds=FRAGMENTS,
+    ),
+    Construction(
+        "wanted", "rewrite_test", "leaves",
+        state="@", ask="wanted: @", last_do="wanted: @",
+        result="with @ returned",
+        that="said @", found="the @ from it", ahead="some @",
+        second=" / via ", middle=" / on to ", end="",
+        goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
+    ),
+)  # fmt: skip
+CONSTRUCTIONS = (*TRAIN, *TEST, *REWRITE_TRAIN, *REWRITE_TEST)
+
+
+def by_pool(divided: bool) -> dict[str, tuple[Construction, ...]]:
+    """Return the constructions of each pool.
+
+    Args:
+      divided: whether the training pools are divided again, into those to train on and
+        those to test on; see `development.py`.
+    """
+    pools = {pool: [x for x in CONSTRUCTIONS if x.pool == pool] for pool in POOLS}
+    return {pool: tuple(items) for pool, items in pools.items()}

@@ -1,0 +1,406 @@
+"""Write the requests of a goal, from the words of its tools and a grammar.
+
+A request is a list of clauses. A clause is for one call; the calls whose results it
+uses are nested in it as noun phrases, or have clauses of their own, to which it refers
+("that tank"). Whether a construction suits a goal is found by trying: it does not if a
+reference would be ambiguous, or if no phrase of a tool fits its place.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import (
+    phrase_syntax,
+    request_grammar,
+    tool_phrases,
+)
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    DONE,
+    DomainSpec,
+    GoalSpec,
+    Synonyms,
+    ToolSpec,
+    needs_before,
+    parse_source,
+)
+from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
+from openagent_jax.environments.tools.worlds.request_grammar import Construction
+from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
+
+MAX_WORDS = 90
+MAX_DEPTH = 2  # of noun phrases within a phrase
+
+
+class _Unsuitable(Exception):
+    """The construction does not suit the goal."""
+
+
+class Writer:
+    """Writes requests for the goals of a domain."""
+
+    def __init__(self, spec: DomainSpec, limits: Limits):
+        self.tools = {tool.name: tool for tool in spec.tools}
+        self.limits = limits
+        self.constructions = request_grammar.by_pool(spec.divided)
+        self._phrases: dict[tuple, tuple[Phrase, ...]] = {}
+
+    def phrases(self, goal: GoalSpec, rng: random.Random) -> Synonyms | None:
+        """Return the phrases of a goal by pool, one for each suitable construction.
+
+        Args:
+          goal: its own phrases are not looked at.
+          rng: draws from the words of the tools.
+
+        Returns:
+          The phrases; None if no construction of one of the pools suits the goal.
+        """
+        plan = Plan(goal, self.tools)
+        pools = {}
+        for pool, constructions in self.constructions.items():
+            texts = [self._text(plan, x, rng) for x in constructions]
+            pools[pool] = tuple(dict.fromkeys(text for text in texts if text))
+            if not pools[pool]:
+                return None
+        return pools
+
+    def _text(
+        self, plan: "Plan", construction: Construction, rng: random.Random
+    ) -> str:
+        try:
+            pieces = _Text(plan, construction, rng, self.options).pieces()
+        except _Unsuitable:
+            return ""
+        text = phrase_syntax.write(pieces)
+        fits = len(phrase_syntax.parse(text)) <= self.limits.num_phrase_pieces
+        return text if fits and phrase_syntax.num_words(text) <= MAX_WORDS else ""
+
+    def options(
+        self, name: str, field: str, pool: str, given: tuple[str, ...]
+    ) -> tuple[Phrase, ...]:
+        """Return the phrases of a tool; see `tool_phrases.phrases`."""
+        key = name, field, pool, given
+        if key not in self._phrases:
+            found = tool_phrases.phrases(self.tools[name], field, pool, given)
+            self._phrases[key] = found
+        return self._phrases[key]
+
+
+class Plan:
+    """What has to be known about a goal to write requests for it."""
+
+    def __init__(self, goal: GoalSpec, tools: dict[str, ToolSpec]):
+        self.goal = goal
+        self.tools = [tools[name] for name, _ in goal.steps]
+        self.arguments = [arguments for _, arguments in goal.steps]
+        self.kinds = {f"${slot}": kind for slot, kind in goal.constants}
+        for step, tool in enumerate(self.tools):
+            for name, kind in tool.returns:
+                self.kinds[f"#{step}.{name}"] = kind
+        self.users: list[list[int]] = [[] for _ in goal.steps]
+        for user, arguments in enumerate(self.arguments):
+            for source in arguments.values():
+                if (step := parse_source(source)[0]) >= 0:
+                    self.users[step].append(user)
+        names = [name for name, _ in goal.steps]
+        self.needed_by = [
+            {u for u, user in enumerate(names) if name in needs_before(tools, [], user)}
+            for name in names
+        ]
+        self.asked = -1 if goal.answer == DONE else parse_source(goal.answer)[0]
+        # The sources that have been asked of each step.
+        self.fields = [
+            sorted({s for arguments in self.arguments for s in arguments.values()
+                    if parse_source(s)[0] == step})
+            for step in range(len(names))
+        ]  # fmt: skip
+
+    def nested(self, nesting: str) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth."""
+        depth: dict[int, int] = {}
+        hosts: set[int] = set()  # steps that have one already
+        for step, tool in enumerate(self.tools):
+            if nesting == "none" or tool.effect or step == self.asked:
+                continue
+            if len(self.users[step]) != 1 or self.needed_by[step] - {*self.users[step]}:
+                continue
+            inner = [depth.get(parse_source(s)[0], 0)
+                     for s in self.arguments[step].values()]  # fmt: skip
+            deep = 1 + max(inner, default=0)
+            is_leaf = all(source[0] == "$" for source in self.arguments[step].values())
+            host = self.users[step][0]
+            allowed = deep <= MAX_DEPTH if nesting == "all" else is_leaf
+            if allowed and host not in hosts:
+                depth[step] = deep
+                hosts.add(host)
+        return depth
+
+
+@dataclass
+class _Text:
+    """A request in the making."""
+
+    plan: Plan
+    form: Construction
+    rng: random.Random
+    options: Callable[[str, str, str, tuple[str, ...]], tuple[Phrase, ...]]
+    known: set[str] = field(default_factory=set)  # sources that the text has named
+    num_links: int = 0
+    ahead: bool = False  # whether results are referred to before they are named
+    just_found: str = ""  # what the clause before has found
+
+    def pieces(self) -> list[Piece]:
+        """Return the pieces of the request.
+
+        Raises:
+          _Unsuitable: the construction does not suit the goal.
+        """
+        plan, form = self.plan, self.form
+        self.nested = plan.nested(form.nesting)
+        steps = [s for s in range(len(plan.tools)) if s not in self.nested]
+        asks = plan.asked in steps and not plan.tools[plan.asked].effect
+        if asks:
+            _need(not plan.needed_by[plan.asked])
+            steps.remove(plan.asked)
+            steps.append(plan.asked)
+        least, most = form.clauses
+        _need(least <= len(steps) <= most)
+        _need(("ask" if asks else "do") in form.last_kinds)
+        _need(asks or plan.tools[steps[-1]].effect)
+        if form.goal_first:
+            steps = [steps[-1], *steps[:-1]]
+            for step in plan.needed_by[steps[0]]:
+                _need(step in steps)
+        clauses = []
+        for index, step in enumerate(steps):
+            self.ahead = form.goal_first and index == 0 and len(steps) > 1
+            is_last = index == (0 if form.goal_first else len(steps) - 1)
+            clauses.append(self._clause(step, is_last))
+        return _polished(self._joined(clauses), form.terse, self.rng)
+
+    def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
+        form, count = self.form, len(clauses)
+        pieces: list[Piece] = []
+        for index, clause in enumerate(clauses):
+            if index == 0:
+                joint = form.first if count > 1 else form.only
+            elif index == 1 and form.second:
+                joint = form.second
+            elif index == count - 1 and form.last:
+                joint = form.last
+            else:
+                joint = form.middle
+            pieces += [*phrase_syntax.parse(joint), *clause]
+        return [*pieces, *phrase_syntax.parse(form.end)]
+
+    def _clause(self, step: int, is_last: bool) -> list[Piece]:
+        plan, form = self.plan, self.form
+        tool, used = plan.tools[step], plan.fields[step]
+        within = self._within(step)
+        if self.ahead:
+            within |= {s for s in plan.kinds if self._is_used(s)} - {plan.goal.answer}
+        scope = self.known | within
+        self.known |= within
+        pronoun, self.just_found = self.just_found, ""
+        if tool.effect or (step != plan.asked and len(used) != 1):
+            frame = form.last_do if is_last and form.last_do else form.do
+            phrase = self._phrase(step, "", scope, form.do_kinds, pronoun)
+            clause = _framed(frame, phrase)
+            if step == plan.asked:
+                clause += self._result(step, scope, phrase)
+        else:
+            source = plan.goal.answer if step == plan.asked else used[0]
+            frame = form.ask if step == plan.asked else form.state
+            clause = self._named(step, source, frame, scope, is_last)
+            if step != plan.asked:
+                self.just_found = source
+        self.known.update(used)
+        return clause
+
+    def _named(
+        self, step: int, source: str, frame: str, scope: set[str], is_last: bool
+    ) -> list[Piece]:
+        """Return a clause that finds a value or asks for it."""
+        form, tool = self.form, self.plan.tools[step]
+        whole = form.whole_do and len(tool.returns) == 1 and self.rng.random() < 0.4
+        if whole:
+            frame = form.last_do if is_last and form.last_do else form.do
+            try:
+                phrase = self._phrase(step, "", scope, ("imperative",))
+                return _framed(frame, phrase)
+            except _Unsuitable:
+                frame = form.ask if step == self.plan.asked else form.state
+        kinds = ("noun", "indirect") if form.indirect else ("noun",)
+        if form.terse:
+            kinds = ("noun", "indirect", "fragment")
+        _need(frame)
+        return _framed(frame, self._phrase(step, parse_source(source)[1], scope, kinds))
+
+    def _result(
+        self, step: int, scope: set[str], phrase: list[Piece]
+    ) -> list[Piece]:
+        """Return the words that ask for what an effect returns."""
+        form, answer = self.form, self.plan.goal.answer
+        kind = self.plan.kinds[answer]
+        _need(form.result)
+        _need(all(self.plan.kinds[source] != kind for source in self._within(step)))
+        texts = [x for x in phrase if isinstance(x, str)]
+        texts += [t for x in phrase if isinstance(x, Choice) for t in x.texts]
+        comma = any("," in text for text in texts)
+        joint = ", " if form.terse else ", and " if comma else " and "
+        noun = _noun(kind)
+        return [joint, *phrase_syntax.parse(form.result.replace("@", noun))]
+
+    def _within(self, step: int) -> set[str]:
+        """Return the sources that the clause of a step names or refers to."""
+        found = set()
+        for source in self.plan.arguments[step].values():
+            found.add(source)
+            if (inner := parse_source(source)[0]) in self.nested:
+                found |= self._within(inner)
+        return found
+
+    def _is_used(self, source: str) -> bool:
+        return any(source in arguments.values() for arguments in self.plan.arguments)
+
+    def _phrase(
+        self,
+        step: int,
+        name: str,
+        scope: set[str],
+        kinds: Sequence[str],
+        pronoun: str = "",
+        is_inner: bool = False,
+        may_trail: bool = True,
+    ) -> list[Piece]:
+        """Return a phrase for a step, with its arguments.
+
+        Args:
+          step: the step.
+          name: the field to name; "" for the call itself.
+          scope: sources that references can be confused with.
+          kinds: kinds of phrases that fit.
+          pronoun: a source that may be called "it"; "" for none.
+          is_inner: whether the phrase is nested in another one.
+          may_trail: whether there may be words after the last slot.
+        """
+        plan, tool = self.plan, self.plan.tools[step]
+        arguments = plan.arguments[step]
+        inner = {a: parse_source(s)[0] for a, s in arguments.items()}
+        host = {a: s for a, s in inner.items() if s in self.nested}
+        fitting = [
+            phrase
+            for phrase in self.options(
+                tool.name, name, self.form.pool, tuple(arguments)
+            )
+            if phrase.kind in kinds
+            and (phrase.is_simple or not (is_inner or host))
+            and (may_trail or not phrase.texts[-1])
+            and all(self._can_host(phrase, a, s) for a, s in host.items())
+        ]
+        _need(fitting)
+        alike = self.rng.choice(fitting).alike
+        fitting = [phrase for phrase in fitting if phrase.alike == alike]
+        link = self._link()
+        pieces: list[Piece] = [_either((x.texts[0] for x in fitting), link)]
+        for index, slot in enumerate(fitting[0].slots):
+            after = [phrase.texts[index + 1] for phrase in fitting]
+            if slot in host:
+                source = arguments[slot]
+                trails = any(after) or index < len(fitting[0].slots) - 1
+                pieces += self._phrase(
+                    inner[slot], parse_source(source)[1], scope, ("noun",),
+                    is_inner=True, may_trail=not trails,
+                )  # fmt: skip
+            else:
+                it = pronoun == arguments[slot] and len(arguments) == 1
+                it = it and not any(p.texts[index].endswith(" of ") for p in fitting)
+                pieces += self._value(arguments[slot], scope, it and self.form.pronoun)
+            pieces.append(_either(after, link))
+        return pieces
+
+    def _can_host(self, phrase: Phrase, argument: str, step: int) -> bool:
+        """Tell whether a noun phrase can stand at a slot: a deep one only at the end."""
+        is_last = phrase.slots[-1] == argument and not phrase.texts[-1]
+        return is_last or self.nested[step] == 1
+
+    def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
+        """Return a constant, or a reference to a result."""
+        if source[0] == "$":
+            return [Slot(source[1:])]
+        kinds, form = self.plan.kinds, self.form
+        head = kinds[source].split("_")[-1]
+        others = [
+            other
+            for other in scope - {source}
+            if kinds[other].split("_")[-1] == head
+        ]
+        if source not in self.known - self._fresh(source):
+            _need(self.ahead and form.ahead and not others)
+            return [form.ahead.replace("@", _noun(kinds[source]))]
+        frame = form.found if others else form.that
+        _need(frame and all(other[0] == "$" for other in others))
+        text = frame.replace("@", _noun(kinds[source]))
+        return [Choice((text, "it")) if it and not others else text]
+
+    def _fresh(self, source: str) -> set[str]:
+        return {source} if self.ahead else set()
+
+    def _link(self) -> str:
+        self.num_links += 1
+        return str(self.num_links)
+
+
+def _need(condition: object) -> None:
+    if not condition:
+        raise _Unsuitable
+
+
+def _noun(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _framed(frame: str, phrase: list[Piece]) -> list[Piece]:
+    """Return a frame with a phrase in the place of its `@`."""
+    before, _, after = frame.partition("@")
+    return [*phrase_syntax.parse(before), *phrase, *phrase_syntax.parse(after)]
+
+
+def _either(texts: Iterable[str], link: str) -> Piece:
+    """Return a choice between texts; the text if all are the same."""
+    texts = tuple(texts)
+    return texts[0] if len(set(texts)) == 1 else Choice(texts, link)
+
+
+def _polished(
+    pieces: list[Piece], is_terse: bool, rng: random.Random
+) -> list[Piece]:
+    """Return the pieces with capital letters at the beginning of sentences, and links
+    only where several choices have the same one."""
+    links = [piece.link for piece in pieces if isinstance(piece, Choice)]
+    order = {link: str(n) for n, link in enumerate(
+        dict.fromkeys(x for x in links if x and links.count(x) > 1), 1)}  # fmt: skip
+    polished: list[Piece] = []
+    starts = not is_terse
+    for piece in pieces:
+        if isinstance(piece, Slot):
+            starts = False
+        elif isinstance(piece, Choice):
+            if starts and not all(piece.texts):  # what comes next depends on it
+                piece = rng.choice(piece.texts)
+            else:
+                texts = [_capital(x) if starts else x for x in piece.texts]
+                piece = Choice(tuple(texts), order.get(piece.link, ""))
+                starts = False
+        if isinstance(piece, str) and piece:
+            piece = _capital(piece) if starts else piece
+            starts = bool(re.search("[.?] $", piece)) and not is_terse
+        if piece != "":
+            polished.append(piece)
+    return polished
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
