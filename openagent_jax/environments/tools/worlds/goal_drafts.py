@@ -24,7 +24,9 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
 )
 
 MAX_EXTRA = 2  # prerequisites without arguments of one goal
-NEW_CALL, REUSE = 0.75, 0.85  # how often an argument gets such a value, if it can
+# How often an argument gets the result of a new call, or else a value that is there,
+# where it can: a range from which each draft draws its own rates.
+NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 
 Value = tuple[int, str]  # (step, field); (-1, slot) for a constant
@@ -94,6 +96,7 @@ class Draft:
         name, asked = root
         if self._cost(name) > self.num_steps:
             return False
+        self.rates = self.rng.uniform(*NEW_CALL), self.rng.uniform(*REUSE)
         step = self._add(name)
         self.answer = (step, asked) if asked else None
         while self._fill():
@@ -149,11 +152,11 @@ class Draft:
             for name, field in self.tools.returning.get(hole.kind, [])
             if name not in self.steps and self._cost(name) <= room
         ]
-        if producers and self.rng.random() < NEW_CALL:
+        if producers and self.rng.random() < self.rates[0]:
             name, field = self.rng.choice(producers)
             return self._add(name), field
         there = list(self._there(hole.kind, users))
-        if there and self.rng.random() < REUSE:
+        if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
             argument = hole.users[0][1]

@@ -23,7 +23,7 @@ from openagent_jax.environments.tools.worlds.goal_drafts import (
 
 SHARES = (2, 3, 4, 4, 3, 2)  # of goals with 1, 2, ... steps
 MAX_SETS = 512  # different sets of tools that goals of a domain need
-PATIENCE = 300  # drafts of a length without a new goal, before it counts as exhausted
+PATIENCE = 3000  # drafts of a length without a new goal, before it counts as exhausted
 
 
 def with_goals(

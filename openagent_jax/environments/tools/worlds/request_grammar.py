@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 POOLS = ("train", "test", "rewrite_train", "rewrite_test")
 # Joints that all pools may share.
+BOTH = ("imperative", "statement")
 FRAGMENTS = ("imperative", "statement", "question", "fragment")
 GLUE = frozenset(("", "and", ",", ", and", ".", "?", ";"))
 
@@ -29,7 +30,9 @@ class Construction:
 
     name: str
     pool: str
-    nesting: str  # which results are nested: "all", "leaves" or "none"
+    # Which results are nested: "all" that can be; "split", those but not the inputs of
+    # the last clause; "leaves", those that need no other result; or "none".
+    nesting: str
     state: str = ""
     ask: str = ""
     result: str = ""
@@ -47,7 +50,9 @@ class Construction:
     goal_first: bool = False
     clauses: tuple[int, int] = (1, 9)  # least and most
     last_kinds: tuple[str, ...] = ("ask", "do")  # what the last clause may be
-    do_kinds: tuple[str, ...] = ("imperative",)  # see `tool_phrases.Kind`
+    finds_first: bool = False  # whether the first clause has to find something
+    # Kinds of `do` phrases (`tool_phrases.Kind`). A statement stands without a frame.
+    do_kinds: tuple[str, ...] = ("imperative",)
     whole_do: bool = False  # whether `do` may also stand for a value that is asked for
     indirect: bool = True  # whether `ask` and `state` take "what ..." and "how ..."
     pronoun: bool = False  # whether "it" is used for the result just found
@@ -89,7 +94,7 @@ TRAIN = (
         clauses=(2, 4), pronoun=True, indirect=False,
     ),
     Construction(
-        "purpose", "train", "leaves",
+        "purpose", "train", "split",
         state="{fetch|retrieve} @", ask="I {want|need} to know @",
         last_do="I {want|need} you to @",
         result="tell me what @ you get",
@@ -99,7 +104,8 @@ TRAIN = (
     ),
     Construction(
         "wishes", "train", "all",
-        ask="hand me @", result="hand me the @ you get",
+        state="search for @", ask="hand me @", result="hand me the @ you get",
+        that="that @", found="the @ from your search",
         first="{Several things, please|I have several wishes}: ",
         middle="; ", last="; and ",
         clauses=(2, 5),
@@ -110,8 +116,8 @@ TEST = (
         "wish", "test", "all",
         state="take note of @", ask="I would like to {know|hear} @",
         last_do="I would like you to @", result="quote the resulting @",
-        do="you should @", that="this @", found="this very @",
-        middle=". {Besides|Moreover}, ",
+        do="I would like you to @", that="this @", found="this very @",
+        middle=". {Besides|Moreover}, ", do_kinds=BOTH,
     ),
     Construction(
         "once", "test", "none",
@@ -119,16 +125,16 @@ TEST = (
         result="let me know the resulting @",
         that="this @", found="the @ thus determined",
         first="", middle=". {Once that is done|Afterwards}, ",
-        clauses=(2, 9), indirect=False, do_kinds=("imperative", "statement"),
+        clauses=(2, 9), indirect=False, do_kinds=BOTH,
     ),
     Construction(
-        "as_soon_as", "test", "leaves",
+        "as_soon_as", "test", "split",
         state="as soon as you know @", ask="pass on @", result="pass on the ensuing @",
         that="this @", found="the @ known by then",
-        middle=", ", clauses=(2, 2),
+        middle=", ", clauses=(2, 2), finds_first=True, do_kinds=BOTH,
     ),
     Construction(
-        "aim", "test", "leaves",
+        "aim", "test", "split",
         state="establish @", ask="my aim is to learn @", last_do="my aim is to @",
         result="disclose the resulting @",
         that="this @", found="the @ so established", ahead="the @ in question",
@@ -149,32 +155,44 @@ TEST = (
     ),
     Construction(
         "duties", "test", "all",
-        ask="convey @", result="convey the resulting @",
+        state="trace @", ask="convey @", result="convey the resulting @",
         that="this @", found="this very @",
-        only="{Kindly|Would you kindly} ", first="Kindly see to the following: ",
-        middle="; also ", last="; lastly, ",
+        first="Kindly see to the following: ",
+        middle="; also ", last="; lastly, ", do_kinds=BOTH, clauses=(2, 9),
+    ),
+    Construction(
+        "kindly", "test", "all",
+        ask="{name|identify} @", result="name the resulting @",
+        only="Kindly ", clauses=(1, 1), indirect=False,
     ),
 )  # fmt: skip
 REWRITE_TRAIN = (
     Construction(
         "hey", "rewrite_train", "all",
         state="@", ask="@", result="{with|plus} the @ back",
-        that="the @ here", found="the @ just now",
+        that="that same @", found="the @ that was found",
         only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", then ", last=", then ",
         end="{|, thanks|, please}", terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
+        "quick", "rewrite_train", "all",
+        state="@ first", ask="@", result="{also|and} the @ i get",
+        that="that very @", found="the @ that came first",
+        only="quick one: ", first="quick one: ", middle="; ",
+        end="{| pls| ty}", terse=True,
+    ),
+    Construction(
         "numbered", "rewrite_train", "none",
         state="@", ask="@", result="{gimme|drop me} the @",
-        that="the @ found", found="the @ found",
+        that="the @ from above", found="the @ found above",
         first="{todo:|quick list:} ", middle=" -> ", end="", clauses=(2, 9),
         terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
-        "need", "rewrite_train", "leaves",
+        "need", "rewrite_train", "split",
         state="@", ask="need @", last_do="need this: @",
         result="with @ in return",
-        that="this @ then", found="this @ then", ahead="one @",
+        that="the @ obtained", found="the @ found so far", ahead="one @",
         second=" ({start|starting} from: ", middle=", next ", end=")",
         goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
     ),
@@ -183,26 +201,35 @@ REWRITE_TEST = (
     Construction(
         "so", "rewrite_test", "all",
         state="@", ask="@", result="{and lemme have|lemme see} the @",
-        that="said @", found="the @ at hand",
+        that="said @", found="the @ that turns up",
         only="{so, |um, |}", first="{so, |um, |}", middle=" + ",
         end="{, asap|, cheers|}", terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
+        "note", "rewrite_test", "leaves",
+        state="@", ask="@", result="along with the @",
+        that="said @", found="the @ you turn up",
+        only="note: ", first="note: ", middle=" / then ", last=" / lastly ",
+        end="", terse=True,
+    ),
+    Construction(
         "dashes", "rewrite_test", "none",
         state="@", ask="@", result="what @ it gives",
-        that="said @", found="the @ from before",
+        that="said @", found="the @ found there",
         first="{in order|one by one} - ", middle=" - ", end="", clauses=(2, 9),
         terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
-        "wanted", "rewrite_test", "leaves",
+        "wanted", "rewrite_test", "split",
         state="@", ask="wanted: @", last_do="wanted: @",
         result="with @ returned",
-        that="said @", found="the @ from it", ahead="some @",
+        that="said @", found="the @ found that way", ahead="some @",
         second=" / via ", middle=" / on to ", end="",
         goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
     ),
 )  # fmt: skip
+# Constructions of the training pools that stand for unseen ones in development.
+DEVELOPMENT = ("question", "purpose", "quick", "need")
 CONSTRUCTIONS = (*TRAIN, *TEST, *REWRITE_TRAIN, *REWRITE_TEST)
 
 
@@ -210,8 +237,15 @@ def by_pool(divided: bool) -> dict[str, tuple[Construction, ...]]:
     """Return the constructions of each pool.
 
     Args:
-      divided: whether the training pools are divided again, into those to train on and
-        those to test on; see `development.py`.
+      divided: whether the constructions of the training pools are divided again, into
+        those to train on and those to test on; see `development.py`.
     """
-    pools = {pool: [x for x in CONSTRUCTIONS if x.pool == pool] for pool in POOLS}
-    return {pool: tuple(items) for pool, items in pools.items()}
+    found: dict[str, tuple[Construction, ...]] = {}
+    for pool in POOLS:
+        source = pool.replace("test", "train") if divided else pool
+        items = [x for x in CONSTRUCTIONS if x.pool == source]
+        if divided:
+            is_test = pool.endswith("test")
+            items = [x for x in items if (x.name in DEVELOPMENT) == is_test]
+        found[pool] = tuple(items)
+    return found

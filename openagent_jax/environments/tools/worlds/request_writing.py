@@ -6,6 +6,7 @@ uses are nested in it as noun phrases, or have clauses of their own, to which it
 reference would be ambiguous, or if no phrase of a tool fits its place.
 """
 
+import contextlib
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -28,9 +29,11 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
 )
 from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
 from openagent_jax.environments.tools.worlds.request_grammar import Construction
+from openagent_jax.environments.tools.worlds.request_reading import content_words
 from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
 
 MAX_WORDS = 90
+WHOLE_DO = 0.4  # how often a value is asked for by a verb phrase, where that is possible
 MAX_DEPTH = 2  # of noun phrases within a phrase
 
 
@@ -60,17 +63,17 @@ class Writer:
         plan = Plan(goal, self.tools)
         pools = {}
         for pool, constructions in self.constructions.items():
-            texts = [self._text(plan, x, rng) for x in constructions]
+            texts = [self._text(plan, x, pool, rng) for x in constructions]
             pools[pool] = tuple(dict.fromkeys(text for text in texts if text))
             if not pools[pool]:
                 return None
         return pools
 
     def _text(
-        self, plan: "Plan", construction: Construction, rng: random.Random
+        self, plan: "Plan", form: Construction, pool: str, rng: random.Random
     ) -> str:
         try:
-            pieces = _Text(plan, construction, rng, self.options).pieces()
+            pieces = _Text(plan, form, pool, rng, self.options).pieces()
         except _Unsuitable:
             return ""
         text = phrase_syntax.write(pieces)
@@ -110,15 +113,31 @@ class Plan:
             for name in names
         ]
         self.asked = -1 if goal.answer == DONE else parse_source(goal.answer)[0]
-        # The sources that have been asked of each step.
+        self.asks = self.asked >= 0 and not self.tools[self.asked].effect
+        self.last = self.asked if self.asks else len(names) - 1
+        # The results of each step that later ones use.
         self.fields = [
             sorted({s for arguments in self.arguments for s in arguments.values()
                     if parse_source(s)[0] == step})
             for step in range(len(names))
         ]  # fmt: skip
 
-    def nested(self, nesting: str) -> dict[int, int]:
-        """Return the steps that become noun phrases, each with its depth."""
+    def before(self, step: int) -> set[int]:
+        """Return the steps whose results a step needs, or that have to come first."""
+        found: set[int] = set()
+        for other in reversed(range(step)):
+            after = {*self.users[other], *self.needed_by[other]}
+            if after & {step, *found}:
+                found.add(other)
+        return found
+
+    def nested(self, nesting: str, can_nest: Callable[[int], bool]) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth.
+
+        Args:
+          nesting: see `Construction`.
+          can_nest: tells of which steps there are suitable noun phrases.
+        """
         depth: dict[int, int] = {}
         hosts: set[int] = set()  # steps that have one already
         for step, tool in enumerate(self.tools):
@@ -131,8 +150,10 @@ class Plan:
             deep = 1 + max(inner, default=0)
             is_leaf = all(source[0] == "$" for source in self.arguments[step].values())
             host = self.users[step][0]
-            allowed = deep <= MAX_DEPTH if nesting == "all" else is_leaf
-            if allowed and host not in hosts:
+            allowed = deep <= MAX_DEPTH if nesting != "leaves" else is_leaf
+            if nesting == "split" and host == self.last:
+                allowed = False
+            if allowed and host not in hosts and can_nest(step):
                 depth[step] = deep
                 hosts.add(host)
         return depth
@@ -144,6 +165,7 @@ class _Text:
 
     plan: Plan
     form: Construction
+    pool: str  # of the words of the tools
     rng: random.Random
     options: Callable[[str, str, str, tuple[str, ...]], tuple[Phrase, ...]]
     known: set[str] = field(default_factory=set)  # sources that the text has named
@@ -158,26 +180,30 @@ class _Text:
           _Unsuitable: the construction does not suit the goal.
         """
         plan, form = self.plan, self.form
-        self.nested = plan.nested(form.nesting)
+        # A value that is asked for and used comes up where it is used, and at the end.
+        self.recalls = plan.asks and bool(plan.users[plan.asked])
+        self.nested = plan.nested(form.nesting, self._can_nest)
         steps = [s for s in range(len(plan.tools)) if s not in self.nested]
-        asks = plan.asked in steps and not plan.tools[plan.asked].effect
-        if asks:
+        if plan.asks and not self.recalls:
             _need(not plan.needed_by[plan.asked])
             steps.remove(plan.asked)
             steps.append(plan.asked)
         least, most = form.clauses
-        _need(least <= len(steps) <= most)
-        _need(("ask" if asks else "do") in form.last_kinds)
-        _need(asks or plan.tools[steps[-1]].effect)
+        _need(least <= len(steps) + self.recalls <= most)
+        _need(("ask" if plan.asks else "do") in form.last_kinds)
+        _need(plan.asks or plan.tools[steps[-1]].effect)
+        _need(not form.finds_first or not self._is_do(steps[0]))
         if form.goal_first:
+            _need(not self.recalls and plan.before(steps[-1]) >= set(steps[:-1]))
             steps = [steps[-1], *steps[:-1]]
-            for step in plan.needed_by[steps[0]]:
-                _need(step in steps)
-        clauses = []
+        clauses: list[list[Piece]] = []
         for index, step in enumerate(steps):
             self.ahead = form.goal_first and index == 0 and len(steps) > 1
             is_last = index == (0 if form.goal_first else len(steps) - 1)
-            clauses.append(self._clause(step, is_last))
+            clauses.append(self._clause(step, is_last and not self.recalls))
+        if self.recalls:
+            answer = self._value(plan.goal.answer, self.known, False)
+            clauses.append(_framed(form.ask, answer))
         return _polished(self._joined(clauses), form.terse, self.rng)
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
@@ -197,46 +223,79 @@ class _Text:
 
     def _clause(self, step: int, is_last: bool) -> list[Piece]:
         plan, form = self.plan, self.form
-        tool, used = plan.tools[step], plan.fields[step]
+        used = plan.fields[step]
         within = self._within(step)
         if self.ahead:
             within |= {s for s in plan.kinds if self._is_used(s)} - {plan.goal.answer}
         scope = self.known | within
         self.known |= within
         pronoun, self.just_found = self.just_found, ""
-        if tool.effect or (step != plan.asked and len(used) != 1):
+        asks = step == plan.asked and not self.recalls
+        if self._is_do(step):
             frame = form.last_do if is_last and form.last_do else form.do
-            phrase = self._phrase(step, "", scope, form.do_kinds, pronoun)
-            clause = _framed(frame, phrase)
+            kinds = [kind for kind in form.do_kinds if self._has(step, kind)]
+            _need(kinds)
+            kind = self.rng.choice(kinds)
+            phrase = self._phrase(step, "", scope, (kind,), pronoun)
+            clause = phrase if kind == "statement" else _framed(frame, phrase)
             if step == plan.asked:
+                _need(kind != "statement" or form.terse)
                 clause += self._result(step, scope, phrase)
         else:
-            source = plan.goal.answer if step == plan.asked else used[0]
-            frame = form.ask if step == plan.asked else form.state
-            clause = self._named(step, source, frame, scope, is_last)
-            if step != plan.asked:
-                self.just_found = source
+            source = plan.goal.answer if asks else used[0]
+            clause = self._named(step, source, asks, scope, is_last)
+            self.just_found = "" if asks else source
         self.known.update(used)
         return clause
 
+    def _has(self, step: int, kind: str) -> bool:
+        """Tell whether the tool of a step has a verb phrase of a kind."""
+        return any(phrase.kind == kind for phrase in self._options(step, ""))
+
+    def _can_nest(self, step: int) -> bool:
+        """Tell whether the result of a step can be a part of another phrase."""
+        user = self.plan.users[step][0]
+        name = parse_source(self.plan.fields[step][0])[1]
+        is_do = self._is_do(user)
+        target = self.plan.goal.answer if user == self.plan.asked else ""
+        used = self.plan.fields[user]
+        target = target or (used[0] if len(used) == 1 else "")
+        host = "" if is_do or not target else parse_source(target)[1]
+        kinds = self.form.do_kinds if not host else ("noun", "indirect", "fragment")
+        return any(
+            phrase.kind == "noun" and phrase.is_simple
+            for phrase in self._options(step, name)
+        ) and any(
+            phrase.kind in kinds and phrase.is_simple
+            for phrase in self._options(user, host)
+        )
+
+    def _options(self, step: int, field: str) -> tuple[Phrase, ...]:
+        name, given = self.plan.tools[step].name, tuple(self.plan.arguments[step])
+        return self.options(name, field, self.pool, given)
+
+    def _is_do(self, step: int) -> bool:
+        """Tell whether a clause asks for the call itself, not for one of its fields."""
+        if self.plan.tools[step].effect:
+            return True
+        asks = step == self.plan.asked and not self.recalls
+        return not asks and len(self.plan.fields[step]) != 1
+
     def _named(
-        self, step: int, source: str, frame: str, scope: set[str], is_last: bool
+        self, step: int, source: str, asks: bool, scope: set[str], is_last: bool
     ) -> list[Piece]:
         """Return a clause that finds a value or asks for it."""
-        form, tool = self.form, self.plan.tools[step]
-        whole = form.whole_do and len(tool.returns) == 1 and self.rng.random() < 0.4
-        if whole:
-            frame = form.last_do if is_last and form.last_do else form.do
-            try:
-                phrase = self._phrase(step, "", scope, ("imperative",))
+        form, name = self.form, parse_source(source)[1]
+        if form.whole_do and self.rng.random() < WHOLE_DO:
+            with contextlib.suppress(_Unsuitable):
+                frame = form.last_do if is_last and form.last_do else form.do
+                phrase = self._phrase(step, "", scope, ("imperative",), naming=source)
                 return _framed(frame, phrase)
-            except _Unsuitable:
-                frame = form.ask if step == self.plan.asked else form.state
         kinds = ("noun", "indirect") if form.indirect else ("noun",)
-        if form.terse:
-            kinds = ("noun", "indirect", "fragment")
+        kinds = (*kinds, "indirect", "fragment") if form.terse else kinds
+        frame = form.ask if asks else form.state
         _need(frame)
-        return _framed(frame, self._phrase(step, parse_source(source)[1], scope, kinds))
+        return _framed(frame, self._phrase(step, name, scope, kinds))
 
     def _result(
         self, step: int, scope: set[str], phrase: list[Piece]
@@ -272,6 +331,7 @@ class _Text:
         scope: set[str],
         kinds: Sequence[str],
         pronoun: str = "",
+        naming: str = "",
         is_inner: bool = False,
         may_trail: bool = True,
     ) -> list[Piece]:
@@ -283,21 +343,21 @@ class _Text:
           scope: sources that references can be confused with.
           kinds: kinds of phrases that fit.
           pronoun: a source that may be called "it"; "" for none.
+          naming: a result that the phrase has to name; "" for none.
           is_inner: whether the phrase is nested in another one.
           may_trail: whether there may be words after the last slot.
         """
-        plan, tool = self.plan, self.plan.tools[step]
+        plan = self.plan
         arguments = plan.arguments[step]
         inner = {a: parse_source(s)[0] for a, s in arguments.items()}
         host = {a: s for a, s in inner.items() if s in self.nested}
         fitting = [
             phrase
-            for phrase in self.options(
-                tool.name, name, self.form.pool, tuple(arguments)
-            )
+            for phrase in self._options(step, name)
             if phrase.kind in kinds
             and (phrase.is_simple or not (is_inner or host))
             and (may_trail or not phrase.texts[-1])
+            and (not naming or self._names(phrase, naming))
             and all(self._can_host(phrase, a, s) for a, s in host.items())
         ]
         _need(fitting)
@@ -321,6 +381,13 @@ class _Text:
             pieces.append(_either(after, link))
         return pieces
 
+    def _names(self, phrase: Phrase, source: str) -> bool:
+        """Tell whether the words of a phrase ask for this result and for no other."""
+        step, name = parse_source(source)
+        tool, words = self.plan.tools[step], content_words(" ".join(phrase.texts))
+        named = content_words(_noun(self.plan.kinds[source])), content_words(name)
+        return len(tool.returns) == 1 and any(x and x <= words for x in named)
+
     def _can_host(self, phrase: Phrase, argument: str, step: int) -> bool:
         """Tell whether a noun phrase can stand at a slot: a deep one only at the end."""
         is_last = phrase.slots[-1] == argument and not phrase.texts[-1]
@@ -337,16 +404,14 @@ class _Text:
             for other in scope - {source}
             if kinds[other].split("_")[-1] == head
         ]
-        if source not in self.known - self._fresh(source):
-            _need(self.ahead and form.ahead and not others)
+        if self.ahead:
+            _need(form.ahead and not others)
             return [form.ahead.replace("@", _noun(kinds[source]))]
         frame = form.found if others else form.that
         _need(frame and all(other[0] == "$" for other in others))
+        _need(not others or not self.plan.tools[parse_source(source)[0]].effect)
         text = frame.replace("@", _noun(kinds[source]))
         return [Choice((text, "it")) if it and not others else text]
-
-    def _fresh(self, source: str) -> set[str]:
-        return {source} if self.ahead else set()
 
     def _link(self) -> str:
         self.num_links += 1
