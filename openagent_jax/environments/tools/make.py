@@ -28,6 +28,7 @@ from openagent_jax.environments.tools.types import Action, Limits, State, Task, 
 from openagent_jax.environments.tools.worlds import (
     documents,
     domain_file,
+    goal_sampling,
     random_words,
     random_worlds,
 )
@@ -167,7 +168,11 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    specs = [domain_file.load(x, limits) for x in (settings.domain, settings.transfer)]
+    names = settings.domain, settings.transfer
+    specs = [
+        goal_sampling.with_goals(domain_file.load(x, limits), limits, settings.num_goals)
+        for x in names
+    ]
     made = Documents(style_of(spelling, limits))
     limits = documents.fitted(limits, specs)
     tasks, transfer = (domains.compile(spec, table, limits, made) for spec in specs)

@@ -24,8 +24,8 @@ class Construction:
     """A way to write requests.
 
     The clauses of a request are, in order: results that are found (`state`), effects
-    (`do`), and at the end the value that is asked for (`ask`, or `result` if an effect
-    returns it). If `goal_first`, the last clause comes first.
+    (`do`), and at the end the value that is asked for (`ask`; `recall` if it has come up
+    before, `result` if an effect returns it). If `goal_first`, the last clause comes first.
     """
 
     name: str
@@ -36,10 +36,12 @@ class Construction:
     state: str = ""
     ask: str = ""
     result: str = ""
+    recall: str = ""  # asks for a value that was found before; `ask` if empty
     do: str = "@"
     last_do: str = ""  # for an effect at the end; `do` if empty
     that: str = ""  # refers to a result; see also `found`
     found: str = ""  # refers to a result if constants have the same type
+    made: str = ""  # refers to a result of an effect whose words do not mention it
     ahead: str = ""  # refers to a result that is only named later, if the goal is first
     first: str = ""  # before the first of several clauses
     second: str = ""  # before the second one, if the goal is first
@@ -64,7 +66,8 @@ TRAIN = (
         "imperative", "train", "all",
         state="{find|get} @", ask="{find|get|give me} @",
         result="{report|give back} the @ you get",
-        that="that @", found="the @ you found",
+        recall="give me @ too",
+        that="that @", found="the @ you found", made="the @ you get from it",
         only="{|Please }", first="{|Please }", middle=", then ", last=", and ",
         indirect=False, whole_do=True, pronoun=True,
     ),
@@ -73,14 +76,14 @@ TRAIN = (
         state="look for @", ask="{what is|can you name} @",
         result="name the @ you get",
         last_do="{can|could} you @",
-        that="that @", found="the @ that came up",
+        that="that @", found="the @ that came up", made="the @ it produces",
         middle=". ", last=". ", end="?",
         indirect=False, whole_do=True,
     ),
     Construction(
         "steps", "train", "none",
         state="look up @", ask="tell me @", result="tell me the @ you get",
-        that="that @", found="the @ you looked up",
+        that="that @", found="the @ you looked up", made="the @ you get from that",
         first="{First, |To begin, }", middle=". {Then |Next, }",
         last=". {Finally, |At the end, }",
         clauses=(2, 9), whole_do=True,
@@ -89,7 +92,7 @@ TRAIN = (
         "chain", "train", "leaves",
         state="{see|check} @", ask="{read me|show me} @",
         result="show me the @ you receive",
-        that="that @", found="the @ that you saw",
+        that="that @", found="the @ that you saw", made="the @ it yields",
         middle=", ", last=", and {then|after that} ",
         clauses=(2, 4), pronoun=True, indirect=False,
     ),
@@ -98,14 +101,14 @@ TRAIN = (
         state="{fetch|retrieve} @", ask="I {want|need} to know @",
         last_do="I {want|need} you to @",
         result="tell me what @ you get",
-        that="that @", found="the @ you fetched", ahead="a certain @",
+        that="that @", found="the @ you fetched", made="the @ you get that way", ahead="a certain @",
         second=". For that, {|first }", middle=". Then ", goal_first=True,
         clauses=(2, 9),
     ),
     Construction(
         "wishes", "train", "all",
         state="search for @", ask="hand me @", result="hand me the @ you get",
-        that="that @", found="the @ from your search",
+        that="that @", found="the @ from your search", made="the @ which that produces",
         first="{Several things, please|I have several wishes}: ",
         middle="; ", last="; and ",
         clauses=(2, 5),
@@ -116,14 +119,14 @@ TEST = (
         "wish", "test", "all",
         state="take note of @", ask="I would like to {know|hear} @",
         last_do="I would like you to @", result="quote the resulting @",
-        do="I would like you to @", that="this @", found="this very @",
+        do="I would like you to @", that="this @", found="this very @", made="the @ that results",
         middle=". {Besides|Moreover}, ", do_kinds=BOTH,
     ),
     Construction(
         "once", "test", "none",
         state="{determine|work out} @", ask="{let me know|inform me of} @",
         result="let me know the resulting @",
-        that="this @", found="the @ thus determined",
+        that="this @", found="the @ thus determined", made="the @ resulting from that",
         first="", middle=". {Once that is done|Afterwards}, ",
         clauses=(2, 9), indirect=False, do_kinds=BOTH,
     ),
@@ -137,7 +140,7 @@ TEST = (
         "aim", "test", "split",
         state="establish @", ask="my aim is to learn @", last_do="my aim is to @",
         result="disclose the resulting @",
-        that="this @", found="the @ so established", ahead="the @ in question",
+        that="this @", found="the @ so established", made="the @ resulting from it", ahead="the @ in question",
         second=". To this end, ", middle=", next ", goal_first=True,
         clauses=(2, 9),
     ),
@@ -150,41 +153,41 @@ TEST = (
     ),
     Construction(
         "statement", "test", "all",
-        that="this @", found="this very @", middle=". ", clauses=(1, 3),
+        that="this @", found="this very @", made="the @ that follows from it", middle=". ", clauses=(1, 3),
         last_kinds=("do",), do_kinds=("statement",),
     ),
     Construction(
         "duties", "test", "all",
-        state="trace @", ask="convey @", result="convey the resulting @",
-        that="this @", found="this very @",
-        first="Kindly see to the following: ",
+        state="identify @", ask="answer with @", result="answer with the resulting @",
+        that="this @", found="this very @", made="the @ that this results in",
+        first="Here is what I am after: ",
         middle="; also ", last="; lastly, ", do_kinds=BOTH, clauses=(2, 9),
     ),
     Construction(
         "kindly", "test", "all",
-        ask="{name|identify} @", result="name the resulting @",
+        ask="{name|specify} @", result="name the resulting @",
         only="Kindly ", clauses=(1, 1), indirect=False,
     ),
 )  # fmt: skip
 REWRITE_TRAIN = (
     Construction(
         "hey", "rewrite_train", "all",
-        state="@", ask="@", result="{with|plus} the @ back",
-        that="that same @", found="the @ that was found",
+        state="@", ask="@", result="{with|plus} the @ back", recall="say @",
+        that="that same @", found="the @ that was found", made="the @ it returns",
         only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", then ", last=", then ",
         end="{|, thanks|, please}", terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
         "quick", "rewrite_train", "all",
-        state="@ first", ask="@", result="{also|and} the @ i get",
-        that="that very @", found="the @ that came first",
+        state="@", ask="@", result="{also|and} the @ i get", recall="which is @",
+        that="that very @", found="the @ that came first", made="the @ that is returned",
         only="quick one: ", first="quick one: ", middle="; ",
         end="{| pls| ty}", terse=True,
     ),
     Construction(
         "numbered", "rewrite_train", "none",
-        state="@", ask="@", result="{gimme|drop me} the @",
-        that="the @ from above", found="the @ found above",
+        state="@", ask="@", result="{gimme|drop me} the @", recall="gimme @",
+        that="the @ from above", found="the @ found above", made="the @ returned above",
         first="{todo:|quick list:} ", middle=" -> ", end="", clauses=(2, 9),
         terse=True, do_kinds=FRAGMENTS,
     ),
@@ -192,7 +195,7 @@ REWRITE_TRAIN = (
         "need", "rewrite_train", "split",
         state="@", ask="need @", last_do="need this: @",
         result="with @ in return",
-        that="the @ obtained", found="the @ found so far", ahead="one @",
+        that="the @ obtained", found="the @ found so far", made="the @ returned", ahead="one @",
         second=" ({start|starting} from: ", middle=", next ", end=")",
         goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
     ),
@@ -200,22 +203,22 @@ REWRITE_TRAIN = (
 REWRITE_TEST = (
     Construction(
         "so", "rewrite_test", "all",
-        state="@", ask="@", result="{and lemme have|lemme see} the @",
-        that="said @", found="the @ that turns up",
+        state="@", ask="@", result="{and lemme have|lemme see} the @", recall="lemme see @",
+        that="said @", found="the @ that turns up", made="the @ it makes",
         only="{so, |um, |}", first="{so, |um, |}", middle=" + ",
         end="{, asap|, cheers|}", terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
         "note", "rewrite_test", "leaves",
-        state="@", ask="@", result="along with the @",
-        that="said @", found="the @ you turn up",
+        state="@", ask="@", result="along with the @", recall="write out @",
+        that="said @", found="the @ you turn up", made="the @ made there",
         only="note: ", first="note: ", middle=" / then ", last=" / lastly ",
         end="", terse=True,
     ),
     Construction(
         "dashes", "rewrite_test", "none",
-        state="@", ask="@", result="what @ it gives",
-        that="said @", found="the @ found there",
+        state="@", ask="@", result="what @ it gives", recall="say what @ is",
+        that="said @", found="the @ found there", made="the @ made by that",
         first="{in order|one by one} - ", middle=" - ", end="", clauses=(2, 9),
         terse=True, do_kinds=FRAGMENTS,
     ),
@@ -223,7 +226,7 @@ REWRITE_TEST = (
         "wanted", "rewrite_test", "split",
         state="@", ask="wanted: @", last_do="wanted: @",
         result="with @ returned",
-        that="said @", found="the @ found that way", ahead="some @",
+        that="said @", found="the @ found that way", made="the @ made that way", ahead="some @",
         second=" / via ", middle=" / on to ", end="",
         goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
     ),

@@ -171,6 +171,8 @@ class _Text:
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
     ahead: bool = False  # whether results are referred to before they are named
+    unnamed: set[int] = field(default_factory=set)  # effects that no word names
+    last_do: int = -1  # the effect before
     just_found: str = ""  # what the clause before has found
 
     def pieces(self) -> list[Piece]:
@@ -202,8 +204,7 @@ class _Text:
             is_last = index == (0 if form.goal_first else len(steps) - 1)
             clauses.append(self._clause(step, is_last and not self.recalls))
         if self.recalls:
-            answer = self._value(plan.goal.answer, self.known, False)
-            clauses.append(_framed(form.ask, answer))
+            clauses.append(self._recalled())
         return _polished(self._joined(clauses), form.terse, self.rng)
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
@@ -236,7 +237,8 @@ class _Text:
             kinds = [kind for kind in form.do_kinds if self._has(step, kind)]
             _need(kinds)
             kind = self.rng.choice(kinds)
-            phrase = self._phrase(step, "", scope, (kind,), pronoun)
+            phrase = self._phrase(step, "", scope, (kind,), pronoun, tells=False)
+            self._note_do(step, phrase)
             clause = phrase if kind == "statement" else _framed(frame, phrase)
             if step == plan.asked:
                 _need(kind != "statement" or form.terse)
@@ -247,6 +249,21 @@ class _Text:
             self.just_found = "" if asks else source
         self.known.update(used)
         return clause
+
+    def _note_do(self, step: int, phrase: list[Piece]) -> None:
+        """Note whether the words for a call name its results that are used later."""
+        heads = {self._head(source) for source in self.plan.fields[step]}
+        texts = [(x,) if isinstance(x, str) else x.texts
+                 for x in phrase if not isinstance(x, Slot)]  # fmt: skip
+        for index in range(max(map(len, texts), default=1)):
+            words = content_words(" ".join(x[index % len(x)] for x in texts))
+            if not {content_words(head).pop() for head in heads} <= words:
+                self.unnamed.add(step)
+        self.last_do = step
+
+    def _head(self, source: str) -> str:
+        """Return the last word of the noun for a value."""
+        return self.plan.kinds[source].split("_")[-1].lower()
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
@@ -289,13 +306,31 @@ class _Text:
         if form.whole_do and self.rng.random() < WHOLE_DO:
             with contextlib.suppress(_Unsuitable):
                 frame = form.last_do if is_last and form.last_do else form.do
-                phrase = self._phrase(step, "", scope, ("imperative",), naming=source)
+                phrase = self._phrase(
+                    step, "", scope, ("imperative",), naming=source, tells=asks
+                )
                 return _framed(frame, phrase)
-        kinds = ("noun", "indirect") if form.indirect else ("noun",)
-        kinds = (*kinds, "indirect", "fragment") if form.terse else kinds
         frame = form.ask if asks else form.state
         _need(frame)
-        return _framed(frame, self._phrase(step, name, scope, kinds))
+        return _framed(frame, self._phrase(step, name, scope, self._noun_kinds()))
+
+    def _recalled(self) -> list[Piece]:
+        """Return the last clause, which asks for a value of an earlier one."""
+        plan, form, step = self.plan, self.form, self.plan.asked
+        if plan.goal.answer in plan.fields[step]:
+            answer = self._value(plan.goal.answer, self.known, False)
+            return _framed(form.recall or form.ask, answer)
+        within = self._within(step)  # another field of the same call
+        _need(not any(parse_source(source)[0] in self.nested for source in within))
+        name = parse_source(plan.goal.answer)[1]
+        scope, kinds = self.known | within, self._noun_kinds()
+        return _framed(form.ask, self._phrase(step, name, scope, kinds))
+
+    def _noun_kinds(self) -> tuple[str, ...]:
+        """Return the kinds of phrases of a field that a clause can have."""
+        if self.form.terse:
+            return "noun", "indirect", "fragment"
+        return ("noun", "indirect") if self.form.indirect else ("noun",)
 
     def _result(
         self, step: int, scope: set[str], phrase: list[Piece]
@@ -332,6 +367,7 @@ class _Text:
         kinds: Sequence[str],
         pronoun: str = "",
         naming: str = "",
+        tells: bool = True,
         is_inner: bool = False,
         may_trail: bool = True,
     ) -> list[Piece]:
@@ -344,6 +380,7 @@ class _Text:
           kinds: kinds of phrases that fit.
           pronoun: a source that may be called "it"; "" for none.
           naming: a result that the phrase has to name; "" for none.
+          tells: whether the phrase may say that the user wants to be told something.
           is_inner: whether the phrase is nested in another one.
           may_trail: whether there may be words after the last slot.
         """
@@ -357,6 +394,7 @@ class _Text:
             if phrase.kind in kinds
             and (phrase.is_simple or not (is_inner or host))
             and (may_trail or not phrase.texts[-1])
+            and (tells or self.form.terse or not phrase.tells)
             and (not naming or self._names(phrase, naming))
             and all(self._can_host(phrase, a, s) for a, s in host.items())
         ]
@@ -397,20 +435,19 @@ class _Text:
         """Return a constant, or a reference to a result."""
         if source[0] == "$":
             return [Slot(source[1:])]
-        kinds, form = self.plan.kinds, self.form
-        head = kinds[source].split("_")[-1]
-        others = [
-            other
-            for other in scope - {source}
-            if kinds[other].split("_")[-1] == head
-        ]
+        form, noun = self.form, _noun(self.plan.kinds[source])
+        head, step = self._head(source), parse_source(source)[0]
+        others = [x for x in scope - {source} if self._head(x) == head]
+        _need(all(other[0] == "$" for other in others))
         if self.ahead:
             _need(form.ahead and not others)
-            return [form.ahead.replace("@", _noun(kinds[source]))]
+            return [form.ahead.replace("@", noun)]
+        if step in self.unnamed:
+            _need(form.made and self.last_do == step)
+            return [form.made.replace("@", noun)]
         frame = form.found if others else form.that
-        _need(frame and all(other[0] == "$" for other in others))
-        _need(not others or not self.plan.tools[parse_source(source)[0]].effect)
-        text = frame.replace("@", _noun(kinds[source]))
+        _need(frame and not (others and self.plan.tools[step].effect))
+        text = frame.replace("@", noun)
         return [Choice((text, "it")) if it and not others else text]
 
     def _link(self) -> str:

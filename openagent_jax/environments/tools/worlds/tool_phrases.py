@@ -35,6 +35,10 @@ _SUBJECTS = frozenset(
     "a all an any each every i it my no one our please some that the there these this "
     "those we you your".split()
 )
+_TELLING = re.compile(
+    r"\b(tell|show|give|read|let|say|report|inform|name|state|know|hear)\b.* (me|us|its?)\b"
+    r"|^(report|say|name|state) |\bread out\b|\band (report|name|say|state|note) "
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,9 @@ class Phrase:
         return not re.search("[,;:()/=]", " ".join(self.texts))
 
     @property
-    def has_comma(self) -> bool:
-        return "," in "".join(self.texts)
+    def tells(self) -> bool:
+        """Whether it says that the user wants to be told something."""
+        return bool(_TELLING.search(" ".join(self.texts)))
 
     @property
     def alike(self) -> tuple:
@@ -78,7 +83,8 @@ def phrases(
     is_terse = pool.startswith("rewrite")
     found = []
     for text in texts:
-        parts = re.split(r"\{([^{}]*)\}", without_optional(text, given))
+        text = without_optional(text, given)
+        parts = re.split(r"\{([^{}]*)\}", text)
         kind = _field_kind(text, is_terse) if field else _do_kind(text)
         found.append(Phrase(tuple(parts[::2]), tuple(parts[1::2]), kind))
     return tuple(found)
@@ -90,7 +96,7 @@ def _do_kind(text: str) -> Kind:
     >>> [_do_kind(x) for x in ("book {a}", "for {a}, book", "by what is {a} led")]
     ['imperative', 'statement', 'question']
     """
-    if re.search("[;:]|\\[?\\(", text.split("[")[0]) or text[0] in "{[":
+    if re.search("[;:()]", text) or text[0] == "{":
         return "fragment"
     first, second = (re.findall("[a-z]+", text.lower()) + ["", ""])[:2]
     if first in _ASKING or (first in _PREPOSITIONS and second in _ASKING):
@@ -106,7 +112,7 @@ def _field_kind(text: str, is_terse: bool) -> Kind:
     >>> [_field_kind(x, False) for x in ("the fee of {a}", "what {a} costs", "{a} fee")]
     ['noun', 'indirect', 'fragment']
     """
-    if text[0] in "{[":
+    if text[0] == "{":
         return "fragment"
     first, second = (re.findall("[a-z]+", text.lower()) + ["", ""])[:2]
     if first in _ASKING or (first in _PREPOSITIONS and second in _ASKING):
