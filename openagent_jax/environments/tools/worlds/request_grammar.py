@@ -141,7 +141,7 @@ TEST = (
         state="establish @", ask="my aim is to learn @", last_do="my aim is to @",
         result="disclose the resulting @",
         that="this @", found="the @ so established", made="the @ resulting from it", ahead="the @ in question",
-        second=". To this end, ", middle=", next ", goal_first=True,
+        second=". To this end, ", middle=", subsequently ", goal_first=True,
         clauses=(2, 9),
     ),
     Construction(
@@ -174,8 +174,8 @@ REWRITE_TRAIN = (
         "hey", "rewrite_train", "all",
         state="@", ask="@", result="{with|plus} the @ back", recall="say @",
         that="that same @", found="the @ that was found", made="the @ it returns",
-        only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", then ", last=", then ",
-        end="{|, thanks|, please}", terse=True, do_kinds=FRAGMENTS,
+        only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", and after: ",
+        end="{|, thanks|, thx}", terse=True, do_kinds=FRAGMENTS,
     ),
     Construction(
         "quick", "rewrite_train", "all",
@@ -196,7 +196,7 @@ REWRITE_TRAIN = (
         state="@", ask="need @", last_do="need this: @",
         result="with @ in return",
         that="the @ obtained", found="the @ found so far", made="the @ returned", ahead="one @",
-        second=" ({start|starting} from: ", middle=", next ", end=")",
+        second=" ({start|starting} from: ", middle=" >> ", end=")",
         goal_first=True, clauses=(2, 9), terse=True, do_kinds=FRAGMENTS,
     ),
 )  # fmt: skip
@@ -212,7 +212,7 @@ REWRITE_TEST = (
         "note", "rewrite_test", "leaves",
         state="@", ask="@", result="along with the @", recall="write out @",
         that="said @", found="the @ you turn up", made="the @ made there",
-        only="note: ", first="note: ", middle=" / then ", last=" / lastly ",
+        only="note: ", first="note: ", middle=" / and with that ", last=" / lastly ",
         end="", terse=True,
     ),
     Construction(

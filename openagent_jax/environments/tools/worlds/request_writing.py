@@ -63,15 +63,23 @@ class Writer:
         plan = Plan(goal, self.tools)
         pools = {}
         for pool, constructions in self.constructions.items():
-            texts = [self._text(plan, x, pool, rng) for x in constructions]
+            texts = [self.text(plan, x, pool, rng) for x in constructions]
             pools[pool] = tuple(dict.fromkeys(text for text in texts if text))
             if not pools[pool]:
                 return None
         return pools
 
-    def _text(
+    def text(
         self, plan: "Plan", form: Construction, pool: str, rng: random.Random
     ) -> str:
+        """Return a request; "" if the construction does not suit the goal.
+
+        Args:
+          plan: the goal.
+          form: the construction.
+          pool: the pool whose words of the tools are used.
+          rng: draws from these.
+        """
         try:
             pieces = _Text(plan, form, pool, rng, self.options).pieces()
         except _Unsuitable:
