@@ -6,19 +6,24 @@
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
 `check` lists all faults, and warns of what will not work under the limits in --config
-(default: configs/base.py). `show` prints the oracle's episodes, clean and perturbed
-side by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the
+(default: configs/base.py). `show` prints some sampled goals with their requests, if
+the tools have the words for them, and the oracle's episodes, clean and perturbed side
+by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the
 tutorial.
 """
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 from ml_collections import config_flags
 
 from launch.common import cli
 from openagent_jax import files
+
+if TYPE_CHECKING:
+    from openagent_jax.environments.world import Settings
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -35,7 +40,10 @@ STRENGTH = flags.DEFINE_float(
     "strength", 1.0, "Show: strength of the perturbation.", 0, 1
 )
 NUM = flags.DEFINE_integer("num", 2, "Show: number of episodes.", 1)
-SEED = flags.DEFINE_integer("seed", 0, "Show: seed of the tasks.", 0)
+SEED = flags.DEFINE_integer("seed", 0, "Show: seed of the tasks and the requests.", 0)
+NUM_REQUESTS = flags.DEFINE_integer(
+    "num_requests", 5, "Show: number of sampled goals whose requests are printed.", 0
+)
 WORKDIR = flags.DEFINE_string(
     "workdir", None, "Show: a run whose kept episodes are printed, in place of FILE."
 )
@@ -150,6 +158,7 @@ def show(file: str) -> None:
     from openagent_jax import perturb
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
+    from openagent_jax.environments.logs import logs
     from openagent_jax.evaluation import transcript
 
     c = config.resolve(CONFIG.value).replace(
@@ -165,6 +174,8 @@ def show(file: str) -> None:
     entries = perturb.catalogue(registry.spec(file))
     errors.check_names("--perturbation", [name], (draw.CLEAN, *entries))
     checks.check(c)
+    if file not in registry.SPECS and not logs.is_log(file):
+        print_requests(file, c.sandbox)
     source = build.world(c, backbones.backbone(c), file)
     keys = draw.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -182,6 +193,25 @@ def show(file: str) -> None:
         console.print(header, style="bold")
         for mark, row in transcript.side_by_side(clean, other, width):
             console.print(Text(row, "" if mark == transcript.SAME else "yellow"))
+
+
+def print_requests(file: str, sandbox: "Settings") -> None:
+    """Print some sampled goals of a domain, with a request from each pool."""
+    import random
+
+    from openagent_jax.environments.tools import make
+    from openagent_jax.environments.tools.worlds import domain_file, example_requests
+    from openagent_jax.environments.tools.worlds.goal_sampling import sample_goals
+
+    limits = make.limits_of(sandbox)
+    spec = domain_file.load(file, limits)
+    goals = sample_goals(spec, limits, sandbox.num_goals)
+    rng = random.Random(SEED.value)
+    shown = rng.sample(goals, min(NUM_REQUESTS.value, len(goals)))
+    if shown:
+        print(f"{file}: {len(goals)} sampled goals, {len(shown)} of which are:")
+    for goal in shown:
+        print("\n" + "\n".join(example_requests.lines(spec, goal, rng)))
 
 
 def kept(workdir: Path) -> None:

@@ -35,6 +35,8 @@ class Settings:
     test_domains: str = ""  # the domains of the test split; "" means those of `domain`
     transfer: str = "medical"  # the domains whose tasks `domain_transfer` uses
     num_visible: int = 5  # number of documented tools, unless the goal needs more
+    # How many goals are sampled for a domain whose tools have `requests`; 0 for none.
+    num_goals: int = 4096
     min_visible: int = 3  # the least number of documented tools, for random worlds
     # The maximum sizes of an episode; see `types.Sizes`.
     max_turns: int = 10

@@ -28,6 +28,7 @@ from openagent_jax.environments.tools.types import Action, Limits, State, Task, 
 from openagent_jax.environments.tools.worlds import (
     documents,
     domain_file,
+    goal_sampling,
     mixture,
     random_words,
     random_worlds,
@@ -171,7 +172,10 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
     """
     limits, table = limits_of(settings), ToolSymbols()
     tasks, transfer = mixture.shares(settings), mixture.equal(settings.transfer)
-    specs = mixture.load((*tasks.names, *transfer.names), limits)
+    specs = {
+        name: goal_sampling.with_goals(spec, limits, settings.num_goals)
+        for name, spec in mixture.load((*tasks.names, *transfer.names), limits).items()
+    }
     made = Documents(style_of(spelling, limits))
     limits = documents.fitted(limits, [*specs.values()])
     compiled = mixture.compile(specs, table, limits, made)

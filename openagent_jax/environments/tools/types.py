@@ -38,7 +38,7 @@ class Limits:
     num_steps: int = 5  # of a goal, not counting prerequisites without arguments
     num_constants: int = 4  # of a request
     num_pieces: int = 4  # of a description
-    num_phrase_pieces: int = 12  # of a request
+    num_phrase_pieces: int = 24  # of a request
     value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DomainSpec,
     GoalSpec,
+    Requests,
     Synonyms,
     ToolSpec,
     TypeSpec,
@@ -25,7 +26,9 @@ def divide(domain: DomainSpec) -> DomainSpec:
 
     The new test split gets the entities and the requests that begin with every fourth
     of the words with which any of them begin, and the last text of each pool of
-    synonyms and of rewritten requests.
+    synonyms and of rewritten requests. Of the words from which requests are put
+    together, it also gets the last ones, and constructions of its own (those of
+    `request_grammar.DEVELOPMENT`), which are not used for training then.
 
     Three things are still those of a real test: the entities of `entity_shift`, the
     domain of `domain_transfer`, and the names, gates and styles that belong to no
@@ -41,6 +44,7 @@ def divide(domain: DomainSpec) -> DomainSpec:
         types=tuple(_divide_type(kind) for kind in domain.types),
         tools=tuple(_divide_tool(tool) for tool in domain.tools),
         goals=tuple(_divide_goal(goal, openings) for goal in domain.goals),
+        divided=True,
     )
 
 
@@ -60,7 +64,16 @@ def _divide_tool(tool: ToolSpec) -> ToolSpec:
             name: _hold_out_last(synonyms, name)
             for name, synonyms in tool.argument_names.items()
         },
+        requests=tool.requests and _divide_requests(tool.requests, tool.name),
     )
+
+
+def _divide_requests(requests: Requests, place: str) -> Requests:
+    def divided(texts: Synonyms) -> Synonyms:
+        return _hold_out_last(_hold_out_last(texts, place), place, "rewrite_")
+
+    fields = {name: divided(texts) for name, texts in requests.fields.items()}
+    return Requests(divided(requests.do), fields)
 
 
 def _divide_goal(goal: GoalSpec, openings: set[str]) -> GoalSpec:

@@ -208,6 +208,9 @@ def words(spec: domain_spec.DomainSpec) -> set[str]:
         texts += [tool.name, tool.description, *(name for name, _ in tool.arguments)]
         texts += [name for name, _ in tool.returns]
         texts += itertools.chain(*_synonyms(tool))
+        if tool.requests:
+            pools = (tool.requests.do, *tool.requests.fields.values())
+            texts += (text for pool in pools for x in pool.values() for text in x)
     for goal in spec.goals:
         texts += itertools.chain(*goal.phrases.values())
     return set(re.findall(r"[a-z]+", " ".join(texts).lower()))

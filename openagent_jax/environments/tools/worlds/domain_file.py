@@ -7,6 +7,7 @@ an `x-openagent` block that says what it means:
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+    requests             words from which requests are put together; optional
 
 Arguments that the schema does not require are optional: a step of a goal may leave them
 out, and then a call has to leave them out too, or to give their default. The schema may
@@ -20,7 +21,9 @@ list `values` that is divided into three.
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
-the same goal, unless it takes no arguments (see `extra_calls`).
+the same goal, unless it takes no arguments (see `extra_calls`). The phrases of a goal
+are template strings (see `phrase_syntax.py`). Where tools have `requests`, more goals are
+sampled, and `goals` may be empty (see `request_reading.py` and `goal_sampling.py`).
 
 A phrase is a text with its constants as `{slot}`, and choices such as `{find|get}`, one
 text of which is drawn for each task (see `phrases.py`).
@@ -38,11 +41,14 @@ import math
 import re
 from decimal import Decimal
 from pathlib import Path
-from reprlib import repr as short
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.tools.worlds import (
+    development,
+    phrase_syntax,
+    request_reading,
+)
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 from openagent_jax.environments.tools.worlds.domain_spec import (
@@ -57,7 +63,6 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     needs_before,
     require,
 )
-from openagent_jax.environments.tools.worlds.phrases import CHOICE
 from openagent_jax.text import scalars, style
 
 DOMAINS = Path(__file__).parent / "domains"
@@ -176,6 +181,10 @@ def read(document: Any, limits: Limits) -> DomainSpec:
         _goal(item, f"goals[{index}]", in_order, check)
         for index, item in enumerate(_entries(document, "goals", list, check))
     ]
+    has_words = any(tool and tool.requests for tool in check.tools.values())
+    message = "empty list; add at least one entry, or `requests` to a tool"
+    if goals == [] and len(check.tools) == sum(map(bool, check.tools.values())):
+        check.require(has_words or "goals" in check.unreadable, "goals", message)
     if head is None or check.faults:
         raise DomainError(*dict.fromkeys(check.faults))
     return DomainSpec(
@@ -314,6 +323,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
+        request_reading.read(tool, place, check),
     )
 
 
@@ -400,13 +410,11 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
         for index, text in enumerate(texts):
             written = re.findall(r"[{}][^{}]*}?", text)
             at = f"{place}.phrases.{pool}[{index}]"
-            chosen = [x for x in written if CHOICE.fullmatch(x)]
-            for choice in chosen:
-                texts = choice[1:-1].split("|")
-                message = f"{short(choice)} has a text twice; remove one"
-                check.require(len({*texts}) == len(texts), at, message)
-            check.names([x for x in written if x not in chosen], slots, at, "slot")
-            num = len(written) + sum(map(bool, re.split("{.*?}", text)))
+            parts = [part for part in written if "|" not in part]
+            check.names(parts, slots, at, "slot")
+            for fault in phrase_syntax.faults(text):
+                check.require("|" not in text, at, fault)
+            num = len(phrase_syntax.parse(text))
             limit = check.limits.num_phrase_pieces
             message = f"{num} slots and texts between them; write at most {limit}"
             check.require(num <= limit, at, message)

@@ -159,6 +159,11 @@ class Phrases(Paraphrases):
     rewrite_test: Annotated[list[Prose], NOT_EMPTY]
 
 
+class Requests(Model):
+    do: Phrases
+    fields: dict[Name, Phrases]
+
+
 class Parameters(Model, extra="allow"):
     """A JSON schema, of which only this much is looked at."""
 
@@ -184,6 +189,7 @@ class Meaning(Model):
     names: Synonyms
     descriptions: Paraphrases
     argument_names: dict[Name, Synonyms]
+    requests: Requests = ABSENT
 
 
 class Tool(Model):
@@ -213,7 +219,7 @@ class DomainFile(Model):
     description: Text
     types: dict[Name, Any]
     tools: Annotated[list[Any], NOT_EMPTY, _at_most("num_tools")]
-    goals: Annotated[list[Any], NOT_EMPTY]
+    goals: list[Any]  # may be empty if goals can be sampled
     review: Texts = []
 
 

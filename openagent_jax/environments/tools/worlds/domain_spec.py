@@ -44,6 +44,14 @@ class TypeSpec:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """The words for requests of a tool, by pool; see `request_reading.py`."""
+
+    do: Synonyms  # verb phrases
+    fields: dict[str, Synonyms]  # noun phrases by returned field
+
+
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool: what it means, and the words that may present it."""
 
@@ -59,6 +67,7 @@ class ToolSpec:
     descriptions: Synonyms
     argument_names: dict[str, Synonyms]  # by argument
     function: Mapping[str, Any]  # the function object of the file, which agents read
+    requests: Requests | None = None  # None: no goals are sampled from the tool
 
     @property
     def needs(self) -> list[str]:
@@ -87,6 +96,7 @@ class DomainSpec:
     tools: tuple[ToolSpec, ...]
     goals: tuple[GoalSpec, ...]
     review: tuple[str, ...] = ()  # notes for people, which have no effect
+    divided: bool = False  # whether both splits are made of the training split
 
 
 def parse_source(source: str) -> tuple[int, str]:

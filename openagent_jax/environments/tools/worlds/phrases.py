@@ -1,15 +1,11 @@
 """The requests of all goals, as rows of pieces of different lengths.
 
-A request of a file is a text with slots for constants, `Find {place}.`, and choices
-between texts, `{Find|Look up} {place}.`. Choices with the same number, as in
-`{1:Find|Get} it and {1:find|get} that.`, take the same place in their lists; the others
-are drawn independently.
+A request is written with slots and choices, as `phrase_syntax.py` describes.
 """
 
 # Arrays are built with NumPy and become JAX arrays at the end.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,13 +17,12 @@ from jaxtyping import Array, Int
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.choices import Choices
 from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import phrase_syntax
 from openagent_jax.environments.tools.worlds.domain_spec import GoalSpec
 from openagent_jax.text.symbols import Symbols
 
 PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
 PLAIN, REWRITE = 0, 2  # indices into PHRASE_POOLS: PLAIN + split, REWRITE + split
-SLOT = re.compile(r"\{([\w-]+)\}")
-CHOICE = re.compile(r"\{(?:(\d+):)?([^{}]*\|[^{}]*)\}")
 # Array sizes are multiples of these.
 ROW_BLOCK, PIECE_BLOCK = 1024, 4096  # requests, and their pieces
 REWRITE_BLOCK = 16  # rewritten requests of one goal
@@ -142,21 +137,20 @@ class _Choices:
 
     def pieces(self, phrase: str, slots: dict[str, int]) -> list[int]:
         """Return `{Find|Get} {place}.` as pieces, with -1 - q for constant q."""
-        found, at = list[int](), 0
-        for part in re.finditer(f"{SLOT.pattern}|{CHOICE.pattern}", phrase):
-            found += self._text(phrase[at : part.start()])
-            slot, number, texts = part.groups()
-            found.append(-1 - slots[slot] if slot else self._choice(number, texts))
-            at = part.end()
-        return found + self._text(phrase[at:])
+        found = []
+        for piece in phrase_syntax.parse(phrase):
+            if isinstance(piece, phrase_syntax.Slot):
+                found.append(-1 - slots[piece.name])
+            elif isinstance(piece, phrase_syntax.Choice):
+                found.append(self._choice(piece))
+            else:
+                found.append(self._symbols.one(piece))
+        return found
 
-    def _text(self, text: str) -> list[int]:
-        return [self._symbols.one(text)] if text else []
-
-    def _choice(self, number: str | None, texts: str) -> int:
-        symbols = tuple(map(self._symbols.one, texts.split("|")))
-        key = int(number) if number else choices.INDEPENDENT, symbols
-        return choices.FIRST - self.rows.setdefault(key, len(self.rows))
+    def _choice(self, choice: phrase_syntax.Choice) -> int:
+        symbols = tuple(map(self._symbols.one, choice.texts))
+        number = int(choice.link) if choice.link else choices.INDEPENDENT
+        return choices.FIRST - self.rows.setdefault((number, symbols), len(self.rows))
 
 
 def _table(rows: Sequence[_Choice]) -> Choices:

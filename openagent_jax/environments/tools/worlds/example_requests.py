@@ -1,0 +1,42 @@
+"""Requests of a goal as people read them: with constants, and with choices drawn."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+from openagent_jax.environments.tools.worlds import phrase_syntax
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    DomainSpec,
+    GoalSpec,
+    TypeSpec,
+)
+
+
+def lines(spec: DomainSpec, goal: GoalSpec, rng: random.Random) -> Iterator[str]:
+    """Yield the calls of a goal, and a request from each of its pools.
+
+    Args:
+      spec: the domain of the goal.
+      goal: a goal of it, authored or sampled.
+      rng: draws the constants, the phrases and their choices.
+    """
+    kinds = {kind.name: kind for kind in spec.types}
+    for index, (tool, arguments) in enumerate(goal.steps):
+        given = ", ".join(f"{name}={source}" for name, source in arguments.items())
+        yield f"#{index} {tool}({given})"
+    yield f"answer: {goal.answer}"
+    for pool, phrases in goal.phrases.items():
+        split = pool.removeprefix("rewrite_")
+        constants: dict[str, str] = {}
+        for slot, kind in goal.constants:  # all different, where there are enough
+            values = _values(kinds[kind], split)
+            others = [x for x in values if x not in constants.values()]
+            constants[slot] = rng.choice(others or values)
+        text = phrase_syntax.fill(rng.choice(phrases), constants, rng)
+        yield f"  {pool}: {text}"
+
+
+def _values(kind: TypeSpec, split: str) -> Sequence[str]:
+    """Return the values of a type as a request has them."""
+    if kind.kind == "number":
+        return [str(number) for number in range(kind.minimum, kind.maximum + 1)]
+    return getattr(kind, split)

@@ -1,0 +1,276 @@
+"""Draw one goal at random: a small DAG of calls, grown backwards from what is wanted.
+
+A draft begins with the last call: an effect, or a call whose result is asked for. Each
+argument then gets a value: a constant of the request, the result of a call that the
+draft already has, or the result of a new call. Tools that must be called before another
+one (`code_from`, `call_after`) become steps with it if they take arguments, and share
+its values where the types are the same. A draft that is too short gets further effects,
+which use the values that are there (a fan-out) or constants of their own.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    DONE,
+    DomainSpec,
+    Fields,
+    GoalSpec,
+    ToolSpec,
+    extra_calls,
+    needs_before,
+)
+
+MAX_EXTRA = 2  # prerequisites without arguments of one goal
+# How often an argument gets the result of a new call, or else a value that is there,
+# where it can: a range from which each draft draws its own rates.
+NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
+ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
+
+Value = tuple[int, str]  # (step, field); (-1, slot) for a constant
+
+
+def given_arguments(tool: ToolSpec) -> Fields:
+    """Return the arguments that sampled goals give to a tool: the required ones.
+
+    An optional argument is left out of the step, and its bracketed text of the request.
+    """
+    required = tool.function.get("parameters", {}).get("required", [])
+    return tuple(pair for pair in tool.arguments if pair[0] in required)
+
+
+class Tools:
+    """The tools of a domain that goals can be sampled from."""
+
+    def __init__(self, spec: DomainSpec):
+        every = {tool.name: tool for tool in spec.tools}
+        self.all_needs = {name: needs_before(every, [], name) for name in every}
+        self.needs = {  # those that become steps
+            name: [x for x in needs if every[x].arguments]
+            for name, needs in self.all_needs.items()
+        }
+        self.usable = {
+            name: tool
+            for name, tool in every.items()
+            if all(every[x].requests for x in (name, *self.needs[name]))
+        }
+        self.returning: dict[str, list[tuple[str, str]]] = {}  # type -> (tool, field)
+        for tool in self.usable.values():
+            for name, kind in tool.returns:
+                self.returning.setdefault(kind, []).append((tool.name, name))
+
+
+@dataclass
+class _Hole:
+    """A value that some arguments share."""
+
+    kind: str
+    users: list[tuple[int, str]]  # (step, argument)
+    value: Value | None = None
+
+
+@dataclass
+class Draft:
+    """A goal in the making."""
+
+    tools: Tools
+    num_steps: int
+    num_constants: int
+    rng: random.Random
+    steps: list[str] = field(default_factory=list)  # tools; each at most once
+    holes: list[_Hole] = field(default_factory=list)
+    constants: list[tuple[str, str]] = field(default_factory=list)  # (slot, type)
+    answer: Value | None = None
+
+    def grow(self, root: tuple[str, str]) -> bool:
+        """Grow a goal from the call that it is for.
+
+        Args:
+          root: a tool, and the field that is asked for; "" for none.
+
+        Returns:
+          Whether the draft has become a goal of `num_steps` steps.
+        """
+        name, asked = root
+        if self._cost(name) > self.num_steps:
+            return False
+        self.rates = self.rng.uniform(*NEW_CALL), self.rng.uniform(*REUSE)
+        step = self._add(name)
+        self.answer = (step, asked) if asked else None
+        while self._fill():
+            effects = [
+                name
+                for name, tool in self.tools.usable.items()
+                if tool.effect and name not in self.steps
+                and len(self.steps) + self._cost(name) <= self.num_steps
+            ]  # fmt: skip
+            if len(self.steps) == self.num_steps or not effects:
+                return len(self.steps) == self.num_steps
+            self._add(self.rng.choice(effects))
+        return False
+
+    def _cost(self, name: str) -> int:
+        """Return how many steps it takes to add a call."""
+        return sum(x not in self.steps for x in (name, *self.tools.needs[name]))
+
+    def _add(self, name: str) -> int:
+        """Add a call with the steps that it needs; return its number."""
+        self.steps.append(name)
+        step = len(self.steps) - 1
+        for argument, kind in given_arguments(self.tools.usable[name]):
+            self.holes.append(_Hole(kind, [(step, argument)]))
+        for need in self.tools.needs[name]:
+            if need not in self.steps:
+                self._share(step, self._add(need))
+        return step
+
+    def _share(self, step: int, before: int) -> None:
+        """Let two steps have the same values where they have arguments of a type."""
+        for mine in [x for x in self.holes if x.users[0][0] == before]:
+            for other in self.holes:
+                steps = [user for user, _ in other.users]
+                if other.kind == mine.kind and step in steps and before not in steps:
+                    other.users += mine.users
+                    self.holes.remove(mine)
+                    break
+
+    def _fill(self) -> bool:
+        """Give each argument a value; return whether all have one."""
+        while hole := next((x for x in self.holes if x.value is None), None):
+            hole.value = self._value(hole)
+            if hole.value is None:
+                return False
+        return True
+
+    def _value(self, hole: _Hole) -> Value | None:
+        room = self.num_steps - len(self.steps)
+        users = {step for step, _ in hole.users}
+        producers = [
+            (name, field)
+            for name, field in self.tools.returning.get(hole.kind, [])
+            if name not in self.steps and self._cost(name) <= room
+        ]
+        if producers and self.rng.random() < self.rates[0]:
+            name, field = self.rng.choice(producers)
+            return self._add(name), field
+        there = list(self._there(hole.kind, users))
+        if there and self.rng.random() < self.rates[1]:
+            return self.rng.choice(there)
+        if len(self.constants) < self.num_constants:
+            argument = hole.users[0][1]
+            slots = dict(self.constants)
+            names = (f"{argument}_{n}" for n in itertools.count(2))
+            slot = argument if argument not in slots else next(
+                name for name in names if name not in slots
+            )  # fmt: skip
+            self.constants.append((slot, hole.kind))
+            return -1, slot
+        return self.rng.choice(there) if there else None
+
+    def _there(self, kind: str, users: set[int]) -> Iterator[Value]:
+        """Yield the values of a type that steps may use which do not use them yet."""
+        used = {x.value for x in self.holes if users & {step for step, _ in x.users}}
+        for slot, slot_kind in self.constants:
+            if slot_kind == kind and (-1, slot) not in used:
+                yield -1, slot
+        after = self._after(users)
+        for step, name in enumerate(self.steps):
+            for returned, returned_kind in self.tools.usable[name].returns:
+                value = step, returned
+                if returned_kind == kind and step not in after and value not in used:
+                    yield value
+
+    def _after(self, steps: set[int]) -> set[int]:
+        """Return some steps, and those that must come after any of them."""
+        after, more = set(steps), True
+        while more:
+            more = {s for s in range(len(self.steps)) if self.before(s) & after} - after
+            after |= more
+        return after
+
+    def before(self, step: int) -> set[int]:
+        """Return the steps that a step uses or needs."""
+        used = {
+            hole.value[0]
+            for hole in self.holes
+            if hole.value and step in [user for user, _ in hole.users]
+        }
+        needs = {
+            s
+            for s, name in enumerate(self.steps)
+            if name in self.tools.all_needs[self.steps[step]]
+        }
+        return (used | needs) - {-1}
+
+    def key(self) -> tuple:
+        """Return what equal goals have in common, in whichever order they grew."""
+        same: dict[Value, Any] = {
+            hole.value: (self.steps[hole.value[0]], hole.value[1])
+            for hole in self.holes
+            if hole.value and hole.value[0] >= 0
+        }
+        for hole in self.holes:  # a constant is known by the arguments that it fills
+            if hole.value and hole.value[0] < 0:
+                users = {
+                    (self.steps[step], argument)
+                    for other in self.holes
+                    if other.value == hole.value
+                    for step, argument in other.users
+                }
+                same[hole.value] = tuple(sorted(users))
+        arguments = {
+            (self.steps[step], argument, same[hole.value])
+            for hole in self.holes
+            if hole.value
+            for step, argument in hole.users
+        }
+        answer = self.answer and (self.steps[self.answer[0]], self.answer[1])
+        return frozenset(self.steps), frozenset(arguments), answer
+
+    def goal(self, spec: DomainSpec, name: str) -> GoalSpec | None:
+        """Return the goal without its phrases; None if its steps need each other, or
+        too many extra calls."""
+        if (order := self._order()) is None:
+            return None
+        place = {step: index for index, step in enumerate(order)}
+
+        def source(value: Value) -> str:
+            step, name = value
+            return f"${name}" if step < 0 else f"#{place[step]}.{name}"
+
+        steps = []
+        for step in order:
+            tool = self.tools.usable[self.steps[step]]
+            values = {
+                argument: source(hole.value)
+                for hole in self.holes
+                if hole.value
+                for user, argument in hole.users
+                if user == step
+            }
+            given = given_arguments(tool)
+            steps.append((tool.name, {key: values[key] for key, _ in given}))
+        used = [x for _, arguments in steps for x in arguments.values()]
+        slots = sorted(self.constants, key=lambda pair: used.index(f"${pair[0]}"))
+        answer = source(self.answer) if self.answer else DONE
+        goal = GoalSpec(name, tuple(slots), tuple(steps), answer, {})
+        return goal if len(extra_calls(spec, goal)) <= MAX_EXTRA else None
+
+    def _order(self) -> list[int] | None:
+        """Return the steps, each after those before it, the one asked for as late as
+        can be; None if there is no such order."""
+        order: list[int] = []
+        left = sorted(
+            range(len(self.steps)),
+            key=lambda step: (bool(self.answer) and step == self.answer[0], -step),
+        )
+        while left:
+            step = next((s for s in left if self.before(s) <= set(order)), None)
+            if step is None:
+                return None
+            order.append(step)
+            left.remove(step)
+        return order

@@ -1,0 +1,262 @@
+"""Requests of sampled goals: pools that share nothing, references, typography."""
+
+import itertools
+import os
+import random
+import re
+
+import pytest
+
+from openagent_jax.environments.tools.worlds import (
+    example_requests,
+    goal_sampling,
+    phrase_syntax,
+    request_grammar,
+    request_writing,
+)
+from openagent_jax.environments.tools.worlds.domain_spec import DONE, GoalSpec
+from openagent_jax.environments.tools.worlds.request_grammar import CONSTRUCTIONS, POOLS
+from openagent_jax.environments.tools.worlds.request_reading import content_words
+from openagent_jax.environments.tools.worlds.request_writing import MAX_WORDS
+from tests.environments.tools.worlds import aquarium
+from tests.environments.tools.worlds.aquarium import LIMITS
+from tests.helpers import GOLDEN as FOLDER
+
+GOLDEN = FOLDER / "requests.txt"
+UPDATE = "OPENAGENT_UPDATE_GOLDEN"
+NUM_GOLDEN = 25  # goals, each with a request of four pools
+SPECS = aquarium.libraries()
+GOALS = {
+    name: goal_sampling.sample_goals(spec, LIMITS, 150) for name, spec in SPECS.items()
+}
+SPEC = SPECS["aquarium"]
+
+
+def expanded(text):
+    """All texts that the choices of a template can make."""
+    pieces = phrase_syntax.parse(text)
+    options = [
+        x.texts if isinstance(x, phrase_syntax.Choice) else (str(x),) for x in pieces
+    ]
+    return {"".join(parts) for parts in itertools.product(*options)}
+
+
+def frames(construction):
+    """The texts that a construction puts around the words of tools."""
+    fields = (
+        "state", "ask", "recall", "result", "do", "last_do", "that", "found", "made",
+        "ahead", "first", "second", "middle", "last", "end", "only",
+    )  # fmt: skip
+    texts = set().union(*(expanded(getattr(construction, x)) for x in fields))
+    return {text.replace("@", "").strip(" .,;:?").lower() for text in texts}
+
+
+def write(steps, answer, constants, spec=SPEC, seed=0):
+    """Return all requests for a goal by construction, as their templates."""
+    goal = GoalSpec("g", constants, steps, answer, {})
+    writer = request_writing.Writer(spec, LIMITS)
+    plan = request_writing.Plan(goal, writer.tools)
+    rng = random.Random(seed)
+    return {
+        form.name: text
+        for form in CONSTRUCTIONS
+        if (text := writer.text(plan, form, form.pool, rng))
+    }
+
+
+class TestPools:
+    def test_constructions_are_in_one_pool(self):
+        names = [x.name for x in CONSTRUCTIONS]
+        assert len(set(names)) == len(names)
+        assert {x.pool for x in CONSTRUCTIONS} == set(POOLS)
+
+    def test_frames_are_in_one_construction(self):
+        shared = request_grammar.GLUE | {"-", ""}
+        for one, other in itertools.combinations(CONSTRUCTIONS, 2):
+            both = (frames(one) & frames(other)) - shared
+            assert not both or one.pool == other.pool, (one.name, other.name, both)
+
+    def test_development_has_pools_of_its_own(self):
+        pools = request_grammar.by_pool(divided=True)
+        names = [x.name for pool in pools.values() for x in pool]
+        trained = [x.name for x in CONSTRUCTIONS if x.pool.endswith("train")]
+        assert sorted(names) == sorted(trained) and all(pools.values())
+
+    @pytest.mark.parametrize("name", SPECS)
+    def test_no_request_is_in_two_pools(self, name):
+        """Not even if the values are not looked at."""
+        texts = {pool: set() for pool in POOLS}
+        for goal in GOALS[name]:
+            for pool, phrases in goal.phrases.items():
+                texts[pool] |= {re.sub(r"\{\w+\}", "_", x.lower()) for x in phrases}
+        for one, other in itertools.combinations(POOLS, 2):
+            assert texts[one] and not texts[one] & texts[other]
+
+    @pytest.mark.parametrize("name", SPECS)
+    def test_every_construction_is_used(self, name):
+        """Constructions differ in how requests begin, are joined, or end."""
+        goals = GOALS[name]
+        writer = request_writing.Writer(SPECS[name], LIMITS)
+        rng, found = random.Random(0), set()
+        for goal in goals:
+            plan = request_writing.Plan(goal, writer.tools)
+            found |= {
+                form.name
+                for form in CONSTRUCTIONS
+                if writer.text(plan, form, form.pool, rng)
+            }
+        assert found == {form.name for form in CONSTRUCTIONS}
+
+
+class TestReferences:
+    """Which tank, fish or food is meant is clear."""
+
+    def test_results_are_named_or_referred_to(self):
+        texts = write(
+            (("find_tank", {"fish": "$fish"}), ("tank_keeper", {"tank": "#0.tank"})),
+            "#1.keeper",
+            (("fish", "fish"),),
+        )
+        assert "that tank" in texts["steps"] and "this tank" in texts["once"]
+        for nested in ("imperative", "question", "hey", "so"):
+            assert "that" not in texts[nested] and texts[nested].count("{fish}") == 1
+        assert "a certain tank. For that, " in texts["purpose"]
+        assert "the tank in question. To this end, " in texts["aim"]
+
+    def test_a_result_of_the_type_of_a_constant_is_the_one_found(self):
+        texts = write(
+            (
+                ("find_tank", {"fish": "$fish"}),
+                ("largest_fish", {"tank": "#0.tank"}),
+                ("favourite_food", {"fish": "#1.fish"}),
+            ),
+            "#2.food",
+            (("fish", "fish"),),
+        )
+        assert "the fish you looked up" in texts["steps"]
+        assert "the fish thus determined" in texts["once"]
+        for text in texts.values():
+            assert "that fish" not in text and "this fish" not in text
+
+    def test_two_results_of_a_type_are_not_referred_to(self):
+        """Both would be "that tank"."""
+        texts = write(
+            (
+                ("find_tank", {"fish": "$fish"}),
+                ("largest_fish", {"tank": "#0.tank"}),
+                ("tank_keeper", {"tank": "#0.tank"}),
+                ("write_keeper", {"keeper": "#2.keeper", "subject": "$subject"}),
+            ),
+            "#1.fish",
+            (("fish", "fish"), ("subject", "subject")),
+        )
+        assert texts  # one tank and two fish: the answer is the last one to be named
+        twice = (
+            ("find_tank", {"fish": "$fish"}),
+            ("largest_fish", {"tank": "#0.tank"}),
+            ("find_tank", {"fish": "#1.fish"}),
+            ("feed_tank", {"tank": "#2.tank", "food": "$food"}),
+            ("tank_keeper", {"tank": "#2.tank"}),
+        )
+        constants = (("fish", "fish"), ("food", "food"))
+        assert not write(twice, "#4.keeper", constants)
+
+    def test_it_is_what_has_just_been_found(self):
+        steps = (
+            ("find_tank", {"fish": "$fish"}),
+            ("hold_slot", {"tank": "#0.tank"}),
+            ("feed_tank", {"tank": "#0.tank", "food": "$food"}),
+        )
+        text = write(steps, DONE, (("fish", "fish"), ("food", "food")))["imperative"]
+        assert text.count("{that tank|it}") == 1
+        assert text.count("that tank") == 2  # the food could be "it" in the last clause
+
+    def test_a_question_comes_after_what_it_depends_on(self):
+        steps = (
+            ("find_tank", {"fish": "$fish"}),
+            ("hold_slot", {"tank": "#0.tank"}),
+            ("feed_tank", {"tank": "#0.tank", "food": "$food"}),
+        )
+        texts = write(steps, "#0.tank", (("fish", "fish"), ("food", "food")))
+        assert texts["steps"].endswith("tell me that tank.")
+        assert texts["imperative"].endswith("give me that tank too.")
+        assert "purpose" not in texts
+
+    def test_only_what_serves_the_goal_comes_after_it(self):
+        """ "I want the keeper. For that, send a note" would be untrue."""
+        steps = (
+            ("write_keeper", {"keeper": "$keeper", "subject": "$subject"}),
+            ("tank_keeper", {"tank": "$tank"}),
+        )
+        constants = (("keeper", "keeper"), ("subject", "subject"), ("tank", "tank"))
+        texts = write(steps, "#1.keeper", constants)
+        assert texts and not {"purpose", "aim", "need", "wanted"} & set(texts)
+
+
+class TestTexts:
+    @pytest.mark.parametrize("name", SPECS)
+    def test_each_tool_can_be_found_by_a_word(self, name):
+        """A reader who only knows the documents has a word for each tool; documents say
+        which tools without arguments are needed first."""
+        tools = {tool.name: tool for tool in SPECS[name].tools}
+        rng = random.Random(0)
+        for goal in GOALS[name]:
+            slots = {slot: "" for slot, _ in goal.constants}
+            for phrase in itertools.chain(*goal.phrases.values()):
+                words = content_words(phrase_syntax.fill(phrase, slots, rng))
+                for tool, _ in goal.steps:
+                    assert words & content_words(tools[tool].description), phrase
+
+    @pytest.mark.parametrize("name", SPECS)
+    def test_typography(self, name):
+        rng = random.Random(0)
+        for goal in GOALS[name]:
+            slots = {slot: "Abc" for slot, _ in goal.constants}
+            for pool, phrase in (
+                (x, y) for x, texts in goal.phrases.items() for y in texts
+            ):
+                assert not list(phrase_syntax.faults(phrase))
+                assert len(phrase_syntax.parse(phrase)) <= LIMITS.num_phrase_pieces
+                assert phrase_syntax.num_words(phrase) <= MAX_WORDS
+                for _ in range(3):
+                    text = phrase_syntax.fill(phrase, slots, rng)
+                    assert not re.search(r"  | [,.;?]|[,;.?][,;.?]|[\[\]{}|@]", text)
+                    assert text == text.strip()
+                    if pool in ("train", "test"):
+                        assert text[0].isupper() and text[-1] in ".?", text
+                        assert not re.search(r"[.?] [a-z]", text), text
+
+    @pytest.mark.parametrize("name", SPECS)
+    def test_each_constant_occurs(self, name):
+        for goal in GOALS[name]:
+            for phrase in itertools.chain(*goal.phrases.values()):
+                pieces = phrase_syntax.parse(phrase)
+                slots = {x.name for x in pieces if isinstance(x, phrase_syntax.Slot)}
+                assert slots == {slot for slot, _ in goal.constants}
+
+    def test_several_for_each_goal(self):
+        for name, goals in GOALS.items():
+            for pool in ("train", "test"):
+                counts = [len(goal.phrases[pool]) for goal in goals]
+                assert min(counts) >= 1 and sum(counts) / len(counts) > 2, name
+
+
+def listed():
+    rng = random.Random(0)
+    names = list(SPECS)
+    for index in range(NUM_GOLDEN):
+        name = names[index % len(names)]
+        goal = rng.choice(GOALS[name])
+        yield f"# {name}\n" + "\n".join(example_requests.lines(SPECS[name], goal, rng))
+
+
+def test_golden():
+    """A hundred requests, read aloud; a change here is a change of the benchmark."""
+    text = "\n\n".join(listed()) + "\n"
+    if os.environ.get(UPDATE):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert GOLDEN.exists() and text == GOLDEN.read_text(encoding="utf-8"), (
+        f"requests read otherwise than {GOLDEN.name}; if that is meant, run\n"
+        f"  {UPDATE}=1 pytest tests/environments/tools/worlds/test_request_grammar.py"
+        " -k golden\nread the difference aloud, and raise evaluate.GRADING_VERSION"
+    )
