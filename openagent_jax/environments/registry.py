@@ -55,7 +55,7 @@ def check_name(domain: str) -> None:
         text = ", ".join(sorted(known))
         unknown[-1] += f" known are {text}, and files that end with .json or .jsonl"
     if faults or unknown:
-        raise ValueError("; ".join([*faults, *unknown]))
+        raise ValueError("; ".join([*faults, " ".join(unknown)]).removesuffix("; "))
 
 
 def _exists(domain: str, known: Collection[str]) -> bool:

@@ -243,7 +243,7 @@ def results(
       name. A perturbed task belongs to the domain of its clean version.
     """
     domains = np.array([""] if scored.domains is None else scored.domains)
-    names = np.unique(domains).tolist()
+    names = list(dict.fromkeys(domains.tolist()))
     if len(names) == 1:
         return _results(entries, scored, strength, split, repeats)
     settings = strength, split, repeats
@@ -253,7 +253,7 @@ def results(
         for row in made["rows"]:
             row["domain"] = name
         parts.append({"domain": name, **made})
-    which = np.searchsorted(names, domains)
+    which = np.array([names.index(name) for name in domains.tolist()])
     made = _results(entries, scored, *settings, which)
     for i, row in enumerate(made["rows"]):
         theirs = [part["rows"][i] for part in parts]
@@ -264,11 +264,15 @@ def results(
 
 def _among(scored: Scored, among: Bool[np.ndarray, "n"]) -> Scored:
     """Return the outcomes of some tasks."""
-    episodes, success = jax.tree.map(
-        lambda x: x[among],
-        ({k: vars(x) for k, x in scored.episodes.items()}, scored.bounds),
-    )
-    return Scored({k: report.Episodes(**x) for k, x in episodes.items()}, success)
+    episodes = {
+        name: report.Episodes(**{key: x[among] for key, x in vars(one).items()})
+        for name, one in scored.episodes.items()
+    }
+    success = {
+        agent: {name: x[among] for name, x in of.items()}
+        for agent, of in scored.bounds.items()
+    }
+    return Scored(episodes, success)
 
 
 def _results(
