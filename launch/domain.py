@@ -6,9 +6,10 @@
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
 `check` lists all faults, and warns of what will not work under the limits in --config
-(default: configs/base.py). `show` prints some sampled goals with their requests, if the
-tools have the words for them, and the oracle's episodes, clean and perturbed side by
-side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the tutorial.
+(default: configs/base.py). `show` prints some sampled goals with their requests, if
+the tools have the words for them, and the oracle's episodes, clean and perturbed side
+by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the
+tutorial.
 """
 
 import sys

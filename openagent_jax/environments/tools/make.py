@@ -168,11 +168,8 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    names = settings.domain, settings.transfer
-    specs = [
-        goal_sampling.with_goals(domain_file.load(x, limits), limits, settings.num_goals)
-        for x in names
-    ]
+    specs = [domain_file.load(x, limits) for x in (settings.domain, settings.transfer)]
+    specs = [goal_sampling.with_goals(x, limits, settings.num_goals) for x in specs]
     made = Documents(style_of(spelling, limits))
     limits = documents.fitted(limits, specs)
     tasks, transfer = (domains.compile(spec, table, limits, made) for spec in specs)

@@ -12,6 +12,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DONE,
@@ -177,10 +178,10 @@ class Draft:
                 yield -1, slot
         after = self._after(users)
         for step, name in enumerate(self.steps):
-            for field, field_kind in self.tools.usable[name].returns:
-                if field_kind == kind and step not in after:
-                    if (step, field) not in used:
-                        yield step, field
+            for returned, returned_kind in self.tools.usable[name].returns:
+                value = step, returned
+                if returned_kind == kind and step not in after and value not in used:
+                    yield value
 
     def _after(self, steps: set[int]) -> set[int]:
         """Return some steps, and those that must come after any of them."""
@@ -206,7 +207,7 @@ class Draft:
 
     def key(self) -> tuple:
         """Return what equal goals have in common, in whichever order they grew."""
-        same = {
+        same: dict[Value, Any] = {
             hole.value: (self.steps[hole.value[0]], hole.value[1])
             for hole in self.holes
             if hole.value and hole.value[0] >= 0

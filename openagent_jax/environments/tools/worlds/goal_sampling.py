@@ -26,9 +26,7 @@ MAX_SETS = 512  # different sets of tools that goals of a domain need
 PATIENCE = 3000  # drafts of a length without a new goal, before it counts as exhausted
 
 
-def with_goals(
-    spec: DomainSpec, limits: Limits, num: int, seed: int = 0
-) -> DomainSpec:
+def with_goals(spec: DomainSpec, limits: Limits, num: int, seed: int = 0) -> DomainSpec:
     """Return a domain with up to `num` sampled goals after its own ones."""
     return replace(spec, goals=spec.goals + sample_goals(spec, limits, num, seed))
 

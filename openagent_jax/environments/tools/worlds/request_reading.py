@@ -12,6 +12,7 @@ an optional argument: the bracketed text is left out where the argument is not g
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker
@@ -30,7 +31,8 @@ _BRACKETED = re.compile(r"\[([^\[\]]*)\]")
 _SLOT = re.compile(r"\{([^{}]*)\}")
 
 
-def content_words(text: str) -> set[str]:
+@lru_cache(4096)
+def content_words(text: str) -> frozenset[str]:
     """Return the words of a text that mean something, without a plural s.
 
     >>> sorted(content_words("the opening hours of {inn}s"))
@@ -38,7 +40,7 @@ def content_words(text: str) -> set[str]:
     """
     text = re.sub("([a-z])([A-Z])", r"\1 \2", _SLOT.sub(" ", text))
     words = set(re.findall("[a-z]+", text.lower())) - FUNCTION_WORDS
-    return {_singular(word) for word in words if len(word) > 1}
+    return frozenset(_singular(word) for word in words if len(word) > 1)
 
 
 def _singular(word: str) -> str:

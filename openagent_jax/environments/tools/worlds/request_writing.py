@@ -7,6 +7,7 @@ reference would be ambiguous, or if no phrase of a tool fits its place.
 """
 
 import contextlib
+import itertools
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,8 @@ from openagent_jax.environments.tools.worlds.request_reading import content_word
 from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
 
 MAX_WORDS = 90
-WHOLE_DO = 0.4  # how often a value is asked for by a verb phrase, where that is possible
+MAX_PHRASES = 4  # of a goal and pool
+WHOLE_DO = 0.4  # how often a verb phrase asks for a value, where it can
 MAX_DEPTH = 2  # of noun phrases within a phrase
 
 
@@ -51,7 +53,7 @@ class Writer:
         self._phrases: dict[tuple, tuple[Phrase, ...]] = {}
 
     def phrases(self, goal: GoalSpec, rng: random.Random) -> Synonyms | None:
-        """Return the phrases of a goal by pool, one for each suitable construction.
+        """Return the phrases of a goal by pool, each by another construction.
 
         Args:
           goal: its own phrases are not looked at.
@@ -63,10 +65,12 @@ class Writer:
         plan = Plan(goal, self.tools)
         pools = {}
         for pool, constructions in self.constructions.items():
-            texts = [self.text(plan, x, pool, rng) for x in constructions]
-            pools[pool] = tuple(dict.fromkeys(text for text in texts if text))
-            if not pools[pool]:
+            tried = rng.sample(constructions, len(constructions))
+            texts = (self.text(plan, form, pool, rng) for form in tried)
+            some = itertools.islice(filter(None, texts), MAX_PHRASES)
+            if not (texts := tuple(dict.fromkeys(some))):
                 return None
+            pools[pool] = texts
         return pools
 
     def text(
@@ -139,12 +143,14 @@ class Plan:
                 found.add(other)
         return found
 
-    def nested(self, nesting: str, can_nest: Callable[[int], bool]) -> dict[int, int]:
+    def nested(
+        self, nesting: str, can_nest: Callable[[int, int], bool]
+    ) -> dict[int, int]:
         """Return the steps that become noun phrases, each with its depth.
 
         Args:
           nesting: see `Construction`.
-          can_nest: tells of which steps there are suitable noun phrases.
+          can_nest: tells of a step and its depth whether there are suitable phrases.
         """
         depth: dict[int, int] = {}
         hosts: set[int] = set()  # steps that have one already
@@ -161,7 +167,7 @@ class Plan:
             allowed = deep <= MAX_DEPTH if nesting != "leaves" else is_leaf
             if nesting == "split" and host == self.last:
                 allowed = False
-            if allowed and host not in hosts and can_nest(step):
+            if allowed and host not in hosts and can_nest(step, deep):
                 depth[step] = deep
                 hosts.add(host)
         return depth
@@ -247,7 +253,8 @@ class _Text:
             kind = self.rng.choice(kinds)
             phrase = self._phrase(step, "", scope, (kind,), pronoun, tells=False)
             self._note_do(step, phrase)
-            clause = phrase if kind == "statement" else _framed(frame, phrase)
+            bare = kind == "statement" and not form.terse
+            clause = phrase if bare else _framed(frame, phrase)
             if step == plan.asked:
                 _need(kind != "statement" or form.terse)
                 clause += self._result(step, scope, phrase)
@@ -265,7 +272,7 @@ class _Text:
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not {content_words(head).pop() for head in heads} <= words:
+            if not frozenset().union(*map(content_words, heads)) <= words:
                 self.unnamed.add(step)
         self.last_do = step
 
@@ -277,21 +284,21 @@ class _Text:
         """Tell whether the tool of a step has a verb phrase of a kind."""
         return any(phrase.kind == kind for phrase in self._options(step, ""))
 
-    def _can_nest(self, step: int) -> bool:
+    def _can_nest(self, step: int, depth: int) -> bool:
         """Tell whether the result of a step can be a part of another phrase."""
-        user = self.plan.users[step][0]
-        name = parse_source(self.plan.fields[step][0])[1]
-        is_do = self._is_do(user)
-        target = self.plan.goal.answer if user == self.plan.asked else ""
-        used = self.plan.fields[user]
-        target = target or (used[0] if len(used) == 1 else "")
-        host = "" if is_do or not target else parse_source(target)[1]
-        kinds = self.form.do_kinds if not host else ("noun", "indirect", "fragment")
+        plan, (source,) = self.plan, self.plan.fields[step]
+        user = plan.users[step][0]
+        (argument,) = (a for a, s in plan.arguments[user].items() if s == source)
+        asked = plan.goal.answer if user == plan.asked else ""
+        used = asked or "".join(plan.fields[user])
+        is_do = plan.tools[user].effect or len(plan.fields[user]) != 1 and not asked
+        host = "" if is_do else parse_source(used)[1]
+        kinds = self.form.do_kinds if is_do else ("noun", "indirect", "fragment")
         return any(
             phrase.kind == "noun" and phrase.is_simple
-            for phrase in self._options(step, name)
+            for phrase in self._options(step, parse_source(source)[1])
         ) and any(
-            phrase.kind in kinds and phrase.is_simple
+            phrase.kind in kinds and phrase.can_host(argument, depth)
             for phrase in self._options(user, host)
         )
 
@@ -340,9 +347,7 @@ class _Text:
             return "noun", "indirect", "fragment"
         return ("noun", "indirect") if self.form.indirect else ("noun",)
 
-    def _result(
-        self, step: int, scope: set[str], phrase: list[Piece]
-    ) -> list[Piece]:
+    def _result(self, step: int, scope: set[str], phrase: list[Piece]) -> list[Piece]:
         """Return the words that ask for what an effect returns."""
         form, answer = self.form, self.plan.goal.answer
         kind = self.plan.kinds[answer]
@@ -378,6 +383,7 @@ class _Text:
         tells: bool = True,
         is_inner: bool = False,
         may_trail: bool = True,
+        before: str = "",
     ) -> list[Piece]:
         """Return a phrase for a step, with its arguments.
 
@@ -391,6 +397,8 @@ class _Text:
           tells: whether the phrase may say that the user wants to be told something.
           is_inner: whether the phrase is nested in another one.
           may_trail: whether there may be words after the last slot.
+          before: the word after the phrase, which must not be the one before its last
+            slot: "the lamp in the hall in the house" could be read in two ways.
         """
         plan = self.plan
         arguments = plan.arguments[step]
@@ -400,13 +408,15 @@ class _Text:
             phrase
             for phrase in self._options(step, name)
             if phrase.kind in kinds
-            and (phrase.is_simple or not (is_inner or host))
+            and (phrase.is_simple or not is_inner)
             and (may_trail or not phrase.texts[-1])
             and (tells or self.form.terse or not phrase.tells)
             and (not naming or self._names(phrase, naming))
-            and all(self._can_host(phrase, a, s) for a, s in host.items())
+            and (not before or phrase.last_word != before)
+            and all(phrase.can_host(a, self.nested[s]) for a, s in host.items())
         ]
         _need(fitting)
+        fitting = [x for x in fitting if not self._doubles(x, step)] or fitting
         alike = self.rng.choice(fitting).alike
         fitting = [phrase for phrase in fitting if phrase.alike == alike]
         link = self._link()
@@ -415,10 +425,11 @@ class _Text:
             after = [phrase.texts[index + 1] for phrase in fitting]
             if slot in host:
                 source = arguments[slot]
-                trails = any(after) or index < len(fitting[0].slots) - 1
+                is_last = not any(after) and index == len(fitting[0].slots) - 1
                 pieces += self._phrase(
                     inner[slot], parse_source(source)[1], scope, ("noun",),
-                    is_inner=True, may_trail=not trails,
+                    is_inner=True, may_trail=is_last,
+                    before="" if is_last else (after[0].split() or [""])[0],
                 )  # fmt: skip
             else:
                 it = pronoun == arguments[slot] and len(arguments) == 1
@@ -434,10 +445,15 @@ class _Text:
         named = content_words(_noun(self.plan.kinds[source])), content_words(name)
         return len(tool.returns) == 1 and any(x and x <= words for x in named)
 
-    def _can_host(self, phrase: Phrase, argument: str, step: int) -> bool:
-        """Tell whether a noun phrase can stand at a slot: a deep one only at the end."""
-        is_last = phrase.slots[-1] == argument and not phrase.texts[-1]
-        return is_last or self.nested[step] == 1
+    def _doubles(self, phrase: Phrase, step: int) -> bool:
+        """Tell whether the word before a reference would be written twice."""
+        word = f"{self.form.that.split(' ')[0]} "
+        return any(
+            source[0] == "#"
+            and parse_source(source)[0] not in self.nested
+            and f" {phrase.texts[phrase.slots.index(argument)]}".endswith(f" {word}")
+            for argument, source in self.plan.arguments[step].items()
+        )
 
     def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
         """Return a constant, or a reference to a result."""
@@ -484,9 +500,7 @@ def _either(texts: Iterable[str], link: str) -> Piece:
     return texts[0] if len(set(texts)) == 1 else Choice(texts, link)
 
 
-def _polished(
-    pieces: list[Piece], is_terse: bool, rng: random.Random
-) -> list[Piece]:
+def _polished(pieces: list[Piece], is_terse: bool, rng: random.Random) -> list[Piece]:
     """Return the pieces with capital letters at the beginning of sentences, and links
     only where several choices have the same one."""
     links = [piece.link for piece in pieces if isinstance(piece, Choice)]

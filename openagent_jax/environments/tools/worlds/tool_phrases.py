@@ -7,6 +7,7 @@ become one phrase with linked choices (see `phrase_syntax.py`).
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec
@@ -36,7 +37,7 @@ _SUBJECTS = frozenset(
     "those we you your".split()
 )
 _TELLING = re.compile(
-    r"\b(tell|show|give|read|let|say|report|inform|name|state|know|hear)\b.* (me|us|its?)\b"
+    r"\b(tell|show|give|read|let|say|report|inform|name|know|hear)\b.* (me|us|its?)\b"
     r"|^(report|say|name|state) |\bread out\b|\band (report|name|say|state|note) "
 )
 
@@ -49,17 +50,30 @@ class Phrase:
     slots: tuple[str, ...]
     kind: Kind
 
-    @property
+    @cached_property
     def is_simple(self) -> bool:
         """Whether it has no punctuation, so that it can be part of another phrase."""
         return not re.search("[,;:()/=]", " ".join(self.texts))
 
-    @property
+    @cached_property
+    def last_word(self) -> str:
+        """The word before the last slot, as in "in {hall}"; "" if words come after."""
+        words = self.texts[-2].split() if self.slots and not self.texts[-1] else []
+        return words[-1] if words else ""
+
+    def can_host(self, argument: str, depth: int) -> bool:
+        """Tell whether a noun phrase can stand at a slot: a deep one only at the end,
+        and none at the beginning of a fragment."""
+        is_last = self.slots[-1] == argument and not self.texts[-1]
+        is_first = self.slots[0] == argument and not self.texts[0]
+        return self.is_simple and (is_last or depth == 1) and not is_first
+
+    @cached_property
     def tells(self) -> bool:
         """Whether it says that the user wants to be told something."""
         return bool(_TELLING.search(" ".join(self.texts)))
 
-    @property
+    @cached_property
     def alike(self) -> tuple:
         """What alternatives have in common."""
         return self.slots, bool(self.texts[0]), bool(self.texts[-1])

@@ -223,12 +223,11 @@ class TestDevelopment:
         file = tmp_path / "aquarium.json"
         file.write_text(json.dumps(aquarium.good()))
         full, part = (domain_file.load(f"{file}{x}") for x in ("", ":dev"))
-        for old, new in zip(full.tools, part.tools, strict=True):
-            pairs = [(old.requests.do, new.requests.do)]
-            pairs += [
-                (old.requests.fields[x], new.requests.fields[x])
-                for x in old.requests.fields
-            ]
+        for tools in zip(full.tools, part.tools, strict=True):
+            old, new = (tool.requests for tool in tools)
+            assert old and new
+            pairs = [(old.do, new.do)]
+            pairs += [(old.fields[x], new.fields[x]) for x in old.fields]
             for before, after in pairs:
                 for prefix in ("", "rewrite_"):
                     train, test = (

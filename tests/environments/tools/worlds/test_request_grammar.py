@@ -35,7 +35,9 @@ SPEC = SPECS["aquarium"]
 def expanded(text):
     """All texts that the choices of a template can make."""
     pieces = phrase_syntax.parse(text)
-    options = [x.texts if isinstance(x, phrase_syntax.Choice) else (x,) for x in pieces]
+    options = [
+        x.texts if isinstance(x, phrase_syntax.Choice) else (str(x),) for x in pieces
+    ]
     return {"".join(parts) for parts in itertools.product(*options)}
 
 
