@@ -1,12 +1,17 @@
 """The words for requests in a domain file: what is wrong with them, all at once."""
 
+import copy
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openagent_jax.environments.tools.worlds import domain_file, phrase_syntax
+from openagent_jax.environments.tools.worlds import (
+    domain_file,
+    lookalikes,
+    phrase_syntax,
+)
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 from openagent_jax.environments.tools.worlds.request_reading import without_optional
 from tests.environments.tools.worlds import aquarium, inns
@@ -180,6 +185,20 @@ def test_choices_in_authored_phrases(tmp_path):
     phrases["train"] = ["{1:Find|Get} a room in {city}{1:|, now|, soon}."]
     message = "choices with the number 1 have 2 and 3 texts; write equally many"
     assert faults(tmp_path, document) == [f"goals[0].phrases.train[0]: {message}"]
+
+
+def test_two_tools_with_the_same_documents_are_warned_of():
+    document = aquarium.good()
+    assert list(lookalikes.warnings(aquarium.spec(document))) == []
+    twin = copy.deepcopy(document["tools"][4])
+    twin["function"]["name"] = "food_shelf"
+    meaning = twin["x-openagent"]
+    meaning["names"] = {"train": ["shelf_of"], "test": ["rack_of"]}
+    meaning["descriptions"] = {"train": ["a shelf of food"], "test": ["food on it"]}
+    document["tools"].append(twin)
+    one, two = lookalikes.warnings(aquarium.spec(document))
+    assert one.startswith("tools[4] (food_store): food_shelf would do as well in goals")
+    assert two.startswith("tools[9] (food_shelf): food_store would do as well in goals")
 
 
 PLAIN = st.text("ab ,.:1", min_size=1, max_size=6)
