@@ -196,22 +196,22 @@ def show(file: str) -> None:
 
 
 def print_requests(file: str, sandbox: "Settings") -> None:
-    """Print some sampled goals of a domain, with a request from each pool."""
-    import random
-
+    """Print some sampled goals of a domain with their requests, if it has any."""
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import domain_file, example_requests
-    from openagent_jax.environments.tools.worlds.goal_sampling import sample_goals
+    from openagent_jax.environments.tools.worlds import (
+        domain_file,
+        example_requests,
+        goal_sampling,
+    )
 
     limits = make.limits_of(sandbox)
     spec = domain_file.load(file, limits)
-    goals = sample_goals(spec, limits, sandbox.num_goals)
-    rng = random.Random(SEED.value)
-    shown = rng.sample(goals, min(NUM_REQUESTS.value, len(goals)))
-    if shown:
-        print(f"{file}: {len(goals)} sampled goals, {len(shown)} of which are:")
-    for goal in shown:
-        print("\n" + "\n".join(example_requests.lines(spec, goal, rng)))
+    goals = goal_sampling.sample_goals(spec, limits, sandbox.num_goals)
+    if goals:
+        print(f"{file}: {len(goals)} sampled goals, for example")
+    num, seed = NUM_REQUESTS.value, SEED.value
+    for text in example_requests.some(spec, goals, num, seed):
+        print(f"\n{text}")
 
 
 def kept(workdir: Path) -> None:

@@ -22,8 +22,8 @@ A goal is a list of steps. The value of an argument, and the answer, is a source
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
 the same goal, unless it takes no arguments (see `extra_calls`). The phrases of a goal
-are template strings (see `phrase_syntax.py`). Where tools have `requests`, more goals are
-sampled, and `goals` may be empty (see `request_reading.py` and `goal_sampling.py`).
+are template strings (see `phrase_syntax.py`). Where tools have `requests`, more goals
+are sampled, and `goals` may be empty (see `request_reading.py`, `goal_sampling.py`).
 
 A phrase is a text with its constants as `{slot}`, and choices such as `{find|get}`, one
 text of which is drawn for each task (see `phrases.py`).
@@ -410,8 +410,8 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
         for index, text in enumerate(texts):
             written = re.findall(r"[{}][^{}]*}?", text)
             at = f"{place}.phrases.{pool}[{index}]"
-            parts = [part for part in written if "|" not in part]
-            check.names(parts, slots, at, "slot")
+            own = [part for part in written if "|" not in part]
+            check.names(own, slots, at, "slot")
             for fault in phrase_syntax.faults(text):
                 check.require("|" not in text, at, fault)
             num = len(phrase_syntax.parse(text))

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 DONE = "done"  # the answer of a goal that asks for an effect, not for a value
@@ -99,6 +100,7 @@ class DomainSpec:
     divided: bool = False  # whether both splits are made of the training split
 
 
+@lru_cache(4096)
 def parse_source(source: str) -> tuple[int, str]:
     """Return the step of a source (-1 for the request), and the name of the value.
 

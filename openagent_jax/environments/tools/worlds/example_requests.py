@@ -11,6 +11,22 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
 )
 
 
+def some(
+    spec: DomainSpec, goals: Sequence[GoalSpec], num: int, seed: int
+) -> Iterator[str]:
+    """Yield texts of some goals, drawn at random, with a request from each pool.
+
+    Args:
+      spec: the domain.
+      goals: goals of it.
+      num: how many to draw; all if there are fewer.
+      seed: decides which goals, phrases and constants are drawn.
+    """
+    rng = random.Random(seed)
+    for goal in rng.sample(goals, min(num, len(goals))):
+        yield "\n".join(lines(spec, goal, rng))
+
+
 def lines(spec: DomainSpec, goal: GoalSpec, rng: random.Random) -> Iterator[str]:
     """Yield the calls of a goal, and a request from each of its pools.
 

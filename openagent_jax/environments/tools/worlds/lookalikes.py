@@ -30,7 +30,8 @@ def groups(documents: Sequence[Mapping[str, Any]]) -> list[list[int]]:
 
 
 def warnings(spec: DomainSpec) -> Iterator[str]:
-    """Yield a warning for each goal whose request other tools answer equally well."""
+    """Yield a warning for each goal whose request other tools answer equally well, and
+    for each tool from which such goals are sampled."""
     documents = [
         {**tool.function, "code_from": tool.code_from, "call_after": tool.call_after}
         for tool in spec.tools
@@ -47,6 +48,14 @@ def warnings(spec: DomainSpec) -> Iterator[str]:
                     f"do as well as {name}, since their documents differ only in the "
                     "name; tell them apart in their descriptions, or remove the goal"
                 )
+    for number, tool in enumerate(spec.tools):
+        if tool.requests and tool.name in others:
+            yield (
+                f"tools[{number}] ({tool.name}): {', '.join(others[tool.name])} would "
+                "do as well in goals that are sampled, since their documents differ "
+                "only in the name; tell them apart in their descriptions, or remove "
+                "its requests"
+            )
 
 
 def names_in_descriptions(spec: DomainSpec) -> Iterator[str]:

@@ -7,7 +7,8 @@ choice: one of its texts is drawn with the task. Choices with the same number, a
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 _PART = re.compile(r"\{([^{}]*)\}")
@@ -30,11 +31,12 @@ class Choice(NamedTuple):
 Piece = str | Slot | Choice
 
 
-def parse(phrase: str) -> list[Piece]:
+@lru_cache(4096)  # frames and phrases are parsed over and over
+def parse(phrase: str) -> tuple[Piece, ...]:
     """Return the pieces of a phrase.
 
     >>> parse("{1:Find|Get} the inn of {city}{1:| now}.")[2:]
-    [Slot(name='city'), Choice(texts=('', ' now'), link='1'), '.']
+    (Slot(name='city'), Choice(texts=('', ' now'), link='1'), '.')
     """
     pieces: list[Piece] = []
     for index, part in enumerate(_PART.split(phrase)):
@@ -46,10 +48,10 @@ def parse(phrase: str) -> list[Piece]:
             number = _NUMBER.match(part)
             texts = tuple(part[number.end() if number else 0 :].split("|"))
             pieces.append(Choice(texts, number[1] if number else ""))
-    return pieces
+    return tuple(pieces)
 
 
-def write(pieces: list[Piece]) -> str:
+def write(pieces: Iterable[Piece]) -> str:
     """Return the phrase that has these pieces; the inverse of `parse`."""
     return "".join(_written(piece) for piece in pieces)
 

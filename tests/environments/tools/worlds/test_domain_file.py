@@ -239,8 +239,8 @@ BAD = {
     ),
     "phrase of too many pieces": (
         ("goals", 0, "phrases", "test", 0),
-        " and ".join(["{city}"] * 7),
-        "goals[0].phrases.test[0]: 13 slots and texts between them; write at most 12",
+        " and ".join(["{city}"] * 13),
+        "goals[0].phrases.test[0]: 25 slots and texts between them; write at most 24",
     ),
     "phrases overlap": (
         ("goals", 0, "phrases", "rewrite_test"),

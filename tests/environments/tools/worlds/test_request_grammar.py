@@ -15,6 +15,7 @@ from openagent_jax.environments.tools.worlds import (
     request_writing,
 )
 from openagent_jax.environments.tools.worlds.domain_spec import DONE, GoalSpec
+from openagent_jax.environments.tools.worlds.goal_plan import Plan
 from openagent_jax.environments.tools.worlds.request_grammar import CONSTRUCTIONS, POOLS
 from openagent_jax.environments.tools.worlds.request_reading import content_words
 from openagent_jax.environments.tools.worlds.request_writing import MAX_WORDS
@@ -55,7 +56,7 @@ def write(steps, answer, constants, spec=SPEC, seed=0):
     """Return all requests for a goal by construction, as their templates."""
     goal = GoalSpec("g", constants, steps, answer, {})
     writer = request_writing.Writer(spec, LIMITS)
-    plan = request_writing.Plan(goal, writer.tools)
+    plan = Plan(goal, writer.tools)
     rng = random.Random(seed)
     return {
         form.name: text
@@ -99,7 +100,7 @@ class TestPools:
         writer = request_writing.Writer(SPECS[name], LIMITS)
         rng, found = random.Random(0), set()
         for goal in goals:
-            plan = request_writing.Plan(goal, writer.tools)
+            plan = Plan(goal, writer.tools)
             found |= {
                 form.name
                 for form in CONSTRUCTIONS
@@ -239,6 +240,31 @@ class TestTexts:
             for pool in ("train", "test"):
                 counts = [len(goal.phrases[pool]) for goal in goals]
                 assert min(counts) >= 1 and sum(counts) / len(counts) > 2, name
+
+
+class TestExamples:
+    def test_calls_and_a_request_from_each_pool(self):
+        one, two = example_requests.some(SPEC, GOALS["aquarium"], 2, seed=1)
+        for text in (one, two):
+            lines = text.splitlines()
+            calls = [line for line in lines if line[0] == "#"]
+            assert calls and calls[0].startswith("#0 ") and calls[0][-1] == ")"
+            assert lines[len(calls)].startswith("answer: ")
+            pools = [line.split(": ")[0].strip() for line in lines[len(calls) + 1 :]]
+            assert pools == list(POOLS)
+        again = example_requests.some(SPEC, GOALS["aquarium"], 2, seed=1)
+        assert list(again) == [one, two]
+        other = example_requests.some(SPEC, GOALS["aquarium"], 2, seed=2)
+        assert list(other) != [one, two]
+
+    def test_constants_are_those_of_the_split(self):
+        goals = [goal for goal in GOALS["aquarium"] if goal.constants]
+        for text in example_requests.some(SPEC, goals, 20, seed=0):
+            train, test, *_ = text.splitlines()[-4:]
+            for kind in SPEC.types:
+                if kind.kind == "entity":
+                    assert not any(value in train for value in kind.test)
+                    assert not any(value in test for value in kind.train)
 
 
 def listed():

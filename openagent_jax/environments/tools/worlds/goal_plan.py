@@ -1,0 +1,95 @@
+"""What has to be known about a goal to write requests for it."""
+
+from collections.abc import Callable
+
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    DONE,
+    GoalSpec,
+    ToolSpec,
+    needs_before,
+    parse_source,
+)
+
+MAX_DEPTH = 2  # of noun phrases within a phrase
+
+
+class Plan:
+    """The steps of a goal, and how they depend on each other.
+
+    Attributes:
+      goal: the goal.
+      tools: the tool of each step.
+      arguments: the sources of the arguments of each step.
+      kinds: source -> type, for all constants and results.
+      users: the steps that use a result of each step.
+      needed_by: the steps that each step has to come before.
+      fields: the results of each step that later ones use, as sources.
+      asked: the step whose result is the answer; -1 if there is none.
+      asks: whether the answer is no mere result of an effect.
+      last: the step that the request is for.
+    """
+
+    def __init__(self, goal: GoalSpec, tools: dict[str, ToolSpec]):
+        self.goal = goal
+        self.tools = [tools[name] for name, _ in goal.steps]
+        self.arguments = [arguments for _, arguments in goal.steps]
+        self.kinds = {f"${slot}": kind for slot, kind in goal.constants}
+        for step, tool in enumerate(self.tools):
+            for name, kind in tool.returns:
+                self.kinds[f"#{step}.{name}"] = kind
+        self.users: list[list[int]] = [[] for _ in goal.steps]
+        for user, arguments in enumerate(self.arguments):
+            for source in arguments.values():
+                if (step := parse_source(source)[0]) >= 0:
+                    self.users[step].append(user)
+        names = [name for name, _ in goal.steps]
+        self.needed_by = [
+            {u for u, user in enumerate(names) if name in needs_before(tools, [], user)}
+            for name in names
+        ]
+        self.asked = -1 if goal.answer == DONE else parse_source(goal.answer)[0]
+        self.asks = self.asked >= 0 and not self.tools[self.asked].effect
+        self.last = self.asked if self.asks else len(names) - 1
+        self.fields = [
+            sorted({s for arguments in self.arguments for s in arguments.values()
+                    if parse_source(s)[0] == step})
+            for step in range(len(names))
+        ]  # fmt: skip
+
+    def before(self, step: int) -> set[int]:
+        """Return the steps whose results a step needs, or that have to come first."""
+        found: set[int] = set()
+        for other in reversed(range(step)):
+            after = {*self.users[other], *self.needed_by[other]}
+            if after & {step, *found}:
+                found.add(other)
+        return found
+
+    def nested(
+        self, nesting: str, can_nest: Callable[[int, int], bool]
+    ) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth.
+
+        Args:
+          nesting: see `Construction`.
+          can_nest: tells of a step and its depth whether there are suitable phrases.
+        """
+        depth: dict[int, int] = {}
+        hosts: set[int] = set()  # steps that have one already
+        for step, tool in enumerate(self.tools):
+            if nesting == "none" or tool.effect or step == self.asked:
+                continue
+            if len(self.users[step]) != 1 or self.needed_by[step] - {*self.users[step]}:
+                continue
+            inner = [depth.get(parse_source(s)[0], 0)
+                     for s in self.arguments[step].values()]  # fmt: skip
+            deep = 1 + max(inner, default=0)
+            is_leaf = all(source[0] == "$" for source in self.arguments[step].values())
+            host = self.users[step][0]
+            allowed = deep <= MAX_DEPTH if nesting != "leaves" else is_leaf
+            if nesting == "split" and host == self.last:
+                allowed = False
+            if allowed and host not in hosts and can_nest(step, deep):
+                depth[step] = deep
+                hosts.add(host)
+        return depth
