@@ -54,9 +54,17 @@ def left_out(domain: str) -> tuple[str, ...]:
     >>> left_out("poi"), left_out("my_tools.json")
     ((), ('domain_transfer',))
     """
+    return ("domain_transfer",) if is_own(domain) else ()
+
+
+def is_own(domain: str) -> bool:
+    """Return whether a domain is a user's file, and does not come with the package.
+
+    >>> is_own("poi:dev"), is_own("my_tools.json")
+    (False, True)
+    """
     name = domain.removesuffix(development.SUFFIX)
-    is_own = Path(name).suffix or Path(name).name != name
-    return ("domain_transfer",) if is_own else ()
+    return bool(Path(name).suffix) or Path(name).name != name
 
 
 def spec(domain: str) -> EnvironmentSpec:
