@@ -89,7 +89,11 @@ def check(file: str) -> None:
     from launch.common import config
     from openagent_jax.environments.logs import logs
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import domain_file, lookalikes
+    from openagent_jax.environments.tools.worlds import (
+        domain_file,
+        lookalikes,
+        value_schema,
+    )
 
     c = config.resolve(CONFIG.value)
     if logs.is_log(file):
@@ -118,6 +122,7 @@ def check(file: str) -> None:
     )
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
+    warnings += value_schema.warnings(spec)
     warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible)
     raised = []
     for key, room, tokens, name in rehearsal.rooms(

@@ -9,7 +9,8 @@ an `x-openagent` block that says what it means:
     effect               a successful call changes the world
 
 The schema of the function may have other keys and other arguments. Those that are not
-in the block have to be optional; no goal needs them.
+in the block have to be optional; no goal needs them. Values have to fit the `pattern`,
+`minLength` and `maxLength` of their arguments.
 
 The values of a type are an enum, a range of numbers, or entities: a pool for each of
 three splits, or one list `values` that is divided into three.
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.tools.worlds import development, value_schema
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 from openagent_jax.environments.tools.worlds.domain_spec import (
@@ -250,6 +251,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     _check_parameters(function.parameters, slots, f"{at}.parameters", check)
 
     arguments = _fields(meaning.arguments, f"{place}.arguments", check)
+    value_schema.check(item["function"], arguments, at, check)
     returns = _fields(meaning.returns, f"{place}.returns", check)
     check.require(returns, f"{place}.returns", "nothing to return; add a field")
     used = {style.CODE: "as the name of every code"}
