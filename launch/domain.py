@@ -12,6 +12,7 @@ tutorial.
 """
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from absl import flags
@@ -66,7 +67,7 @@ def draft(file: str) -> None:
         document = domain_file.read_json(Path(file))
         made = drafting.draft(document, out.stem, SKIP.value)
     except DomainError as error:
-        raise cli.UsageError(f"{file}: {error}") from None
+        raise _usage_error(file, error.faults) from None
     with files.replacing(out) as part:
         part.write_text(json_format.dumps(made.domain), encoding="utf-8")
     tools, goals, types = (len(made.domain[key]) for key in ("tools", "goals", "types"))
@@ -82,6 +83,14 @@ def draft(file: str) -> None:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
     print(f"\nNext: python -m launch.domain check {out}")
+
+
+def _usage_error(file: str, faults: Sequence[str]) -> cli.UsageError:
+    """Return an error for the faults of a list; print them if there are several."""
+    if len(faults) == 1:
+        return cli.UsageError(f"{file}: {faults[0]}")
+    print("\n".join(f"{file}: {fault}" for fault in faults))
+    return cli.UsageError(f"{file}: {len(faults)} faults; correct what is named above")
 
 
 def check(file: str) -> None:
@@ -106,20 +115,25 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import backbones, build, checks
+    from launch.common import backbones, build, checks, progress
     from openagent_jax.suites import rehearsal
 
+    num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
+    stages = progress.Stages(num_scenarios)
+    stages.begin(f"{file} has no faults; building its lexicon")
     c = c.replace({"sandbox.domain": file})
     checks.check(c)
     source = build.world(c, backbones.backbone(c), file)
     sizes = c.sandbox.sizes
-    tested, trained = (
-        rehearsal.rehearse(source, c.seed, scenarios, split)
-        for scenarios, split in (
-            (rehearsal.SCENARIOS, "test"),
-            (rehearsal.TRAINED, "train"),
-        )
-    )
+
+    def rehearse(scenarios: Sequence[str], split: str) -> dict:
+        num = f"{len(scenarios)} scenarios of {rehearsal.NUM_TASKS} tasks"
+        stages.begin(f"compiling and playing {num}, {split} split")
+        return rehearsal.rehearse(source, c.seed, scenarios, split, stages.step)
+
+    tested = rehearse(rehearsal.SCENARIOS, "test")
+    trained = rehearse(rehearsal.TRAINED, "train")
+    stages.end()
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
     warnings += value_schema.warnings(spec)
@@ -175,6 +189,8 @@ def show(file: str) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if source.summary:
         console.print(f"{file}: {source.summary}")
+    for line in _listed_as(file, c.sandbox):
+        console.print(line)
     width = console.width if console.is_terminal else WIDTH
     played = transcript.episodes(source, name, keys, STRENGTH.value)
     for number, (clean, other) in enumerate(played):
@@ -187,6 +203,18 @@ def show(file: str) -> None:
         console.print(header, style="bold")
         for mark, row in transcript.side_by_side(clean, other, width):
             console.print(Text(row, "" if mark == transcript.SAME else "yellow"))
+
+
+def _listed_as(file: str, sandbox) -> Iterator[str]:
+    """Yield a line for each tool that has another name in the list it is from."""
+    from openagent_jax.environments import registry
+    from openagent_jax.environments.tools import make
+    from openagent_jax.environments.tools.worlds import domain_file
+
+    if registry.spec(file) is make.DOMAINS:
+        for tool in domain_file.load(file, make.limits_of(sandbox)).tools:
+            if tool.listed_as:
+                yield f"{tool.name} is {tool.listed_as} in the list that it is from"
 
 
 def kept(workdir: Path) -> None:

@@ -7,6 +7,8 @@ an `x-openagent` block that says what it means:
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+    listed_as            its name in the list that it was drafted from, if agents could
+                         not call a tool of that name
 
 The schema of the function may have other keys and other arguments. Those that are not
 in the block have to be optional; no goal needs them. Values have to fit the `pattern`,
@@ -280,6 +282,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
+        meaning.listed_as,
     )
 
 

@@ -55,6 +55,7 @@ class ToolSpec:
     descriptions: Synonyms
     argument_names: dict[str, Synonyms]  # by argument
     function: Mapping[str, Any]  # the function object of the file, which agents read
+    listed_as: str | None = None  # its name in the list it is from, if that is another
 
     @property
     def needs(self) -> list[str]:

@@ -138,7 +138,7 @@ def _misfit(schema: Any, text: str, keys: frozenset, root: Any, depth: int) -> s
     if "string" not in (kinds if isinstance(kinds, list) else [kinds]):
         return ""  # what it says of strings does not apply
     if isinstance(target := schema.get("$ref"), str):
-        found = _referenced(root, target)
+        found = referenced(root, target)
         if reason := _misfit(found, text, keys, root, depth + 1):
             return reason
     for union in ("anyOf", "oneOf"):
@@ -190,9 +190,18 @@ def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _referenced(root: Any, reference: str) -> Any:
-    """Return what a reference within a document leads to; None if it leads nowhere."""
-    for key in reference.removeprefix("#").strip("/").split("/") if root else ():
-        if key:
+def referenced(root: Any, reference: str) -> Any:
+    """Return what a reference within a document leads to; None if it leads nowhere.
+
+    >>> referenced({"$defs": {"a/b": [{"type": "string"}]}}, "#/$defs/a~1b/0")
+    {'type': 'string'}
+    """
+    if not reference.startswith("#"):
+        return None
+    for key in filter(None, reference[1:].split("/")):
+        key = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(root, list) and key.isdecimal() and int(key) < len(root):
+            root = root[int(key)]
+        else:
             root = root.get(key) if isinstance(root, dict) else None
-    return root if reference.startswith("#") else None
+    return root
