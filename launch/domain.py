@@ -115,7 +115,7 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import backbones, build, checks, progress
+    from launch.common import backbones, build, checks, progress, sizing
     from openagent_jax.suites import rehearsal
 
     num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
@@ -138,11 +138,15 @@ def check(file: str) -> None:
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
     warnings += value_schema.warnings(spec)
     warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible)
-    raised = []
+    given = config_flags.get_override_values(flags.FLAGS["config"])
+    fixed, raised, made = sizing.fixed(c, given), [], []
     for key, room, tokens, name in rehearsal.rooms(
         tested, trained, sizes, c.algorithm.num_tokens
     ):
         wanted = -(-tokens // 32) * 32  # rounded up
+        if key not in fixed:
+            made.append(f"{key}={wanted}")
+            continue
         raised.append(f"--config.{key}={wanted}")
         warnings.append(f"{key}={room} is too short: {name} has {tokens} tokens")
     longest = {name: int(one.lengths.prompt.max()) for name, one in tested.items()}
@@ -155,6 +159,8 @@ def check(file: str) -> None:
         if notes:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
+    if made:
+        print(f"\nAn evaluation or a run makes room itself: at least {', '.join(made)}")
     if raised:
         print(f"\nRaise these: {' '.join(raised)}")
 

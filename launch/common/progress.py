@@ -38,8 +38,8 @@ class Stages:
     def step(self, name: str) -> None:
         """Count a step that is done."""
         if not self._bar.disable:
-            self._bar.set_description_str(name)
             self._bar.update()
+            self._bar.set_description_str(name)  # writes the bar, with the new count
 
     def end(self) -> None:
         self._bar.close()

@@ -51,8 +51,8 @@ def as_stored(
     """
     if stored is None or not any(map(registry.is_own, _domains(c))):
         return c
-    old, fixed = flat(stored), _fixed(c, given)
-    keys = [key for key in (*KEYS, NUM_TOKENS) if key not in fixed]
+    old, kept = flat(stored), fixed(c, given)
+    keys = [key for key in (*KEYS, NUM_TOKENS) if key not in kept]
     return c.replace({key: old[key] for key in keys if key in old})
 
 
@@ -83,13 +83,13 @@ def fitted(
     is_own = any(map(registry.is_own, domains))
     if not is_own and all(values[x] >= defaults[x] for x in FATAL):
         return c
-    fixed = _fixed(c, given)
+    kept = fixed(c, given)
     if not is_own or any(map(logs.is_log, domains)):
-        fixed = {*KEYS, NUM_TOKENS}
+        kept = {*KEYS, NUM_TOKENS}
     longest = measure(c, model, usual)
     training = _of_training(c, model) if trains and is_own else longest
     both = {part: max(longest[part], training[part]) for part in longest}
-    _check_set(c, longest, fixed)
+    _check_set(c, longest, kept)
     sizes = needed(c.sandbox.sizes, both, model.config.max_positions)
     changes = {key: getattr(sizes, name) for key, name in KEYS.items()}
     if trains and not c.algorithm.is_reinforcement:
@@ -97,7 +97,7 @@ def fitted(
     changes = {
         key: value
         for key, value in changes.items()
-        if key not in fixed and value != values[key]
+        if key not in kept and value != values[key]
     }
     made = c.replace(changes)
     _check_context(made, model, longest)
@@ -111,7 +111,7 @@ def _domains(c: Config) -> tuple[str, str]:
     return c.sandbox.domain, c.eval_domain
 
 
-def _fixed(c: Config, given: Collection[str]) -> set[str]:
+def fixed(c: Config, given: Collection[str]) -> set[str]:
     """Return the keys of the limits that somebody has set."""
     defaults, values = flat(base.get_config().to_dict()), flat(c)
     keys = (*KEYS, NUM_TOKENS)

@@ -138,8 +138,8 @@ def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
         yield f"tools: {guess}: {names or 'none'}"
     for index, tool in enumerate(tools):
         if listed_as := _listed_as(tool):
-            at = f"tools[{index}].x-openagent.listed_as"
-            yield f"{at}: {listed_as} is called {tool.listed.name}; agents see that name"
+            name = f"{listed_as} is called {tool.listed.name}; agents see that name"
+            yield f"tools[{index}].x-openagent.listed_as: {name}"
     if (num := len(tools)) > Limits().num_tools:
         yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
 

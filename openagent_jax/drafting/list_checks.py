@@ -36,8 +36,8 @@ def _of_schema(schema: dict[str, Any], place: str, root: Any) -> Iterator[str]:
     choices = schema.get("enum")
     if isinstance(choices, list) and len(choices) > MAX_CHOICES:
         yield (
-            f"{place}: an enum of {len(choices):,} values, which every agent would have "
-            f"to read; write at most {MAX_CHOICES}, or a string with examples"
+            f"{place}: an enum of {len(choices):,} values, which every agent would "
+            f"have to read; write at most {MAX_CHOICES}, or a string with examples"
         )
     if isinstance(schema.get("$ref"), str):
         seen, reference = [], schema["$ref"]

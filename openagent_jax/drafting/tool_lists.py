@@ -3,8 +3,8 @@
 The result is plain: names, descriptions, and the JSON schema of each value with
 references and unions resolved. The environment supports required arguments only, whose
 values are texts, choices (enums) or whole numbers. A tool that needs anything else is
-rejected with an error that names the tool and the argument. A name that agents could not
-call is replaced by a valid one (`tool_names`).
+rejected with an error that names the tool and the argument. A name that agents could
+not call is replaced by a valid one (`tool_names`).
 """
 
 import itertools

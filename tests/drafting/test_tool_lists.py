@@ -1,5 +1,8 @@
 """Reading lists of tools: what is accepted, and the errors for what is not."""
 
+import dataclasses
+import json
+
 import pytest
 
 from openagent_jax.drafting import drafting
@@ -142,8 +145,8 @@ PLACE = "tools[0].function.parameters"
     [
         (
             {"$ref": "#/$defs/No"},
-            "properties.x: the reference '#/$defs/No' leads nowhere; add what it names, "
-            "or write the schema in its place",
+            "properties.x: the reference '#/$defs/No' leads nowhere; add what it "
+            "names, or write the schema in its place",
         ),
         (
             {"$ref": "#/properties/x"},
@@ -152,8 +155,8 @@ PLACE = "tools[0].function.parameters"
         ),
         (
             {"type": "array", "items": {"anyOf": [{"$ref": "#/properties/y"}]}},
-            "properties.x.items.anyOf[0]: the reference '#/properties/y' leads nowhere; "
-            "add what it names, or write the schema in its place",
+            "properties.x.items.anyOf[0]: the reference '#/properties/y' leads "
+            "nowhere; add what it names, or write the schema in its place",
         ),
         (
             {"enum": [f"v{i}" for i in range(10_000)]},
@@ -196,6 +199,21 @@ def test_all_faults_of_a_list_are_named_at_once():
         drafting.draft(bare, "all")
     places = [line.split(": ")[0] for line in caught.value.faults]
     assert places == ["tools[0]", "tools[1]", "tools[3]"]
+
+
+def test_two_hundred_tools(tmp_path):
+    """The draft is written; its review and `check` name the limit and its flag."""
+    tools = [function(f"get_part_{i}", f"Get part {i}.", a=TEXT) for i in range(200)]
+    draft = drafting.draft(openai(*tools), "many")
+    assert "tools: 200 tools need --config.sandbox.num_tools=200" in draft.review
+    (tmp_path / "many.json").write_text(json.dumps(draft.domain))
+    (fault,) = domain_file.faults(tmp_path / "many.json")
+    assert fault == (
+        "tools: 200 entries, but the limit is 16; remove some or raise "
+        "sandbox.num_tools"
+    )
+    room = dataclasses.replace(ROOM, num_tools=200)
+    assert domain_file.faults(tmp_path / "many.json", room) == []
 
 
 def test_a_result_that_refers_to_itself_ends():
