@@ -13,6 +13,7 @@ tutorial.
 """
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def draft(file: str) -> None:
         document = domain_file.read_json(Path(file))
         made = drafting.draft(document, out.stem, SKIP.value)
     except DomainError as error:
-        raise cli.UsageError(f"{file}: {error}") from None
+        raise _usage_error(file, error.faults) from None
     with files.replacing(out) as part:
         part.write_text(json_format.dumps(made.domain), encoding="utf-8")
     tools, goals, types = (len(made.domain[key]) for key in ("tools", "goals", "types"))
@@ -92,12 +93,24 @@ def draft(file: str) -> None:
     print(f"\nNext: python -m launch.domain check {out}")
 
 
+def _usage_error(file: str, faults: Sequence[str]) -> cli.UsageError:
+    """Return an error for the faults of a list; print them if there are several."""
+    if len(faults) == 1:
+        return cli.UsageError(f"{file}: {faults[0]}")
+    print("\n".join(f"{file}: {fault}" for fault in faults))
+    return cli.UsageError(f"{file}: {len(faults)} faults; correct what is named above")
+
+
 def check(file: str) -> None:
     """Print all faults of a domain file; if there are none, rehearse it and warn."""
     from launch.common import config
     from openagent_jax.environments.logs import logs
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import domain_file, lookalikes
+    from openagent_jax.environments.tools.worlds import (
+        domain_file,
+        lookalikes,
+        value_schema,
+    )
 
     c = config.resolve(CONFIG.value)
     if logs.is_log(file):
@@ -110,28 +123,38 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import backbones, build, checks
+    from launch.common import backbones, build, checks, progress, sizing
     from openagent_jax.suites import rehearsal
 
+    num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
+    stages = progress.Stages(num_scenarios)
+    stages.begin(f"{file} has no faults; building its lexicon")
     c = c.replace({"sandbox.domain": file})
     checks.check(c)
     source = build.world(c, backbones.backbone(c), file)
     sizes = c.sandbox.sizes
-    tested, trained = (
-        rehearsal.rehearse(source, c.seed, scenarios, split)
-        for scenarios, split in (
-            (rehearsal.SCENARIOS, "test"),
-            (rehearsal.TRAINED, "train"),
-        )
-    )
+
+    def rehearse(scenarios: Sequence[str], split: str) -> dict:
+        num = f"{len(scenarios)} scenarios of {rehearsal.NUM_TASKS} tasks"
+        stages.begin(f"compiling and playing {num}, {split} split")
+        return rehearsal.rehearse(source, c.seed, scenarios, split, stages.step)
+
+    tested = rehearse(rehearsal.SCENARIOS, "test")
+    trained = rehearse(rehearsal.TRAINED, "train")
+    stages.end()
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
+    warnings += value_schema.warnings(spec)
     warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible)
-    raised = []
+    given = config_flags.get_override_values(flags.FLAGS["config"])
+    fixed, raised, made = sizing.fixed(c, given), [], []
     for key, room, tokens, name in rehearsal.rooms(
         tested, trained, sizes, c.algorithm.num_tokens
     ):
         wanted = -(-tokens // 32) * 32  # rounded up
+        if key not in fixed:
+            made.append(f"{key}={wanted}")
+            continue
         raised.append(f"--config.{key}={wanted}")
         warnings.append(f"{key}={room} is too short: {name} has {tokens} tokens")
     longest = {name: int(one.lengths.prompt.max()) for name, one in tested.items()}
@@ -144,6 +167,8 @@ def check(file: str) -> None:
         if notes:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
+    if made:
+        print(f"\nAn evaluation or a run makes room itself: at least {', '.join(made)}")
     if raised:
         print(f"\nRaise these: {' '.join(raised)}")
 
@@ -181,6 +206,8 @@ def show(file: str) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if source.summary:
         console.print(f"{file}: {source.summary}")
+    for line in _listed_as(file, c.sandbox):
+        console.print(line)
     width = console.width if console.is_terminal else WIDTH
     played = transcript.episodes(source, name, keys, STRENGTH.value)
     for number, (clean, other) in enumerate(played):
@@ -212,6 +239,18 @@ def print_requests(file: str, sandbox: "Settings") -> None:
     num, seed = NUM_REQUESTS.value, SEED.value
     for text in example_requests.some(spec, goals, num, seed):
         print(f"\n{text}")
+
+
+def _listed_as(file: str, sandbox) -> Iterator[str]:
+    """Yield a line for each tool that has another name in the list it is from."""
+    from openagent_jax.environments import registry
+    from openagent_jax.environments.tools import make
+    from openagent_jax.environments.tools.worlds import domain_file
+
+    if registry.spec(file) is make.DOMAINS:
+        for tool in domain_file.load(file, make.limits_of(sandbox)).tools:
+            if tool.listed_as:
+                yield f"{tool.name} is {tool.listed_as} in the list that it is from"
 
 
 def kept(workdir: Path) -> None:

@@ -124,10 +124,12 @@ def main() -> None:
     _unused(*OF_ENDPOINT, *of_agents, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
-    from launch.common import compile_cache, config, policies, runs, scoring
+    from launch.common import compile_cache, config, policies, runs, scoring, sizing
     from openagent_jax.curriculum import draw
 
+    given = ()  # keys that flags have set
     if CONFIG.value is not None:
+        given = config_flags.get_override_values(flags.FLAGS["config"])
         c, model, params, step = policies.of_config(config.resolve(CONFIG.value))
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
         seed = runs.seed(Path(c.init_from))
@@ -136,6 +138,7 @@ def main() -> None:
         c, model, params, step = policies.of_run(workdir, STEP.value)
         seed = c.seed
     compile_cache.use(c.compile_cache)
+    c = sizing.fitted(c, model, given, draw.ALL)
     scorer = scoring.Scorer(c, model, seed, draw.ALL)
     scoring.write(workdir, scorer(params, step, workdir))
     scoring.show(workdir, step)

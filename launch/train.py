@@ -53,6 +53,7 @@ def main() -> None:
         room,
         runs,
         scoring,
+        sizing,
     )
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
@@ -68,6 +69,9 @@ def main() -> None:
     placement.mesh(c)  # raises before anything is written if the devices do not fit
     model = backbones.backbone(c)
     backbones.reference(c, model)  # likewise for surrogate.reference
+    given = config_flags.get_override_values(flags.FLAGS["config"])
+    stored = config.stored(workdir)
+    c = sizing.as_stored(c, stored, given)
     _check_same_run(workdir, c)
     if DRY_RUN.value:
         print(json.dumps(config.to_dict(c), indent=2))
@@ -78,6 +82,8 @@ def main() -> None:
         return
     started = time.time()
     compile_cache.use(c.compile_cache)
+    if stored is None:
+        c = sizing.fitted(c, model, given, "suite", trains=True)
     source = build.world(c, model, c.sandbox.domain)
     fed = build.feed(c, source)
     scorer = scoring.Scorer(c, model, c.seed)

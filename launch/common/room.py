@@ -1,6 +1,7 @@
 """Find settings that are too small for the tasks of a run, before it trains on them."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 
 NUM_TASKS = 256  # tasks of each scenario
+BLOCK = 128  # tasks that are played at once
 # The part of `expert.Lengths` that each setting limits, and what becomes of tasks for
 # which it is too small.
 OF_DEMONSTRATIONS = {"algorithm.num_tokens": ("episode", "not trained on")}
@@ -21,6 +23,17 @@ OF_EPISODES = {
     "sandbox.result_tokens": ("result", "played, but not trained on"),
     "sandbox.context_tokens": ("episode", "beyond what the policy can do"),
 }
+
+
+class Drawn(NamedTuple):
+    """The tasks that are measured."""
+
+    names: tuple[str, ...]  # of perturbations
+    split: str
+    seed: int
+    num_tasks: int  # of each scenario
+    strength: float
+    repeats: int = 1  # episodes of each task; see `draw`
 
 
 def shortfalls(c: Config, source: World) -> Iterator[str]:
@@ -56,26 +69,48 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
     The scenarios are clean tasks and each perturbation that the run draws from, at the
     strength that it reaches.
     """
-    environment = source.environment
     names = c.paft.perturbations if c.paft.alpha else ()
-    names = [*dict.fromkeys(draw.expand(environment, names, "training_mix"))]
-    one = draw.make_draw(environment, names, "train")
+    names = dict.fromkeys(draw.expand(source.environment, names, "training_mix"))
+    drawn = Drawn(tuple(names), "train", c.seed, NUM_TASKS, c.paft.strength)
+    return of_tasks(source, drawn)
 
-    def play(tables, scenario, keys):
-        def lengths(key, edit_key):
-            strength = jnp.float32(c.paft.strength)
-            task = one(tables, key, edit_key, strength, scenario).task
+
+def of_tasks(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
+    """Return the lengths of the expert's episodes, by scenario and part.
+
+    Args:
+      source: the world of the tasks.
+      drawn: the tasks, which are played clean and under each perturbation.
+    """
+    environment, repeats = source.environment, drawn.repeats
+    one = draw.make_draw(environment, drawn.names, drawn.split)
+    num = drawn.num_tasks * repeats
+
+    def play(tables, scenario, root, start):
+        keys = draw.task_keys(root, start, BLOCK, repeats)
+        edit_keys = draw.edit_keys(keys, start, repeats)
+        index = draw.indices(
+            environment, tables, drawn.split, root, start, BLOCK, repeats
+        )
+
+        def lengths(key, edit_key, index):
+            strength = jnp.float32(drawn.strength)
+            task = one(tables, key, edit_key, strength, scenario, index).task
             episode = expert.demonstrate(environment, tables, task)
             return expert.lengths(environment, tables, episode)
 
-        return jax.vmap(lengths)(keys, draw.edit_keys(keys))
+        return jax.vmap(lengths)(keys, edit_keys, index)
 
     # It runs for a tenth of a second, and compiles for many without this option.
     on_cpu = jax.default_backend() == "cpu"
     options = {"xla_backend_optimization_level": 0} if on_cpu else None
     play = jax.jit(play, compiler_options=options)
-    keys = draw.task_keys(jax.random.key(c.seed), 0, NUM_TASKS)
-    return {
-        name: jax.device_get(play(source.tables, jnp.int32(i), keys))._asdict()
-        for i, name in enumerate((draw.CLEAN, *names))
-    }
+    root, found = jax.random.key(drawn.seed), {}
+    for i, name in enumerate((draw.CLEAN, *drawn.names)):
+        blocks = [
+            jax.device_get(play(source.tables, jnp.int32(i), root, jnp.int32(start)))
+            for start in range(0, num, BLOCK)
+        ]
+        joined = jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
+        found[name] = joined._asdict()
+    return found

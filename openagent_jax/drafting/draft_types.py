@@ -9,6 +9,7 @@ from typing import Any
 
 from openagent_jax.drafting import value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
+from openagent_jax.environments.tools.worlds import value_schema
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text import style, wording
 from openagent_jax.text.wording import Purpose
@@ -206,5 +207,5 @@ def _compatible(one: Schema, other: Schema) -> bool:
         return one.get("enum") == other.get("enum")
     if value_pools.is_number(one) != value_pools.is_number(other):
         return False
-    keys = ("minimum", "maximum", "enum", "format")
+    keys = ("minimum", "maximum", "enum", "format", *value_schema.STRICT)
     return all(one.get(x, other.get(x)) == other.get(x, one.get(x)) for x in keys)

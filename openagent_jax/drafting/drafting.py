@@ -130,14 +130,24 @@ def _holes(value: Any, place: str) -> Iterable[str]:
 
 
 def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
-    """Yield notes on the list: guessed effects, and the limit that it needs."""
+    """Yield notes on the list: guessed effects, new names, the limit that it needs."""
     guessed = [tool for tool in tools if tool.listed.effect is None]
     if guessed:
         names = ", ".join(tool.listed.name for tool in guessed if tool.effect)
         guess = "tools that change something (effect), judging by their words"
         yield f"tools: {guess}: {names or 'none'}"
+    for index, tool in enumerate(tools):
+        if listed_as := _listed_as(tool):
+            name = f"{listed_as} is called {tool.listed.name}; agents see that name"
+            yield f"tools[{index}].x-openagent.listed_as: {name}"
     if (num := len(tools)) > Limits().num_tools:
         yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
+
+
+def _listed_as(tool: DraftedTool) -> str:
+    """Return the name that the list has for a tool; "" if the draft keeps it."""
+    name = str(tool.listed.function.get("name"))
+    return "" if name == tool.listed.name else name
 
 
 def _length_notes(types: dict[str, Any]) -> Iterable[str]:
@@ -195,6 +205,7 @@ def _tool_entry(
         "type": "function",
         "function": tool.function,
         "x-openagent": {
+            **({"listed_as": listed_as} if (listed_as := _listed_as(tool)) else {}),
             "arguments": tool.arguments,
             "returns": tool.returns,
             **({"effect": True} if tool.effect else {}),

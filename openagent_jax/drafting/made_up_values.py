@@ -1,6 +1,7 @@
 """Make up values of a type from its name and format: dates, emails, ids, names.
 
-Values of different splits differ in form: words, years, top-level domains, notations.
+Values of different splits differ in form: words, years, top-level domains, notations. A
+format that a schema states holds in all splits.
 """
 
 import itertools
@@ -59,6 +60,8 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
 
     >>> pools("start_date", {}, set())["test"][:2]
     ['2100-01-01', '2100-01-02']
+    >>> pools("start", {"format": "date-time"}, set())["shift"][0]
+    '2060-01-01T00:00:30Z'
     >>> pools("order_id", {"format": "uuid"}, set())["train"][0]
     '10000000-1000-4a6b-8c1d-0000005a17c3'
     >>> pools("color", {}, set())["shift"]["compose"][1]
@@ -70,6 +73,8 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
       taken: values of other types, to be avoided.
     """
     value_format, parts = str(schema.get("format", "")), wording.words(name)
+    if make := _BY_FORMAT.get(value_format):
+        return {split: _unused(make, split, taken) for split in _FIRST_WORDS}
     while len(parts) > 1 and parts[-1].isdecimal():  # the second type of that name
         parts.pop()
     last, last_two = parts[-1], {*parts[-2:]}
@@ -160,6 +165,21 @@ def _date_time(split: str, i: int) -> str:
     return f"{_date(split, i)}{separator}{i % 24:02}:{7 * i % 60:02}"
 
 
+def _formal_date(split: str, i: int) -> str:
+    month, day = 1 + i // 28 % 12, 1 + i % 28
+    year = (2024, 2100, 2060)[_SPLIT_INDEX[split]] + i // 336
+    return f"{year}-{month:02}-{day:02}"
+
+
+def _formal_time(split: str, i: int) -> str:
+    minute = 10 * (i // 24) % 60 + i // 144 % 5 + (0, 5, 0)[_SPLIT_INDEX[split]]
+    return f"{i % 24:02}:{minute:02}:{(0, 0, 30)[_SPLIT_INDEX[split]]:02}Z"
+
+
+def _formal_date_time(split: str, i: int) -> str:
+    return f"{_formal_date(split, i)}T{_formal_time(split, 25 * i)}"
+
+
 def _email(split: str, i: int) -> str:
     given_names, surnames = _GIVEN_NAMES[split].split(), _SURNAMES.lower().split()
     given_name = given_names[i % len(given_names)].lower()
@@ -192,3 +212,11 @@ def _phone(split: str, i: int) -> str:
     if split == "shift":
         return f"(555) 01{i:04}"
     return f"+1-555-{(1, 7)[_SPLIT_INDEX[split]]}{i:03}"
+
+
+# The formats of JSON Schema (RFC 3339) that values by name do not have in all splits.
+_BY_FORMAT: dict[str, Callable[[str, int], str]] = {
+    "date": _formal_date,
+    "time": _formal_time,
+    "date-time": _formal_date_time,
+}

@@ -3,19 +3,24 @@
 The result is plain: names, descriptions, and the JSON schema of each value with
 references and unions resolved. The environment supports required arguments only, whose
 values are texts, choices (enums) or whole numbers. A tool that needs anything else is
-rejected with an error that names the tool and the argument.
+rejected with an error that names the tool and the argument. A name that agents could
+not call is replaced by a valid one (`tool_names`).
 """
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.drafting import list_checks, tool_names
+from openagent_jax.environments.tools.worlds import value_schema
 from openagent_jax.environments.tools.worlds.domain_schema import LETTERS, NAME, TWICE
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
 from openagent_jax.text import wording
 
 MAX_ARGS = 5  # a request has no room for more
+MAX_SCHEMAS = 1000  # of a result that are looked at
 _MAX_DEPTH = 8  # of nested references and nested results
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
@@ -31,7 +36,7 @@ class ListedTool:
 
     Attributes:
       place: where the tool is in the list, for error messages: `tools[3]`.
-      name: its name.
+      name: its name, in letters that are allowed; the list has it in `function`.
       description: its description; "" if it has none.
       arguments: the plain schema of each required argument, by name.
       returns: the plain schema of each scalar in the result, at any depth, by name;
@@ -52,7 +57,7 @@ class ListedTool:
 
 
 class _Unsupported(ValueError):
-    """The environment cannot represent a tool; the message says why."""
+    """The environment cannot represent a tool; each argument says why."""
 
 
 def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
@@ -74,33 +79,54 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
         environment cannot represent.
     """
     list_place, items = _items(document)
-    for place, value in _walk(items, list_place):
-        require(value is not TWICE, place, "duplicate key; remove or rename one")
-    tools, rejected, places = [], {}, {}
-    for index, item in enumerate(items):
+    faults = [
+        f"{place}: duplicate key; remove or rename one"
+        for place, value in _walk(items, list_place)
+        if value is TWICE
+    ]
+    found: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
+    places: dict[str, str] = {}
+    for index, item in enumerate(items) if not faults else ():
         place = f"{list_place}[{index}]"
-        name, function = _function(item, place)
-        first = places.setdefault(name, place)
-        require(first == place, place, f"{name!r} is also {first}; keep one of the two")
-        if name in skip:
+        try:
+            name, function = _function(item, place)
+            first = places.setdefault(name, place)
+            problem = f"{name!r} is also {first}; keep one of the two"
+            require(first == place, place, problem)
+        except DomainError as error:
+            faults += error.faults
+        else:
+            found.append((place, name, function, item))
+    if faults:
+        raise DomainError(*faults)
+    valid = tool_names.valid([name for _, name, _, _ in found])
+    tools, rejected, known = [], {}, {*places, *valid}
+    for (place, listed, function, item), name in zip(found, valid, strict=True):
+        if not {name, listed}.isdisjoint(skip):
             continue
-        name_place = place if function is item else f"{place}.function"
-        problem = f"{name!r} is not a valid name; {LETTERS}"
-        require(NAME.fullmatch(name), f"{name_place}.name", problem)
         try:
             tools.append(_tool(place, name, function, item))
         except _Unsupported as error:
-            rejected[name] = f"{place}: {name!r}, {error}"
-    unknown = sorted(set(skip) - set(places))
+            rejected[name] = [_line(place, name, problem) for problem in error.args]
+    unknown = sorted(set(skip) - known)
     problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(places)}"
     require(not unknown, "skip", problem)
     if rejected:
+        first, *others = itertools.chain(*rejected.values())
         names = ",".join([*skip, *rejected])
-        problem = " ".join(next(iter(rejected.values())).split())
-        remedy = f"change the schema, or leave the tool out: --skip={names}"
-        raise DomainError(f"{problem}; {remedy}")
+        raise DomainError(
+            f"{first}, or leave the tool out: --skip={names}",
+            *(f"{line}, or leave the tool out" for line in others),
+        )
     require(tools, list_place, "no tools are left; list at least one")
     return tools
+
+
+def _line(place: str, name: str, problem: str) -> str:
+    """Return one line that names a problem of a tool, and what to do about it."""
+    line = " ".join(problem.split())
+    is_whole = line.startswith(place)
+    return line if is_whole else f"{place}: {name!r}, {line}; change the schema"
 
 
 def _items(document: Any) -> tuple[str, list[Any]]:
@@ -146,37 +172,63 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
 
 
 def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> ListedTool:
-    root = next((function[key] for key in _SCHEMA_KEYS if function.get(key)), {})
+    schema_key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
+    root = function.get(schema_key, {})
     parameters = _resolve(root, root, "its parameters")
     properties = parameters.get("properties") or {}
     if not isinstance(properties, dict):
         raise _Unsupported("`properties` is not an object")
+    at = (
+        f"{place}.{schema_key}"
+        if function is item
+        else f"{place}.function.{schema_key}"
+    )
+    wrong = {
+        key: list(list_checks.problems(value, f"{at}.properties.{key}", root))
+        for key, value in properties.items()
+    }
+    rest = {key: value for key, value in parameters.items() if key != "properties"}
+    problems = [
+        *itertools.chain(*wrong.values()),
+        *list_checks.problems(rest, at, root),
+    ]
     arguments = {}
     for key in _required(parameters, properties):
-        what = f"argument {key!r}"
-        if _may_be_null(properties[key]):
+        if wrong[key] or _may_be_null(properties[key]):
             continue
-        schema = _resolve(properties[key], root, what)
-        if "const" in schema:
-            schema = {**schema, "enum": [schema["const"]]}
-        if not NAME.fullmatch(key):
-            raise _Unsupported(f"{what} is not a valid name; {LETTERS}")
-        _check_type(key, schema)
-        arguments[key] = schema
+        try:
+            arguments[key] = _argument(key, properties[key], root)
+        except _Unsupported as error:
+            problems += error.args
     if len(arguments) > MAX_ARGS:
         problem = f"{len(arguments)} required arguments; the maximum is {MAX_ARGS}"
-        raise _Unsupported(problem)
+        problems.append(problem)
+    if problems:
+        raise _Unsupported(*problems)
     output = function.get("outputSchema")
+    scalars = _scalars(output, output, "", _MAX_DEPTH, iter(range(MAX_SCHEMAS)))
     return ListedTool(
         place,
         name,
         str(function.get("description") or item.get("title") or ""),
         arguments,
-        dict(_scalars(output, output, "", _MAX_DEPTH)) if output else {},
+        dict(scalars) if output else {},
         _effect(item.get("annotations")),
         tuple(key for key in properties if key not in arguments),
         _as_openai(function, item),
     )
+
+
+def _argument(key: str, schema: Any, root: Any) -> Schema:
+    """Return the plain schema of a required argument."""
+    what = f"argument {key!r}"
+    schema = _resolve(schema, root, what)
+    if "const" in schema:
+        schema = {**schema, "enum": [schema["const"]]}
+    if not NAME.fullmatch(key):
+        raise _Unsupported(f"{what} is not a valid name; {LETTERS}")
+    _check_type(key, schema)
+    return schema
 
 
 def _as_openai(function: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +275,10 @@ def _resolve(schema: Any, root: Any, what: str) -> Schema:
         options = next((schema[key] for key in _UNIONS if schema.get(key)), None)
         rest = {key: value for key, value in schema.items() if key not in _UNIONS}
         if "$ref" in schema:
-            target = _referenced(root, str(schema["$ref"]))
+            reference = str(schema["$ref"])
+            target = value_schema.referenced(root, reference)
+            if target is None:
+                raise _Unsupported(f"{what}: the reference {reference!r} leads nowhere")
             rest.pop("$ref")
         elif isinstance(options, list):
             not_null = [x for x in options if x != {"type": "null"}]
@@ -246,14 +301,6 @@ def _resolve(schema: Any, root: Any, what: str) -> Schema:
     return schema
 
 
-def _referenced(root: Any, reference: str) -> Any:
-    for key in reference.removeprefix("#/").split("/"):
-        root = root.get(key) if isinstance(root, dict) else None
-    if root is None:
-        raise _Unsupported(f"the reference {reference!r} leads nowhere")
-    return root
-
-
 def _may_be_null(schema: Any) -> bool:
     """Tell whether null is allowed: strict schemas write optional arguments so."""
     if not isinstance(schema, dict):
@@ -271,6 +318,8 @@ def _check_type(name: str, schema: Schema) -> None:
     kind, what = schema.get("type", "string"), f"argument {name!r}"
     if kind == "number" and not _is_integral(name, schema):
         raise _Unsupported(f"{what}: fractional numbers are not supported")
+    if kind == "array" and "items" not in schema:
+        raise _Unsupported(f"{what}: an array without `items`, which say what it holds")
     if kind not in _SCALAR_TYPES:
         raise _Unsupported(f"{what}: the type {kind!r} is not supported")
 
@@ -285,9 +334,15 @@ def _is_integral(name: str, schema: Schema) -> bool:
 
 
 def _scalars(
-    schema: Any, root: Any, name: str, depth: int
+    schema: Any, root: Any, name: str, depth: int, room: Iterator[int]
 ) -> Iterator[tuple[str, Schema]]:
-    """Yield the scalars of a result with their names; of a list, those of an item."""
+    """Yield the scalars of a result with their names; of a list, those of an item.
+
+    `room` ends after the most schemas that are looked at: one that refers to itself has
+    no end.
+    """
+    if next(room, None) is None:
+        return
     try:
         schema = _resolve(schema, root, name)
     except _Unsupported:
@@ -297,8 +352,8 @@ def _scalars(
             key = re.sub(r"[^A-Za-z0-9_]|^(?=[0-9]|$)", "_", key)[:60]
             if key == "id" and name:  # the id of the object around it
                 key = f"{name.removesuffix('s')}_id"
-            yield from _scalars(value, root, key, depth - 1)
+            yield from _scalars(value, root, key, depth - 1, room)
     elif depth and schema.get("type") == "array":
-        yield from _scalars(schema.get("items", {}), root, name, depth - 1)
+        yield from _scalars(schema.get("items", {}), root, name, depth - 1, room)
     elif schema.get("type") in _SCALAR_TYPES or "enum" in schema:
         yield name or "result", schema

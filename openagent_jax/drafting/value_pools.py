@@ -9,11 +9,15 @@ import itertools
 import re
 from typing import Any
 
-from openagent_jax.drafting import made_up_values
+from openagent_jax.drafting import made_up_values, patterns
+from openagent_jax.environments.tools.worlds import value_schema
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text.lexicon import MAX_TEXT
 
 MIN_NUMBER, MAX_NUMBER = 0, 999  # of the environment; other numbers become texts
+MIN_MADE_UP = 6  # fewest values of a split that are made up from a name
+MAX_ENUM = 12  # so few values of a pattern are not divided among the splits
+SPLITS = ("train", "test", "shift")
 MAX_CHOICES = 99  # most values of a range above `MAX_NUMBER`, besides the first
 
 # An example in a description; it has a digit.
@@ -139,24 +143,34 @@ def _is_integral(value: Any) -> bool:
 
 
 def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict, str]:
-    examples = _examples(schema, taken)
-    pattern = str(schema.get("pattern", ""))
-    pools, source = _like_examples(examples, pattern, taken), "like its examples"
-    if not pools and pattern:
-        shown = "".join(x if x.isprintable() else " " for x in pattern)
-        shown = shown.replace('"', "'")
-        hole = f"{HOLE} three or more values of {owner}, each of the form {shown}"
-        return {"kind": "entity", "values": [hole]}, ""
+    pattern = _pattern(schema)
+    examples = [x for x in _examples(schema, taken) if not _misfit(schema, x)]
+    pools, source = _like_examples(examples, schema, taken), "like its examples"
     if not pools and len(examples) >= 12:
         taken.update(examples)
         return {"kind": "entity", "values": examples}, ""
     if not pools:
         source = "made up from its name"
-        pools = made_up_values.pools(name, schema, taken)
+        pools = _fitting(made_up_values.pools(name, schema, taken), schema)
+    if not pools:
+        what, why = ("pattern" if schema.get("pattern") else "length"), ""
+        source = f"made up from its {what}"
+        try:
+            found = _of_pattern(pattern, schema, taken)
+        except patterns.Unsupported as error:
+            found, why = [], f": its pattern has {error}"
+        if len(found) < 3 and not (found and patterns.size(pattern) == len(found)):
+            hole = f"{HOLE} three or more values of {owner}, each of the form "
+            hole += f"{_shown(pattern)}{why and f' (none can be made up{why})'}"
+            return {"kind": "entity", "values": [hole]}, ""
+        if len(found) <= MAX_ENUM:
+            taken.update(found)
+            is_all = patterns.size(pattern) == len(found)
+            kind = {"kind": "enum" if is_all else "entity", "values": found}
+            return kind, f"{owner}: the values {', '.join(found)}, {source}"
+        pools = {split: found[i::3] for i, split in enumerate(SPLITS)}
     values = {
-        split: [" ".join(x) for x in itertools.product(*pool["compose"])]
-        if isinstance(pool, dict)
-        else [x for x in dict.fromkeys(pool) if x not in taken]
+        split: [x for x in dict.fromkeys(_expanded(pool)) if x not in taken]
         for split, pool in pools.items()
     }
     shown = values["train"][0]
@@ -170,6 +184,69 @@ def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict,
     }
     note = f"{owner}: values such as '{shown}', {source}"
     return {"kind": "entity", **definition}, note
+
+
+def _pattern(schema: dict[str, Any]) -> str:
+    """Return the pattern of the values; one of letters if only their length is given.
+
+    It is "" if the schema says nothing of them.
+    """
+    if pattern := schema.get("pattern"):
+        return str(pattern)
+    low, high = (schema.get(key) for key in ("minLength", "maxLength"))
+    low = low if type(low) is int and low > 0 else 1
+    high = min(high if type(high) is int else MAX_TEXT, max(low, 12))
+    return f"[A-Z]{{{low},{max(low, high)}}}"
+
+
+def _shown(pattern: str) -> str:
+    text = "".join(x if x.isprintable() else " " for x in pattern)
+    return text.replace('"', "'")
+
+
+def _misfit(schema: dict[str, Any], text: str) -> str:
+    keys = (*value_schema.STRICT, "format")
+    if (pattern := schema.get("pattern")) and not value_schema.compiled(str(pattern)):
+        return "its pattern cannot be read"
+    return value_schema.misfit(schema, text, keys)
+
+
+def _expanded(pool: dict[str, Any] | list[str]) -> list[str]:
+    if isinstance(pool, dict):
+        return [" ".join(x) for x in itertools.product(*pool["compose"])]
+    return list(pool)
+
+
+def _fitting(pools: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return pools of the values that fit a schema; none if they are too few.
+
+    Where the form of the values for shift is not allowed, they are every second one of
+    those for the test.
+    """
+    fits = {
+        split: [x for x in _expanded(pool) if not _misfit(schema, x)]
+        for split, pool in pools.items()
+    }
+    if all(len(fits[split]) == len(_expanded(pools[split])) for split in pools):
+        return pools
+    if len(fits["shift"]) < MIN_MADE_UP:
+        fits["test"], fits["shift"] = fits["test"][::2], fits["test"][1::2]
+    return fits if min(map(len, fits.values())) >= MIN_MADE_UP else {}
+
+
+def _of_pattern(pattern: str, schema: dict[str, Any], taken: set[str]) -> list[str]:
+    """Make up values for a pattern.
+
+    Raises:
+      patterns.Unsupported: that is not possible for this pattern.
+    """
+
+    def accept(text: str) -> bool:
+        is_clean = text == text.strip() and 0 < len(text.encode()) <= MAX_TEXT
+        is_new = text not in taken and not _is_environment_number(text)
+        return is_clean and is_new and not _misfit(schema, text)
+
+    return patterns.values(pattern, 3 * made_up_values.NUM_VALUES, accept)
 
 
 def _examples(schema: dict[str, Any], taken: set[str]) -> list[str]:
@@ -190,12 +267,12 @@ def _is_environment_number(text: str) -> bool:
 
 
 def _like_examples(
-    examples: list[str], pattern: str, taken: set[str]
+    examples: list[str], schema: dict[str, Any], taken: set[str]
 ) -> dict[str, list[str]]:
     """Return pools of values like an example with digits, but with other digits.
 
     Each split has its own range of first digits. The result is empty if there are too
-    few such values, or if they do not match the pattern.
+    few such values, or if they do not fit the schema.
     """
     example = next((x for x in examples if len(re.findall("[0-9]", x)) > 2), "")
     unit = 10 ** (len(re.findall("[0-9]", example)) - 1)
@@ -216,11 +293,5 @@ def _like_examples(
         values = (x for x in map(with_digits, numbers) if x not in avoid)
         pools[split] = list(itertools.islice(values, num)) if example else []
     enough = min(map(len, pools.values())) > 2
-    return pools if enough and _match(pattern, sum(pools.values(), [])) else {}
-
-
-def _match(pattern: str, values: list[str]) -> bool:
-    try:
-        return all(re.search(pattern, value) for value in values)
-    except re.error:  # the pattern is of another dialect than Python's
-        return False
+    fit = not any(_misfit(schema, x) for pool in pools.values() for x in pool)
+    return pools if enough and fit else {}

@@ -83,9 +83,17 @@ def left_out(domain: str) -> tuple[str, ...]:
     >>> left_out("poi"), left_out("my_tools.json")
     ((), ('domain_transfer',))
     """
+    return ("domain_transfer",) if is_own(domain) else ()
+
+
+def is_own(domain: str) -> bool:
+    """Return whether a domain, or one of a list, is a user's file.
+
+    >>> is_own("poi:dev"), is_own("poi,my_tools.json")
+    (False, True)
+    """
     names = [name.removesuffix(development.SUFFIX) for name in names_of(domain)]
-    is_own = any(Path(name).suffix or Path(name).name != name for name in names)
-    return ("domain_transfer",) if is_own else ()
+    return any(Path(name).suffix or Path(name).name != name for name in names)
 
 
 def spec(domain: str) -> EnvironmentSpec:

@@ -4,7 +4,8 @@ The result tells the author of a domain which goals cannot be solved, which
 perturbations find nothing to change, and which texts do not fit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -44,6 +45,7 @@ def rehearse(
     seed: int,
     scenarios: Sequence[str] = SCENARIOS,
     split: str = "test",
+    played: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Rehearsed]:
     """Play the same tasks under each scenario, at full strength.
 
@@ -52,6 +54,7 @@ def rehearse(
       seed: the seed of the tasks, of which each goal has the same number if possible.
       scenarios: names of scenarios, the clean one first.
       split: the split of the tasks.
+      played: called with the name of each scenario once its tasks are played.
 
     Returns:
       The measurements for each scenario, in NumPy.
@@ -59,12 +62,17 @@ def rehearse(
     environment = world.environment
     one = draw.make_draw(environment, scenarios[1:], split)
 
-    @jax.jit
+    # They run for seconds, and compile for many without this option.
+    on_cpu = jax.default_backend() == "cpu"
+    options = {"xla_backend_optimization_level": 0} if on_cpu else None
+    jit = partial(jax.jit, compiler_options=options)
+
+    @jit
     def goals(tables, keys):
         sample = jax.vmap(lambda key: environment.sample(tables, key, split))
         return sample(keys).goal.kind
 
-    @jax.jit
+    @jit
     def play(tables, scenario, keys):
         def measure(key, edit_key):
             task, _, changed = one(tables, key, edit_key, jnp.float32(1), scenario)
@@ -74,10 +82,11 @@ def rehearse(
 
     keys = draw.task_keys(jax.random.key(seed), 0, NUM_DRAWN)
     keys = keys[_evenly(np.asarray(goals(world.tables, keys)))]
-    return {
-        name: jax.device_get(play(world.tables, jnp.int32(i), keys))
-        for i, name in enumerate(scenarios)
-    }
+    measured = {}
+    for i, name in enumerate(scenarios):
+        measured[name] = jax.device_get(play(world.tables, jnp.int32(i), keys))
+        played(name)
+    return measured
 
 
 def _evenly(goals: np.ndarray) -> np.ndarray:

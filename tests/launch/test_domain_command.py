@@ -66,6 +66,28 @@ def test_check_of_a_good_file(commands, drafted, tmp_path):
     assert int(needs) > 60 + int(longest)
     assert "Raise these: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
+    stages = done.err.splitlines()  # one line each where there is no terminal
+    assert stages[0] == f"{file} has no faults; building its lexicon"
+    ends = [line.split(", ")[-1] for line in stages[1:]]
+    assert ends == ["test split", "train split"]
+
+
+def test_draft_reports_all_faults(commands, tmp_path):
+    file, out = tmp_path / "bare.json", tmp_path / "out.json"
+    lost, anything = {"$ref": "#/$defs/No"}, {"type": "array"}
+    tools = [
+        {"name": name, "parameters": {"properties": {"x": schema}}}
+        for name, schema in (("go", lost), ("stop", anything))
+    ]
+    file.write_text(json.dumps(tools))
+    done = commands("domain", "draft", str(file), f"--out={out}")
+    assert done.code == 2 and not out.exists()
+    first, second = done.out.splitlines()
+    assert first.startswith(f"{file}: tools[0].parameters.properties.x: the reference ")
+    assert first.endswith("or leave the tool out: --skip=go,stop")
+    assert second.startswith(f"{file}: tools[1]: 'stop', argument 'x': an array ")
+    assert done.err == f"domain.py: {file}: 2 faults; correct what is named above\n"
+    assert [x.name for x in tmp_path.iterdir()] == ["bare.json"]
 
 
 def test_check_reports_all_faults(commands, drafted, tmp_path):
@@ -104,6 +126,20 @@ def test_show(commands, drafted):
     assert max(map(len, rows)) <= 120
     same = commands(*args, "--perturbation=tool_withheld", "--strength=0")
     assert "tool_withheld: it changes nothing here" in same.out
+
+
+@pytest.mark.slow
+def test_show_names_tools_as_their_list_does(commands, tmp_path):
+    tools = [{**tool, "name": tool["name"].replace("_", ".")} for tool in TOOLS]
+    (tmp_path / "bare.json").write_text(json.dumps(tools))
+    file = tmp_path / "dotted.json"
+    done = commands("domain", "draft", f"{tmp_path}/bare.json", f"--out={file}")
+    assert "find.book is called find_book; agents see that name" in done.out
+    shown = commands("domain", "show", str(file), "--num=1")
+    assert shown.code == 0, shown.err
+    lines = shown.out.splitlines()
+    assert lines[0] == "find_book is find.book in the list that it is from"
+    assert not any("book.price" in line for line in lines[3:])
 
 
 @pytest.mark.slow

@@ -8,11 +8,14 @@ an `x-openagent` block that says what it means:
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
     requests             words from which requests are put together; optional
+    listed_as            its name in the list that it was drafted from, if agents could
+                         not call a tool of that name
 
 Arguments that the schema does not require are optional: a step of a goal may leave them
 out, and then a call has to leave them out too, or to give their default. The schema may
 have other keys and other arguments. Those that are not in the block have to be
-optional; no goal needs them.
+optional; no goal needs them. Values have to fit the `pattern`, `minLength` and
+`maxLength` of their arguments.
 
 The values of a type are an enum (of strings, or of numbers, booleans and null), a range
 of numbers with so many `decimals`, or entities: a pool for each of three splits, or one
@@ -48,6 +51,7 @@ from openagent_jax.environments.tools.worlds import (
     development,
     phrase_syntax,
     request_reading,
+    value_schema,
 )
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
@@ -294,6 +298,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     _check_parameters(function.parameters, slots, f"{at}.parameters", check)
 
     arguments = _fields(meaning.arguments, f"{place}.arguments", check)
+    value_schema.check(item["function"], arguments, at, check)
     returns = _fields(meaning.returns, f"{place}.returns", check)
     check.require(returns, f"{place}.returns", "nothing to return; add a field")
     used = {style.CODE: "as the name of every code"}
@@ -324,6 +329,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         argument_names,
         item["function"],
         request_reading.read(tool, place, check),
+        meaning.listed_as,
     )
 
 

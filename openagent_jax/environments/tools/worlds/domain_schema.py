@@ -181,6 +181,7 @@ class Function(Model, extra="allow"):
 
 
 class Meaning(Model):
+    listed_as: Prose = ABSENT
     arguments: Annotated[Fields, _at_most("num_args")]
     returns: Annotated[Fields, _at_most("num_fields")]
     code_from: Text = ABSENT

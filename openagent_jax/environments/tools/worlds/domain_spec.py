@@ -69,6 +69,7 @@ class ToolSpec:
     argument_names: dict[str, Synonyms]  # by argument
     function: Mapping[str, Any]  # the function object of the file, which agents read
     requests: Requests | None = None  # None: no goals are sampled from the tool
+    listed_as: str | None = None  # its name in the list it is from, if that is another
 
     @property
     def needs(self) -> list[str]:

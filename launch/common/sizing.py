@@ -1,0 +1,236 @@
+"""Fit the limits on tokens to a user's own tools, before the long work begins.
+
+The defaults suit the builtin domains. For a domain file, limits that nobody has set are
+raised to what its tasks need. A limit that was set is kept, and is an error if a prompt
+or a result would not fit, since the evaluation could not be finished.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from configs import base
+from launch.common import build, room
+from launch.common.config import Config, flat
+from launch.common.errors import UsageError
+from launch.common.model_loading import Backbone
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
+from openagent_jax.environments.logs import logs
+from openagent_jax.environments.world import World
+from openagent_jax.expert import Lengths
+from openagent_jax.types import Sizes
+
+STEP = 32  # limits are raised to multiples of this, so that few programs are compiled
+# Policies make calls that the expert does not make, and read other results.
+MARGIN = 1.5
+# A text that exceeds one of these ends an evaluation.
+FATAL = ("sandbox.prompt_tokens", "sandbox.result_tokens")
+KEYS = {f"sandbox.{name}": name for name in Sizes._fields if name != "max_turns"}
+
+NUM_TOKENS = "algorithm.num_tokens"  # of a row of supervised training
+
+
+class Longest(NamedTuple):
+    """The most tokens of a part of the expert's episodes, and where it has them."""
+
+    tokens: int
+    scenario: str
+
+
+def as_stored(
+    c: Config, stored: Mapping[str, Any] | None, given: Collection[str]
+) -> Config:
+    """Return the config of a run that goes on, with the limits that it began with.
+
+    Args:
+      c: the config.
+      stored: the config that the run has stored; None for a run that begins.
+      given: the keys that flags have set.
+    """
+    if stored is None or not any(map(registry.is_own, _domains(c))):
+        return c
+    old, kept = flat(stored), fixed(c, given)
+    keys = [key for key in (*KEYS, NUM_TOKENS) if key not in kept]
+    return c.replace({key: old[key] for key in keys if key in old})
+
+
+def fitted(
+    c: Config,
+    model: Backbone,
+    given: Collection[str],
+    usual: str,
+    trains: bool = False,
+) -> Config:
+    """Return the config of an evaluation, or of a run, with room for its tasks.
+
+    A limit counts as set if it is in `given`, or differs from `configs/base.py`. Limits
+    on the conversations of a log are kept, since they choose which of them are used.
+
+    Args:
+      c: the config.
+      model: the model of the policy; its context bounds all limits.
+      given: the keys that flags have set.
+      usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+      trains: whether the policy is trained, on the tasks of `sandbox.domain`.
+
+    Raises:
+      UsageError: a limit that was set is too small, or the model's context is.
+    """
+    defaults, values = flat(base.get_config().to_dict()), flat(c)
+    domains = [*_domains(c)] if trains else [c.eval_domain]
+    is_own = any(map(registry.is_own, domains))
+    if not is_own and all(values[x] >= defaults[x] for x in FATAL):
+        return c
+    kept = fixed(c, given)
+    if not is_own or any(map(logs.is_log, domains)):
+        kept = {*KEYS, NUM_TOKENS}
+    longest = measure(c, model, usual)
+    training = _of_training(c, model) if trains and is_own else longest
+    both = {part: max(longest[part], training[part]) for part in longest}
+    _check_set(c, longest, kept)
+    sizes = needed(c.sandbox.sizes, both, model.config.max_positions)
+    changes = {key: getattr(sizes, name) for key, name in KEYS.items()}
+    if trains and not c.algorithm.is_reinforcement:
+        changes[NUM_TOKENS] = _raised(values[NUM_TOKENS], training["episode"].tokens)
+    changes = {
+        key: value
+        for key, value in changes.items()
+        if key not in kept and value != values[key]
+    }
+    made = c.replace(changes)
+    _check_context(made, model, longest)
+    if changes:
+        said = ", ".join(f"{key}={value}" for key, value in changes.items())
+        print(f"{c.eval_domain}: {said}, so that its texts fit", flush=True)
+    return made
+
+
+def _domains(c: Config) -> tuple[str, str]:
+    return c.sandbox.domain, c.eval_domain
+
+
+def fixed(c: Config, given: Collection[str]) -> set[str]:
+    """Return the keys of the limits that somebody has set."""
+    defaults, values = flat(base.get_config().to_dict()), flat(c)
+    keys = (*KEYS, NUM_TOKENS)
+    return {key for key in keys if key in given or values[key] != defaults[key]}
+
+
+def measure(c: Config, model: Backbone, usual: str) -> dict[str, Longest]:
+    """Measure the tasks of an evaluation, by the fields of `expert.Lengths`."""
+    source, domain = _world(c, model, c.eval_domain), c.eval_domain
+    source.check(c.eval.split)
+    environment, tables = source.environment, source.tables
+    left_out = registry.left_out(domain)
+    drawn = room.Drawn(
+        tuple(draw.expand(environment, c.eval.scenarios, usual, left_out)),
+        c.eval.split,
+        c.eval.seed,
+        draw.num_tasks(environment, tables, c.eval.split, c.eval.num_tasks),
+        c.eval.strength,
+        c.eval.repeats,
+    )
+    return _longest(room.of_tasks(source, drawn))
+
+
+def _of_training(c: Config, model: Backbone) -> dict[str, Longest]:
+    """Measure tasks that a run trains on, as `measure` does."""
+    return _longest(room.measure(c, _world(c, model, c.sandbox.domain)))
+
+
+def _world(c: Config, model: Backbone, domain: str) -> World:
+    """Return a world in which no text is refused for its length, except in a log."""
+    most = model.config.max_positions
+    wide = {"sandbox.prompt_tokens": most, "sandbox.context_tokens": most}
+    wide[NUM_TOKENS] = max(most, c.algorithm.num_tokens)
+    return build.world(c if logs.is_log(domain) else c.replace(wide), model, domain)
+
+
+def _longest(found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Longest]:
+    return {
+        part: max(
+            Longest(int(sizes[part].max()), name) for name, sizes in found.items()
+        )
+        for part in Lengths._fields
+    }
+
+
+def needed(sizes: Sizes, longest: Mapping[str, Longest], context: int) -> Sizes:
+    """Return the sizes of episodes that have room for the measured ones.
+
+    No size becomes smaller. What an episode has beside its prompt stays the same, if
+    that is enough.
+
+    Args:
+      sizes: the sizes that are set, or the defaults.
+      longest: what `measure` returned.
+      context: the most tokens that the model can read.
+
+    >>> found = {"prompt": 271, "action": 40, "result": 30, "episode": 400}
+    >>> found = {part: Longest(tokens, "clean") for part, tokens in found.items()}
+    >>> needed(Sizes(10, 224, 60, 36, 512), found, 8192)
+    Sizes(max_turns=10, prompt_tokens=288, action_tokens=64, result_tokens=64, \
+context_tokens=576)
+    """
+    tokens = {part: found.tokens for part, found in longest.items()}
+    prompt = _raised(sizes.prompt_tokens, tokens["prompt"])
+    action = _raised(sizes.action_tokens, tokens["action"] * MARGIN)
+    result = _raised(sizes.result_tokens, tokens["result"] * MARGIN)
+    beside = sizes.context_tokens - sizes.prompt_tokens
+    least = max(prompt + action + result, tokens["episode"] + action + result)
+    episode = max(_raised(sizes.context_tokens, prompt + beside), _raised(0, least))
+    return sizes._replace(
+        prompt_tokens=min(prompt, context),
+        action_tokens=action,
+        result_tokens=result,
+        context_tokens=min(episode, context),
+    )
+
+
+def _raised(size: int, tokens: float) -> int:
+    """Return a size with room for so many tokens: itself if it has."""
+    return size if tokens <= size else STEP * -(-int(tokens) // STEP)
+
+
+def _check_set(c: Config, longest: Mapping[str, Longest], is_set: set[str]) -> None:
+    """Check that the limits that were set have room for every text."""
+    short = {}
+    for key, name in KEYS.items():
+        part = name.removesuffix("_tokens").replace("context", "episode")
+        size, found = getattr(c.sandbox, name), longest[part]
+        if key not in is_set or found.tokens <= size:
+            continue
+        wanted = _raised(size, found.tokens)
+        what = f"{key}={size} is too small for {c.eval_domain}: "
+        what += f"{found.tokens} tokens in {found.scenario}"
+        if key in FATAL:
+            short[key] = what, wanted
+        else:
+            print(f"warning: {what}; the policy cannot solve these; give {wanted}")
+    if short:
+        what, _ = next(iter(short.values()))
+        remedy = " ".join(f"--config.{key}={n}" for key, (_, n) in short.items())
+        raise UsageError(f"{what}; give {remedy}")
+
+
+def _check_context(c: Config, model: Backbone, longest: Mapping[str, Longest]) -> None:
+    """Check that an episode can at least begin within the context of the model."""
+    sizes = c.sandbox.sizes
+    least = sizes.prompt_tokens + sizes.action_tokens + sizes.result_tokens
+    if least <= sizes.context_tokens:
+        return
+    prompt, most = longest["prompt"], model.config.max_positions
+    if sizes.context_tokens < most:
+        raise UsageError(
+            f"sandbox.context_tokens={sizes.context_tokens} has no room for a prompt, "
+            f"an action and a result of {c.eval_domain}; give "
+            f"--config.sandbox.context_tokens={min(most, _raised(0, least))}"
+        )
+    raise UsageError(
+        f"{c.eval_domain}: a prompt of {prompt.scenario} has {prompt.tokens} tokens, "
+        f"and {model.folder} reads {most} in all; show fewer tools "
+        "(--config.sandbox.num_visible), shorten their descriptions, or take a model "
+        "with a longer context"
+    )

@@ -1,0 +1,50 @@
+"""Give every tool of a list a name that agents can call.
+
+MCP allows names such as `files.read`, which the APIs of models do not. They are changed
+to letters, digits, `_` and `-`, at most 64 of them; names that become equal are kept
+apart by a number.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from openagent_jax.environments.tools.worlds.domain_schema import NAME
+
+MAX_LETTERS = 64
+
+
+def valid(names: Sequence[str]) -> list[str]:
+    """Return valid names for those of a list, in its order.
+
+    A name that is valid stays as it is, whatever the others become.
+
+    >>> valid(["files.read", "files/read", "files_read", "2 größte Städte"])
+    ['files_read_2', 'files_read_3', 'files_read', '_2_grosste_Stadte']
+    """
+    taken = {name for name in names if NAME.fullmatch(name)}
+    made = []
+    for name in names:
+        if not NAME.fullmatch(name):
+            name = _unused(_spelled(name), taken)
+            taken.add(name)
+        made.append(name)
+    return made
+
+
+def _spelled(name: str) -> str:
+    """Return a name in the letters that are allowed."""
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
+    plain = "".join(x for x in plain if not unicodedata.combining(x))
+    spelled = re.sub("[^A-Za-z0-9-]+", "_", plain).strip("_") or "tool"
+    return spelled if NAME.match(spelled) else f"_{spelled}"
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    """Return a name of at most 64 letters that is not taken."""
+    made, number = name[:MAX_LETTERS], 1
+    while made in taken:
+        number += 1
+        end = f"_{number}"
+        made = name[: MAX_LETTERS - len(end)] + end
+    return made

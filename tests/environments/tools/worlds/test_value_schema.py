@@ -1,0 +1,86 @@
+"""What a JSON schema says of texts, and what `check` makes of values that break it."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from openagent_jax.environments.tools.worlds import domain_file, value_schema
+from openagent_jax.environments.tools.worlds.value_schema import misfit
+
+POI = json.loads(
+    (Path(domain_file.__file__).parent / "domains" / "poi.json").read_text()
+)
+
+
+@pytest.mark.parametrize(
+    "schema, fits, reason",
+    [
+        ({"pattern": "^AP-[0-9]{3}$"}, "AP-123", "the pattern ^AP-[0-9]{3}$"),
+        ({"pattern": "[0-9]"}, "row 9", "the pattern [0-9]"),  # anywhere in the text
+        ({"pattern": "(?<x"}, "anything", ""),  # not Python's dialect
+        ({"minLength": 4}, "four", "it has 3 letters, not at least 4"),
+        ({"maxLength": 2}, "ab", "it has 3 letters, not at most 2"),
+        ({"enum": ["a", True, 3]}, "true", "it is none of a, true, 3"),
+        ({"const": "v2"}, "v2", "it is not v2"),
+        ({"format": "date"}, "2028-02-29", "it is no date such as 2030-01-31"),
+        ({"format": "date"}, "2028-02-28", "it is no date"),
+        ({"format": "date-time"}, "2028-02-29T08:00:00Z", "it is no date-time"),
+        ({"format": "time"}, "23:59", "it is no time such as 08:00:00Z"),
+        ({"format": "email"}, "a.b@c.de", "it is no email such as ana@example"),
+        ({"format": "uri"}, "file:/a/b", "it is no uri such as https://"),
+        ({"format": "hostname"}, "anything", ""),
+        ({"type": "integer", "pattern": "x"}, "7", ""),
+        ({"type": ["null", "string"], "maxLength": 2}, "7", "at most 2"),
+        ({"$ref": "#/$defs/Code"}, "AB", "the pattern ^[A-Z]{2}$"),
+        ({"$ref": "#/$defs/None"}, "AB", ""),
+        ({"$ref": "#/$defs/Loop"}, "AB", ""),
+        ({"anyOf": [{"$ref": "#/$defs/Code"}, {"type": "null"}]}, "AB", "{2}$"),
+        ({"oneOf": [{"const": "a"}, {"const": "b"}]}, "b", "it is not a"),
+        ({"allOf": [{"minLength": 2}, {"maxLength": 3}]}, "ab", "not at most 3"),
+        (True, "anything", ""),
+    ],
+)
+def test_misfit(schema, fits, reason):
+    loop = {"$ref": "#/$defs/Loop"}
+    root = {"$defs": {"Code": {"pattern": "^[A-Z]{2}$"}, "Loop": loop}}
+    assert misfit(schema, fits, root=root) == ""
+    broken = misfit(schema, "2028-02-30" if "2-28" in fits else "éé\n", root=root)
+    found = misfit(schema, "xyzzy"[: 3 if "3 letters" in reason else 5], root=root)
+    assert reason in (broken if "2-28" in fits else found)
+    assert bool(found) == bool(reason)
+
+
+def read(tmp_path, change):
+    document = copy.deepcopy(POI)
+    function = document["tools"][0]["function"]
+    (name, *_) = document["tools"][0]["x-openagent"]["arguments"]
+    change(function["parameters"]["properties"][name])
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(document))
+    return file, name, document["tools"][0]["x-openagent"]["arguments"][name]
+
+
+def test_values_that_break_a_pattern_are_faults(tmp_path):
+    file, name, kind = read(tmp_path, lambda x: x.update(pattern="^[a-m]"))
+    (fault,) = domain_file.faults(file)
+    assert fault.startswith(f"types.{kind}: '")
+    assert ": it does not match the pattern ^[a-m], and " in fault
+    place = f"(tools[0].function.parameters.properties.{name})"
+    assert fault.endswith(f" more like it {place}; write values that fit")
+
+
+def test_values_beyond_a_choice_or_format_are_warnings(tmp_path):
+    """A list may document fewer choices for one argument than another one has."""
+    file, name, kind = read(tmp_path, lambda x: x.update(format="uuid"))
+    assert domain_file.faults(file) == []
+    (warning,) = value_schema.warnings(domain_file.load(file))
+    tool = POI["tools"][0]["function"]["name"]
+    assert warning.startswith(f"types.{kind}: as {name} of tools[0] ({tool}), '")
+    assert warning.endswith("more like it; write values that its schema allows")
+
+
+@pytest.mark.parametrize("name", domain_file.builtins())
+def test_builtin_domains_fit_their_schemas(name):
+    assert list(value_schema.warnings(domain_file.load(name))) == []
