@@ -55,7 +55,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # Number of tools in the prompt. A task that needs more tools shows all of these.
     c.sandbox.num_visible = 5
     # Goals that are sampled for a domain whose tools have `requests`; 0 for none.
-    c.sandbox.num_goals = 4096
+    c.sandbox.num_goals = 1024
     # Random worlds only: the number of tools in the prompt is drawn between this and
     # num_visible.
     c.sandbox.min_visible = 3

@@ -8,6 +8,7 @@ import jax
 from jaxtyping import Array, Int
 from tokenizers import Tokenizer
 
+from openagent_jax.environments import library
 from openagent_jax.perturb import Entry
 from openagent_jax.text import style as styles
 from openagent_jax.types import (
@@ -36,7 +37,7 @@ class Settings:
     transfer: str = "medical"  # the domains whose tasks `domain_transfer` uses
     num_visible: int = 5  # number of documented tools, unless the goal needs more
     # How many goals are sampled for a domain whose tools have `requests`; 0 for none.
-    num_goals: int = 4096
+    num_goals: int = 1024
     min_visible: int = 3  # the least number of documented tools, for random worlds
     # The maximum sizes of an episode; see `types.Sizes`.
     max_turns: int = 10
@@ -67,10 +68,15 @@ class Settings:
 def names_of(domains: str) -> tuple[str, ...]:
     """Return the domains of a list that is divided by commas.
 
+    `all_train` and `all_held_out` stand for the domains of the library.
+
     >>> names_of("poi, medical"), names_of("")
     (('poi', 'medical'), ())
+    >>> len(names_of("all_train")), names_of("all_held_out")[0]
+    (18, 'medical')
     """
-    return tuple(name.strip() for name in domains.split(",")) if domains else ()
+    names = (name.strip() for name in domains.split(",")) if domains else ()
+    return tuple(x for name in names for x in library.GROUPS.get(name, (name,)))
 
 
 @dataclass(frozen=True)

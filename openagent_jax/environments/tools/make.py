@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from openagent_jax import draw
-from openagent_jax.environments import grading
+from openagent_jax.environments import grading, library
 from openagent_jax.environments.tools import (
     conversation,
     environment,
@@ -138,9 +138,10 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    builtin = domain_file.builtins()
+    # Domains that a policy is tested on. It may be trained on the words of others.
+    tested = ("poi", *library.HELD_OUT)
     code = {style.CODE}  # reserved: no argument may have this name
-    avoid = code.union(*(domains.words(domain_file.load(d)) for d in builtin))
+    avoid = code.union(*(domains.words(domain_file.load(d)) for d in tested))
     words = random_words.compile(table, spelling.tokenizer, avoid)
     source = random_worlds.RandomWorlds(
         words, settings.min_visible, settings.num_visible

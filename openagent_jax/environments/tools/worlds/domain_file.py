@@ -189,6 +189,7 @@ def read(document: Any, limits: Limits) -> DomainSpec:
     message = "empty list; add at least one entry, or `requests` to a tool"
     if goals == [] and len(check.tools) == sum(map(bool, check.tools.values())):
         check.require(has_words or "goals" in check.unreadable, "goals", message)
+    source = _source(head.source, check) if head else ""
     if head is None or check.faults:
         raise DomainError(*dict.fromkeys(check.faults))
     return DomainSpec(
@@ -198,7 +199,19 @@ def read(document: Any, limits: Limits) -> DomainSpec:
         tuple(tool for tool in check.tools.values() if tool),
         tuple(goal for goal in goals if goal),
         tuple(head.review),
+        source,
     )
+
+
+def _source(value: Any, check: Checker) -> str:
+    """Return where the tools of a domain are from, in words; "" if it is not said."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    made = schema.parse(schema.Package, value, "source", check)
+    if made is None:
+        return ""
+    text = f"{made.package} {made.version} ({made.registry}, {made.license})"
+    return text + ", adapted" * made.adapted
 
 
 def _entries(document: Any, name: str, kind: type, check: Checker) -> Any:

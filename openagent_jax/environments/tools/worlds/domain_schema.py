@@ -212,6 +212,16 @@ class Goal(Model):
     phrases: Phrases
 
 
+class Package(Model):
+    """The package whose list of tools a domain follows."""
+
+    package: Text
+    version: Text
+    license: Text
+    registry: Text
+    adapted: bool = False
+
+
 class DomainFile(Model):
     """A whole file. The entries of its parts are parsed one by one, so that those
     without faults can be checked further."""
@@ -222,6 +232,7 @@ class DomainFile(Model):
     tools: Annotated[list[Any], NOT_EMPTY, _at_most("num_tools")]
     goals: list[Any]  # may be empty if goals can be sampled
     review: Texts = []
+    source: Any = ABSENT  # "authored", or a `Package`
 
 
 def may_be_null(schema: Any) -> bool:

@@ -98,6 +98,7 @@ class DomainSpec:
     tools: tuple[ToolSpec, ...]
     goals: tuple[GoalSpec, ...]
     review: tuple[str, ...] = ()  # notes for people, which have no effect
+    source: str = ""  # where the tools are from
     divided: bool = False  # whether both splits are made of the training split
 
 

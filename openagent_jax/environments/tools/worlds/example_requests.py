@@ -9,6 +9,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     GoalSpec,
     TypeSpec,
 )
+from openagent_jax.text import scalars
 
 
 def some(
@@ -54,5 +55,8 @@ def lines(spec: DomainSpec, goal: GoalSpec, rng: random.Random) -> Iterator[str]
 def _values(kind: TypeSpec, split: str) -> Sequence[str]:
     """Return the values of a type as a request has them."""
     if kind.kind == "number":
-        return [str(number) for number in range(kind.minimum, kind.maximum + 1)]
+        ends = scalars.number_range(kind.minimum, kind.maximum, kind.decimals)
+        return [
+            scalars.spelled(ends[0] + i) for i in range(min(ends[1] - ends[0], 999))
+        ]
     return getattr(kind, split)

@@ -17,9 +17,7 @@ from typing import Any
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DONE,
     DomainSpec,
-    Fields,
     GoalSpec,
-    ToolSpec,
     extra_calls,
     needs_before,
 )
@@ -28,18 +26,10 @@ MAX_EXTRA = 2  # prerequisites without arguments of one goal
 # How often an argument gets the result of a new call, or else a value that is there,
 # where it can: a range from which each draft draws its own rates.
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
+GIVE_OPTIONAL = 0.5  # how often a call gives an optional argument
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 
 Value = tuple[int, str]  # (step, field); (-1, slot) for a constant
-
-
-def given_arguments(tool: ToolSpec) -> Fields:
-    """Return the arguments that sampled goals give to a tool: the required ones.
-
-    An optional argument is left out of the step, and its bracketed text of the request.
-    """
-    required = tool.function.get("parameters", {}).get("required", [])
-    return tuple(pair for pair in tool.arguments if pair[0] in required)
 
 
 class Tools:
@@ -69,6 +59,7 @@ class _Hole:
 
     kind: str
     users: list[tuple[int, str]]  # (step, argument)
+    is_optional: bool
     value: Value | None = None
 
 
@@ -120,8 +111,11 @@ class Draft:
         """Add a call with the steps that it needs; return its number."""
         self.steps.append(name)
         step = len(self.steps) - 1
-        for argument, kind in given_arguments(self.tools.usable[name]):
-            self.holes.append(_Hole(kind, [(step, argument)]))
+        tool = self.tools.usable[name]
+        for argument, kind in tool.arguments:
+            is_optional = argument in tool.optional
+            if not is_optional or self.rng.random() < GIVE_OPTIONAL:
+                self.holes.append(_Hole(kind, [(step, argument)], is_optional))
         for need in self.tools.needs[name]:
             if need not in self.steps:
                 self._share(step, self._add(need))
@@ -153,6 +147,9 @@ class Draft:
             for name, field in self.tools.returning.get(hole.kind, [])
             if name not in self.steps and self._cost(name) <= room
         ]
+        # A request would become hard to read if calls stood in for optional arguments.
+        if hole.is_optional:
+            producers = []
         if producers and self.rng.random() < self.rates[0]:
             name, field = self.rng.choice(producers)
             return self._add(name), field
@@ -251,8 +248,8 @@ class Draft:
                 for user, argument in hole.users
                 if user == step
             }
-            given = given_arguments(tool)
-            steps.append((tool.name, {key: values[key] for key, _ in given}))
+            given = [key for key, _ in tool.arguments if key in values]
+            steps.append((tool.name, {key: values[key] for key in given}))
         used = [x for _, arguments in steps for x in arguments.values()]
         slots = sorted(self.constants, key=lambda pair: used.index(f"${pair[0]}"))
         answer = source(self.answer) if self.answer else DONE

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from openagent_jax.environments.tools.worlds import (
     domain_file,
     domain_spec,
-    goal_drafts,
     goal_sampling,
 )
 from openagent_jax.environments.tools.worlds.domain_spec import DONE, parse_source
@@ -86,14 +85,17 @@ class TestGoals:
             names = [name for name, _ in goal.steps]
             assert len(set(names)) == len(names)
 
-    def test_optional_arguments_are_left_out(self):
-        assert any(name == "find_tank" for goal in GOALS for name, _ in goal.steps)
+    def test_optional_arguments_are_given_or_left_out(self):
+        found = set()
         for goal in GOALS:
             for name, arguments in goal.steps:
-                assert "hall" not in arguments
-                assert set(arguments) == {
-                    x for x, _ in goal_drafts.given_arguments(TOOLS[name])
-                }
+                every = {x for x, _ in TOOLS[name].arguments}
+                assert every - set(arguments) <= set(TOOLS[name].optional)
+                assert set(arguments) <= every
+                for optional in TOOLS[name].optional:
+                    found.add((name, optional, optional in arguments))
+        assert ("find_tank", "hall", True) in found
+        assert ("find_tank", "hall", False) in found
 
     def test_every_step_is_useful(self):
         for goal in GOALS:
@@ -156,10 +158,10 @@ class TestAll:
         count = collections.Counter(len(goal.steps) for goal in GOALS)
         assert sorted(count) == list(range(1, LIMITS.num_steps + 1))
         wanted = dict(enumerate(goal_sampling.SHARES, 1))
-        # There are not enough goals of up to three calls; the others share the rest.
-        rates = [count[length] / wanted[length] for length in (4, 5)]
+        # There are not enough goals of one and two calls; the others share the rest.
+        rates = [count[length] / wanted[length] for length in (3, 4, 5)]
         assert max(rates) / min(rates) < 1.05
-        few = [count[length] / wanted[length] for length in (1, 2, 3)]
+        few = [count[length] / wanted[length] for length in (1, 2)]
         assert sorted(few) == few and few[-1] < min(rates)
 
     def test_few_sets_of_tools(self, monkeypatch):

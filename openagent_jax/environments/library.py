@@ -1,0 +1,18 @@
+"""The library of domains: those to train on, and those that are held out.
+
+The two groups share no tool, type, value, or content word, apart from general words
+(see `tests/environments/tools/worlds/test_library.py`). So what a policy has learned in
+the one group can be tested in the other.
+"""
+
+TRAIN = (
+    "poi", "banking", "calendar", "chat", "chemistry", "energy", "farming", "git",
+    "law", "library", "logistics", "mail", "museum", "school", "shop", "sport",
+    "travel", "weather",
+)  # fmt: skip
+HELD_OUT = (
+    "medical", "film", "fire_brigade", "geology", "harbor", "observatory", "sql",
+    "winery",
+)  # fmt: skip
+# Names that stand for all domains of a group in a list of domains.
+GROUPS = {"all_train": TRAIN, "all_held_out": HELD_OUT}
