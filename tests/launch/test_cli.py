@@ -89,6 +89,11 @@ BAD_USE = [
     ),
     ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
     ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),
+    ([PAFT, "--config.sandbox.domain=pio,medcal"], ['"pio"', '"medcal"', "medical"]),
+    ([PAFT, "--config.sandbox.domain=poi,random"], ["sandbox.domain", "name it alone"]),
+    ([PAFT, "--config.sandbox.domain="], ["sandbox.domain", "name one"]),
+    ([PAFT, "--config.sandbox.test_domains=nope"], ["sandbox.test_domains", "nope"]),
+    ([PAFT, "--config.sandbox.domain_weights=1,2"], ["sandbox.domain_weights", "1 do"]),
     ([PAFT, "--config.sandbox.transfer=nope"], ["sandbox.transfer", "nope"]),
     ([PAFT, "--config.sandbox.transfer=crafting"], ["sandbox.transfer", "medical"]),
     (
