@@ -27,6 +27,7 @@ MAX_EXTRA = 2  # prerequisites without arguments of one goal
 # where it can: a range from which each draft draws its own rates.
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
 GIVE_OPTIONAL = 0.5  # how often a call gives an optional argument
+ASK_FOUND = 0.3  # how often a goal for an effect asks for what was found on the way
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 
 Value = tuple[int, str]  # (step, field); (-1, slot) for a constant
@@ -99,9 +100,21 @@ class Draft:
                 and len(self.steps) + self._cost(name) <= self.num_steps
             ]  # fmt: skip
             if len(self.steps) == self.num_steps or not effects:
+                self._ask()
                 return len(self.steps) == self.num_steps
             self._add(self.rng.choice(effects))
         return False
+
+    def _ask(self) -> None:
+        """Ask for something that was found on the way, now and then."""
+        found = [
+            (step, name)
+            for step, tool in enumerate(self.steps)
+            if not self.tools.usable[tool].effect
+            for name, _ in self.tools.usable[tool].returns
+        ]
+        if self.answer is None and found and self.rng.random() < ASK_FOUND:
+            self.answer = self.rng.choice(found)
 
     def _cost(self, name: str) -> int:
         """Return how many steps it takes to add a call."""
@@ -117,18 +130,18 @@ class Draft:
             if not is_optional or self.rng.random() < GIVE_OPTIONAL:
                 self.holes.append(_Hole(kind, [(step, argument)], is_optional))
         for need in self.tools.needs[name]:
-            if need not in self.steps:
-                self._share(step, self._add(need))
+            there = need in self.steps
+            self._share(step, self.steps.index(need) if there else self._add(need))
         return step
 
     def _share(self, step: int, before: int) -> None:
         """Let two steps have the same values where they have arguments of a type."""
-        for mine in [x for x in self.holes if x.users[0][0] == before]:
+        for mine in [x for x in self.holes if before in dict(x.users)]:
             for other in self.holes:
-                steps = [user for user, _ in other.users]
+                steps = dict(other.users)
                 if other.kind == mine.kind and step in steps and before not in steps:
-                    other.users += mine.users
-                    self.holes.remove(mine)
+                    mine.users += other.users
+                    self.holes.remove(other)
                     break
 
     def _fill(self) -> bool:

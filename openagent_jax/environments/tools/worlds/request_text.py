@@ -50,11 +50,12 @@ class RequestText:
         """
         plan, form = self.plan, self.form
         # A value that is asked for and used comes up where it is used, and at the end.
-        self.recalls = plan.asks and bool(plan.users[plan.asked])
+        self.recalls = plan.asks and bool(
+            plan.users[plan.asked] or plan.needed_by[plan.asked]
+        )
         self.nested = plan.nested(form.nesting, self._can_nest)
         steps = [s for s in range(len(plan.tools)) if s not in self.nested]
         if plan.asks and not self.recalls:
-            _need(not plan.needed_by[plan.asked])
             steps.remove(plan.asked)
             steps.append(plan.asked)
         least, most = form.clauses
@@ -267,11 +268,11 @@ class RequestText:
             and (may_trail or not phrase.texts[-1])
             and (tells or self.form.terse or not phrase.tells)
             and (not naming or self._names(phrase, naming))
+            and not self._doubles(phrase, step)
             and (not before or phrase.last_word != before)
             and all(phrase.can_host(a, self.nested[s]) for a, s in host.items())
         ]
         _need(fitting)
-        fitting = [x for x in fitting if not self._doubles(x, step)] or fitting
         alike = self.rng.choice(fitting).alike
         fitting = [phrase for phrase in fitting if phrase.alike == alike]
         link = self._link()

@@ -212,7 +212,7 @@ class TestTexts:
     def test_typography(self, name):
         rng = random.Random(0)
         for goal in GOALS[name]:
-            slots = {slot: "Abc" for slot, _ in goal.constants}
+            slots = {slot: f"Abc{slot}" for slot, _ in goal.constants}
             for pool, phrase in (
                 (x, y) for x, texts in goal.phrases.items() for y in texts
             ):
@@ -222,6 +222,7 @@ class TestTexts:
                 for _ in range(3):
                     text = phrase_syntax.fill(phrase, slots, rng)
                     assert not re.search(r"  | [,.;?]|[,;.?][,;.?]|[\[\]{}|@]", text)
+                    assert not re.search(r"\b(\w+) \1\b", text.lower()), text
                     assert text == text.strip()
                     if pool in ("train", "test"):
                         assert text[0].isupper() and text[-1] in ".?", text
