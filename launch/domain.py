@@ -115,7 +115,14 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import backbones, build, checks, progress, sizing
+    from launch.common import (
+        backbones,
+        build,
+        checks,
+        compile_cache,
+        progress,
+        sizing,
+    )
     from openagent_jax.suites import rehearsal
 
     num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
@@ -123,6 +130,7 @@ def check(file: str) -> None:
     stages.begin(f"{file} has no faults; building its lexicon")
     c = c.replace({"sandbox.domain": file})
     checks.check(c)
+    compile_cache.use(c.compile_cache)  # a file that was edited has the same programs
     source = build.world(c, backbones.backbone(c), file)
     sizes = c.sandbox.sizes
 
