@@ -14,6 +14,7 @@ tutorial.
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -219,7 +220,7 @@ def show(file: str) -> None:
             console.print(Text(row, "" if mark == transcript.SAME else "yellow"))
 
 
-def _listed_as(file: str, sandbox) -> Iterator[str]:
+def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     """Yield a line for each tool that has another name in the list it is from."""
     from openagent_jax.environments import registry
     from openagent_jax.environments.tools import make
