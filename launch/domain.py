@@ -15,7 +15,7 @@ tutorial.
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -123,7 +123,14 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import backbones, build, checks, progress, sizing
+    from launch.common import (
+        backbones,
+        build,
+        checks,
+        compile_cache,
+        progress,
+        sizing,
+    )
     from openagent_jax.suites import rehearsal
 
     num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
@@ -131,6 +138,7 @@ def check(file: str) -> None:
     stages.begin(f"{file} has no faults; building its lexicon")
     c = c.replace({"sandbox.domain": file})
     checks.check(c)
+    compile_cache.use(c.compile_cache)  # a file that was edited has the same programs
     source = build.world(c, backbones.backbone(c), file)
     sizes = c.sandbox.sizes
 
@@ -241,7 +249,7 @@ def print_requests(file: str, sandbox: "Settings") -> None:
         print(f"\n{text}")
 
 
-def _listed_as(file: str, sandbox) -> Iterator[str]:
+def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     """Yield a line for each tool that has another name in the list it is from."""
     from openagent_jax.environments import registry
     from openagent_jax.environments.tools import make

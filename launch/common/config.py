@@ -120,6 +120,15 @@ def resolve(c: ConfigDict) -> Config:
     return _typed(Config, c.to_dict())
 
 
+def defaults() -> dict[str, Any]:
+    """Return the values of `configs/base.py`, by dotted key.
+
+    >>> defaults()["sandbox.max_turns"]
+    10
+    """
+    return flat(base.get_config().to_dict())
+
+
 def to_dict(config: Config) -> dict[str, Any]:
     """Return the config as nested dicts."""
     return dataclasses.asdict(config)

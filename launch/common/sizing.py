@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from configs import base
 from launch.common import build, room
-from launch.common.config import Config, flat
+from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.curriculum import draw
@@ -78,10 +77,10 @@ def fitted(
     Raises:
       UsageError: a limit that was set is too small, or the model's context is.
     """
-    defaults, values = flat(base.get_config().to_dict()), flat(c)
+    usually, values = defaults(), flat(c)
     domains = [*_domains(c)] if trains else [c.eval_domain]
     is_own = any(map(registry.is_own, domains))
-    if not is_own and all(values[x] >= defaults[x] for x in FATAL):
+    if not is_own and all(values[x] >= usually[x] for x in FATAL):
         return c
     kept = fixed(c, given)
     if not is_own or any(map(logs.is_log, domains)):
@@ -113,9 +112,9 @@ def _domains(c: Config) -> tuple[str, str]:
 
 def fixed(c: Config, given: Collection[str]) -> set[str]:
     """Return the keys of the limits that somebody has set."""
-    defaults, values = flat(base.get_config().to_dict()), flat(c)
+    usually, values = defaults(), flat(c)
     keys = (*KEYS, NUM_TOKENS)
-    return {key for key in keys if key in given or values[key] != defaults[key]}
+    return {key for key in keys if key in given or values[key] != usually[key]}
 
 
 def measure(c: Config, model: Backbone, usual: str) -> dict[str, Longest]:
@@ -171,7 +170,7 @@ def needed(sizes: Sizes, longest: Mapping[str, Longest], context: int) -> Sizes:
     >>> found = {"prompt": 271, "action": 40, "result": 30, "episode": 400}
     >>> found = {part: Longest(tokens, "clean") for part, tokens in found.items()}
     >>> needed(Sizes(10, 224, 60, 36, 512), found, 8192)
-    Sizes(max_turns=10, prompt_tokens=288, action_tokens=64, result_tokens=64, \
+    Sizes(max_turns=10, prompt_tokens=288, action_tokens=60, result_tokens=64, \
 context_tokens=576)
     """
     tokens = {part: found.tokens for part, found in longest.items()}

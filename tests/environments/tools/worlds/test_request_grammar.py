@@ -93,19 +93,18 @@ class TestPools:
         for one, other in itertools.combinations(POOLS, 2):
             assert texts[one] and not texts[one] & texts[other]
 
-    @pytest.mark.parametrize("name", SPECS)
-    def test_every_construction_is_used(self, name):
+    def test_every_construction_is_used(self):
         """Constructions differ in how requests begin, are joined, or end."""
-        goals = GOALS[name]
-        writer = request_writing.Writer(SPECS[name], LIMITS)
-        rng, found = random.Random(0), set()
-        for goal in goals:
-            plan = Plan(goal, writer.tools)
-            found |= {
-                form.name
-                for form in CONSTRUCTIONS
-                if writer.text(plan, form, form.pool, rng)
-            }
+        found = set()
+        for name, spec in SPECS.items():
+            writer, rng = request_writing.Writer(spec, LIMITS), random.Random(0)
+            for goal in GOALS[name][:60]:
+                plan = Plan(goal, writer.tools)
+                found |= {
+                    form.name
+                    for form in CONSTRUCTIONS
+                    if writer.text(plan, form, form.pool, rng)
+                }
         assert found == {form.name for form in CONSTRUCTIONS}
 
 
