@@ -3,13 +3,14 @@
     python -m launch.domain draft tools.json --out=my_tools.json
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
+    python -m launch.domain library
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
 `check` lists all faults, and warns of what will not work under the limits in --config
 (default: configs/base.py). `show` prints some sampled goals with their requests, if
 the tools have the words for them, and the oracle's episodes, clean and perturbed side
 by side; it also takes a builtin domain (`poi`) or a log. docs/own_tools.md is the
-tutorial.
+tutorial. `library` prints a table of the builtin domains, as in docs/library.md.
 """
 
 import sys
@@ -53,7 +54,10 @@ WIDTH = 120  # columns of the output if it is not a terminal
 
 def main(command: str, file: str = "") -> None:
     if WORKDIR.value is None:
-        {"draft": draft, "check": check, "show": show}[command](file)
+        if command == "library":
+            print_library()
+        else:
+            {"draft": draft, "check": check, "show": show}[command](file)
         return
     if command != "show":
         raise cli.UsageError("--workdir is for show")
@@ -249,6 +253,18 @@ def print_requests(file: str, sandbox: "Settings") -> None:
         print(f"\n{text}")
 
 
+def print_library() -> None:
+    """Print a table of the builtin domains."""
+    from launch.common import config
+    from openagent_jax.environments.tools import make
+    from openagent_jax.environments.tools.worlds import library_table
+
+    sandbox = config.resolve(CONFIG.value).sandbox
+    lines = library_table.lines(make.limits_of(sandbox), sandbox.num_goals)
+    for line in lines:
+        print(line, flush=True)
+
+
 def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     """Yield a line for each tool that has another name in the list it is from."""
     from openagent_jax.environments import registry
@@ -289,5 +305,7 @@ if __name__ == "__main__":
     by_workdir = any(word.startswith("--workdir") for word in sys.argv)
     cli.run(
         main,
-        commands={x: ("FILE",) for x in of_file} | ({"show": ()} if by_workdir else {}),
+        commands={x: ("FILE",) for x in of_file}
+        | ({"show": ()} if by_workdir else {})
+        | {"library": ()},
     )

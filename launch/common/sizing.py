@@ -1,8 +1,9 @@
 """Fit the limits on tokens to a user's own tools, before the long work begins.
 
-The defaults suit the builtin domains. For a domain file, limits that nobody has set are
-raised to what its tasks need. A limit that was set is kept, and is an error if a prompt
-or a result would not fit, since the evaluation could not be finished.
+The defaults suit `poi` and `medical`. For other domains and for files, limits that
+nobody has set are raised to what their tasks need. A limit that was set is kept, and is
+an error if a prompt or a result would not fit, since the evaluation could not be
+finished.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,9 +16,10 @@ from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.curriculum import draw
-from openagent_jax.environments import registry
+from openagent_jax.environments import library, registry
 from openagent_jax.environments.logs import logs
-from openagent_jax.environments.world import World
+from openagent_jax.environments.tools.worlds import development
+from openagent_jax.environments.world import World, names_of
 from openagent_jax.expert import Lengths
 from openagent_jax.types import Sizes
 
@@ -48,7 +50,7 @@ def as_stored(
       stored: the config that the run has stored; None for a run that begins.
       given: the keys that flags have set.
     """
-    if stored is None or not any(map(registry.is_own, _domains(c))):
+    if stored is None or not any(map(_outgrows, _domains(c))):
         return c
     old, kept = flat(stored), fixed(c, given)
     keys = [key for key in (*KEYS, NUM_TOKENS) if key not in kept]
@@ -79,14 +81,14 @@ def fitted(
     """
     usually, values = defaults(), flat(c)
     domains = [*_domains(c)] if trains else [c.eval_domain]
-    is_own = any(map(registry.is_own, domains))
-    if not is_own and all(values[x] >= usually[x] for x in FATAL):
+    outgrows = any(map(_outgrows, domains))
+    if not outgrows and all(values[x] >= usually[x] for x in FATAL):
         return c
     kept = fixed(c, given)
-    if not is_own or any(map(logs.is_log, domains)):
+    if not outgrows or any(map(logs.is_log, domains)):
         kept = {*KEYS, NUM_TOKENS}
     longest = measure(c, model, usual)
-    training = _of_training(c, model) if trains and is_own else longest
+    training = _of_training(c, model) if trains and outgrows else longest
     both = {part: max(longest[part], training[part]) for part in longest}
     _check_set(c, longest, kept)
     sizes = needed(c.sandbox.sizes, both, model.config.max_positions)
@@ -104,6 +106,17 @@ def fitted(
         said = ", ".join(f"{key}={value}" for key, value in changes.items())
         print(f"{c.eval_domain}: {said}, so that its texts fit", flush=True)
     return made
+
+
+def _outgrows(domain: str) -> bool:
+    """Tell whether the tasks of a domain may need more room than the defaults give.
+
+    >>> [_outgrows(x) for x in ("poi:dev", "crafting", "poi,banking", "mine.json")]
+    [False, False, True, True]
+    """
+    names = {name.removesuffix(development.SUFFIX) for name in names_of(domain)}
+    large = {*library.TRAIN, *library.HELD_OUT} - {*library.SMALL}
+    return registry.is_own(domain) or bool(names & large)
 
 
 def _domains(c: Config) -> tuple[str, str]:

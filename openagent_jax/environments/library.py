@@ -16,3 +16,4 @@ HELD_OUT = (
 )  # fmt: skip
 # Names that stand for all domains of a group in a list of domains.
 GROUPS = {"all_train": TRAIN, "all_held_out": HELD_OUT}
+SMALL = ("poi", "medical")  # the default limits on tokens have room for these

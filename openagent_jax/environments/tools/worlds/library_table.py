@@ -1,0 +1,50 @@
+"""A table of the domains of the library, for the docs."""
+
+import statistics
+from collections.abc import Iterator
+
+from openagent_jax.environments import library
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
+from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, extra_calls
+
+HEADINGS = ("domain", "tools", "types", "goals", "mean calls", "about", "tools from")
+
+
+def lines(limits: Limits, num_goals: int) -> Iterator[str]:
+    """Yield the lines of two tables in Markdown: to train on, and held out.
+
+    Args:
+      limits: sizes that goals have to fit.
+      num_goals: the most goals to sample from a domain.
+    """
+    groups = {"To train on": library.TRAIN, "Held out": library.HELD_OUT}
+    for title, names in groups.items():
+        yield from (f"## {title}", "")
+        yield f"| {' | '.join(HEADINGS)} |"
+        yield "| --- | ---: | ---: | ---: | ---: | --- | --- |"
+        for name in names:
+            yield row(domain_file.load(name, limits), limits, num_goals)
+        yield ""
+
+
+def row(spec: DomainSpec, limits: Limits, num_goals: int) -> str:
+    """Return a domain's row: its goals are its own ones and those sampled from it.
+
+    >>> from openagent_jax.environments.tools.worlds import domain_file
+    >>> row(domain_file.load("medical"), Limits(), 0)[:32]
+    '| medical | 14 | 17 | 13 | 2.8 |'
+    """
+    goals = goal_sampling.with_goals(spec, limits, num_goals).goals
+    calls = [len(goal.steps) + len(extra_calls(spec, goal)) for goal in goals]
+    about = spec.description.partition(": ")
+    cells = (
+        spec.name,
+        len(spec.tools),
+        len(spec.types),
+        f"{len(goals):,}",
+        f"{statistics.mean(calls):.1f}",
+        about[2] or about[0],
+        spec.source or "authored",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
