@@ -255,9 +255,8 @@ def print_requests(file: str, sandbox: "Settings") -> None:
 
 def print_library() -> None:
     """Print a table of the builtin domains."""
-    from launch.common import config
+    from launch.common import config, library_table
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import library_table
 
     sandbox = config.resolve(CONFIG.value).sandbox
     lines = library_table.lines(make.limits_of(sandbox), sandbox.num_goals)
