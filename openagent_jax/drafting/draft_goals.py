@@ -1,6 +1,7 @@
 """Propose the goals of a draft: one for each tool, and chains of tools.
 
-In a chain, a result of one tool is an argument of the next.
+In a chain, a result of one tool is an argument of the next. Optional arguments are left
+out, but for one goal that gives each.
 """
 
 import itertools
@@ -28,6 +29,7 @@ class DraftedTool:
       function: its function object in the domain file.
       does: what the tool does.
       arguments: the type of each argument, by name.
+      optional: the names of the optional ones.
       returns: the type of each field of its result, by name.
       effect: whether it changes something.
     """
@@ -36,14 +38,21 @@ class DraftedTool:
     function: dict[str, Any]
     does: wording.Purpose
     arguments: dict[str, str]
+    optional: tuple[str, ...]
     returns: dict[str, str]
     effect: bool
+
+    @property
+    def required(self) -> dict[str, str]:
+        """The type of each required argument, by name."""
+        return {k: v for k, v in self.arguments.items() if k not in self.optional}
 
 
 @dataclass(frozen=True)
 class _Call:
     tool: DraftedTool
     from_previous: dict[str, str]  # argument -> field of the previous call's result
+    given: str = ""  # an optional argument
 
 
 def goals(
@@ -51,7 +60,8 @@ def goals(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the goals of a domain file, and notes on those that are left out.
 
-    There is one for each tool, then the chains. A goal is left out if its request could
+    There is one for each tool and one for each optional argument, then the chains. A
+    goal is left out if its request could
     as well mean another tool: one whose document differs only in the name, or one whose
     request would read the same.
 
@@ -71,12 +81,14 @@ def goals(
     unclear = {name for names in alike for name in names}
     clear = [tool for tool in tools if tool.listed.name not in unclear]
     chains = [[_Call(tool, {})] for tool in clear]
+    chains += [[_Call(tool, {}, x)] for tool in clear for x in tool.optional]
     for tool in clear:
         chains += itertools.islice(_chains(tool, clear, types), NUM_CHAINS)
     limits, made = Limits(), {}
     for chain in chains:
         goal = _goal(chain, types)
-        if len(chain) == 1 or len(goal["constants"]) <= limits.num_constants:
+        is_needed = len(chain) == 1 and not chain[0].given
+        if is_needed or len(goal["constants"]) <= limits.num_constants:
             made.setdefault(goal["name"], (chain, goal))
     for names in _same_requests(made):
         for name in names:
@@ -131,10 +143,10 @@ def _sources(
 
     The other tool must not take that value as an argument itself.
     """
-    for argument, kind in tool.arguments.items():
+    for argument, kind in tool.required.items():
         for other in tools:
             field = next((f for f, k in other.returns.items() if k == kind), None)
-            is_given = kind in other.arguments.values()
+            is_given = kind in other.required.values()
             is_choice = types[kind]["kind"] == "enum"
             if field and not is_given and not is_choice and other is not tool:
                 yield argument, other, field
@@ -156,6 +168,8 @@ def _goal(
     for step, call in enumerate(chain):
         tool, sources, values = call.tool, {}, []
         for argument, kind in tool.arguments.items():
+            if argument in tool.optional and argument != call.given:
+                continue
             words = " ".join(wording.words(argument))
             if argument in call.from_previous:
                 field = call.from_previous[argument]
@@ -184,11 +198,12 @@ def _goal(
     elif len(kinds) == 1 and len(chain) == 1 and not tells:
         end = ""
     full = ", then ".join(clauses) + end
-    names = [call.tool.listed.name for call in chain]
+    names, given = [call.tool.listed.name for call in chain], chain[-1].given
+    name = "_then_".join(name[: 60 // len(names)] for name in names)[:64]
     short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
     return {
-        "name": "_then_".join(name[: 60 // len(names)] for name in names)[:64],
+        "name": f"{name}_with_{given}"[:64] if given else name,
         "constants": constants,
         "steps": steps,
         "answer": answer,

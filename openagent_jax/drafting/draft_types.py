@@ -5,6 +5,7 @@ argument of another. A name without meaning by itself (`id`) is completed by the
 that its tool is about (`order_id`).
 """
 
+import json
 from typing import Any
 
 from openagent_jax.drafting import value_pools
@@ -34,6 +35,7 @@ _NUMERIC_NOUNS = set(
 _CREATING_VERBS = set(
     "create open add register submit place start book reserve order".split()
 )
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _HOLE_KEY = (
     "hole"  # of a schema that nobody can guess; its value is the text of the hole
 )
@@ -62,14 +64,14 @@ class Types:
     def __init__(self, tools: list[tuple[ListedTool, Purpose]]):
         self._schemas: dict[str, Schema] = {}
         self._users: dict[str, list[str]] = {}  # names of tools, by type
-        self._argument_types: set[str] = set()
+        self._argument_types: set[str] = set()  # of required arguments
+        self._left_out: dict[str, list[str]] = {}  # values of enums, by type
         self._enums: list[dict[str, Any]] = []
         for tool, does in tools:
             for name, schema in [*tool.arguments.items(), *tool.returns.items()]:
-                if values := value_pools.choices(schema):
-                    is_boolean = schema.get("type") == "boolean"
-                    type_name = "boolean" if is_boolean else _full_name(name, does)
-                    self._add_enum(type_name, values)
+                values = value_pools.choices(schema)
+                if values and value_pools.are_texts(values):
+                    self._add_enum(_full_name(name, does), values)
 
     def arguments(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
         """Add the arguments of a tool; return their types by name.
@@ -79,7 +81,8 @@ class Types:
         types = {}
         for name, schema in tool.arguments.items():
             type_name = self._add(_full_name(name, does), schema, tool.name)
-            self._argument_types.add(type_name)
+            if name not in tool.optional:
+                self._argument_types.add(type_name)
             while name == style.CODE or name in types:
                 name = f"{_thing(does) or 'the'}_{name}"
             types[name] = type_name
@@ -104,7 +107,8 @@ class Types:
 
     def definitions(self) -> tuple[dict[str, Any], list[str]]:
         """Return the types of a domain file, and notes on the values made up."""
-        made, notes, taken = {}, {}, set(map(str, range(1000)))
+        made, notes = {}, {}
+        taken = set(map(str, range(value_pools.MAX_NUMBER + 1)))
         # Enums come first: their values are given, and others have to avoid them.
         enums_first = sorted(
             self._schemas, key=lambda x: not value_pools.choices(self._schemas[x])
@@ -116,6 +120,9 @@ class Types:
                 made[name] = {"kind": "entity", "values": [schema[_HOLE_KEY]]}
                 continue
             made[name], note = value_pools.of_schema(name, schema, taken, owner)
+            if name in self._left_out:
+                left_out = ", ".join(self._left_out[name])
+                note = f"{owner}: without {left_out}, since the other values are texts"
             if note:
                 notes[name] = f"types.{name}: {note}"
         order = [name for name in self._schemas if name in made]
@@ -132,7 +139,7 @@ class Types:
     def _from_schema(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
         """Choose fields of a result: those that other tools take as arguments first."""
         names = {name: _full_name(name, does) for name in tool.returns}
-        own = {_full_name(name, does) for name in tool.arguments}
+        own = {_full_name(name, does) for name in tool.required}
         useful = [x for x in names if names[x] in self._argument_types - own]
         new = [x for x in names if x not in useful and names[x] not in own]
         chosen = dict.fromkeys([*useful, *new, *names][:NUM_FIELDS])
@@ -140,22 +147,27 @@ class Types:
 
     def _add(self, name: str, schema: Schema, user: str) -> str:
         """Return the type of that name, or a numbered one if its values differ."""
-        if values := set(value_pools.choices(schema)):
-            enum = next(x for x in self._enums if values <= set(x["values"]))
+        values, left_out = value_pools.choices(schema), value_pools.left_out(schema)
+        if values and value_pools.are_texts(values):
+            enum = next(x for x in self._enums if {*values} <= {*x["values"]})
             name, schema = enum["name"], {**schema, "enum": enum["values"]}
+        elif [*map(str, values)] in (["True", "False"], ["False", "True"]):
+            name, schema = "boolean", {**schema, "enum": [True, False]}
         number = 2
         base = name
         while name in self._schemas and not _compatible(self._schemas[name], schema):
             name, number = f"{base}_{number}", number + 1
         self._schemas[name] = {**schema, **self._schemas.get(name, {})}
         self._users.setdefault(name, []).append(user)
+        if left_out:
+            self._left_out[name] = left_out
         return name
 
     def _from_name(
         self, tool: ListedTool, does: Purpose, effect: bool
     ) -> dict[str, str]:
         """Guess what a tool returns from its name."""
-        thing, own = _thing(does), {_full_name(x, does) for x in tool.arguments}
+        thing, own = _thing(does), {_full_name(x, does) for x in tool.required}
         creates = does.verb_word in _CREATING_VERBS
         names = (f"{thing}_id", f"{thing}_number", thing, f"{thing}_name")
         for name in names:
@@ -203,9 +215,12 @@ def _compatible(one: Schema, other: Schema) -> bool:
     """Tell whether two schemas can share a type."""
     if _HOLE_KEY in one or _HOLE_KEY in other:
         return False
-    if value_pools.choices(one) or value_pools.choices(other):
-        return one.get("enum") == other.get("enum")
-    if value_pools.is_number(one) != value_pools.is_number(other):
-        return False
-    keys = ("minimum", "maximum", "enum", "format", *value_schema.STRICT)
+    choices = [value_pools.choices(x) for x in (one, other)]
+    if any(choices):
+        return json.dumps(choices[0]) == json.dumps(choices[1])  # true is not 1
+    are_numbers = [value_pools.is_number(x) for x in (one, other)]
+    if any(are_numbers):
+        if not all(are_numbers) or one.get("type") != other.get("type"):
+            return False
+    keys = (*_BOUNDS, "enum", "format", *value_schema.STRICT)
     return all(one.get(x, other.get(x)) == other.get(x, one.get(x)) for x in keys)

@@ -16,10 +16,12 @@ from typing import Any
 from openagent_jax.drafting import (
     draft_goals,
     draft_types,
+    optional_arguments,
     tool_lists,
     value_pools,
 )
 from openagent_jax.drafting.draft_goals import DraftedTool
+from openagent_jax.drafting.list_schemas import JSON_TYPES
 from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
@@ -62,7 +64,7 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
       DomainError: the document is not a list of tools, or it has a tool that the
         environment cannot represent.
     """
-    listed = tool_lists.read(document, skip)
+    listed = optional_arguments.chosen(tool_lists.read(document, skip))
     purposes = [
         wording.purpose(tool.name, wording.first_sentence(tool.description))
         for tool in listed
@@ -75,7 +77,10 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         effect = does.effect if tool.effect is None else tool.effect
         returns = types.returns(tool, does, effect)
         function = _function(tool, names)
-        tools.append(DraftedTool(tool, function, does, names, returns, effect))
+        renamed = zip(tool.arguments, names, strict=True)
+        optional = tuple(new for old, new in renamed if old in tool.optional)
+        drafted = DraftedTool(tool, function, does, names, optional, returns, effect)
+        tools.append(drafted)
     definitions, type_notes = types.definitions()
     type_notes += _length_notes(definitions)
     tool_notes = itertools.chain(*map(_tool_notes, itertools.count(), tools))
@@ -140,6 +145,9 @@ def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
         if listed_as := _listed_as(tool):
             name = f"{listed_as} is called {tool.listed.name}; agents see that name"
             yield f"tools[{index}].x-openagent.listed_as: {name}"
+    if any(tool.listed.has_new_types for tool in tools):
+        types = ", ".join(f"{new} for {old}" for old, new in JSON_TYPES.items())
+        yield f"tools: types have the names of JSON Schema: {types}"
     if (num := len(tools)) > Limits().num_tools:
         yield f"tools: {num} tools need --config.sandbox.num_tools={num}"
 
@@ -153,7 +161,8 @@ def _listed_as(tool: DraftedTool) -> str:
 def _length_notes(types: dict[str, Any]) -> Iterable[str]:
     """Yield notes on choices that are longer than the limit."""
     for name, kind in types.items():
-        texts = kind.get("values", ()) if kind["kind"] == "enum" else ()
+        values = kind.get("values", ()) if kind["kind"] == "enum" else ()
+        texts = (x for x in values if isinstance(x, str))
         size = max((len(text.encode()) for text in texts), default=0)
         if size > Limits().value_bytes:
             yield f"types.{name}: it needs --config.sandbox.value_bytes={size}"
@@ -162,7 +171,11 @@ def _length_notes(types: dict[str, Any]) -> Iterable[str]:
 def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     """Yield notes on what was guessed of a tool, and what was left out."""
     name, listed, limits = tool.listed.name, tool.listed, Limits()
-    place, num = f"tools[{index}].x-openagent", len(tool.arguments)
+    place = f"tools[{index}].x-openagent"
+    num = {"num_args": len(tool.arguments), "num_constants": len(tool.required)}
+    for argument, decision in listed.unions.items():
+        if argument in listed.arguments:
+            yield f"{place}.arguments: {name}, {decision}"
     if listed.dropped:
         dropped = ", ".join(listed.dropped)
         what = f"left out of {name}: {dropped} (optional)"
@@ -175,8 +188,8 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
         if old != new:
             yield f"{place}.arguments: {old} of {name} is renamed to {new}"
     for key, limit in vars(limits).items():
-        if key in ("num_args", "num_constants") and num > limit:
-            yield f"{place}.arguments: {name} needs --config.sandbox.{key}={num}"
+        if num.get(key, 0) > limit:
+            yield f"{place}.arguments: {name} needs --config.sandbox.{key}={num[key]}"
     fields, num_others = (
         ", ".join(tool.returns),
         len(listed.returns) - len(tool.returns),

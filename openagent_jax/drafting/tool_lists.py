@@ -1,10 +1,11 @@
 """Read a list of tools: OpenAI's array, or the result of MCP's `tools/list`.
 
 The result is plain: names, descriptions, and the JSON schema of each value with
-references and unions resolved. The environment supports required arguments only, whose
-values are texts, choices (enums) or whole numbers. A tool that needs anything else is
-rejected with an error that names the tool and the argument. A name that agents could
-not call is replaced by a valid one (`tool_names`).
+references and unions resolved. The environment supports arguments whose values are
+texts, choices (enums), numbers and booleans. A tool that requires anything else is
+rejected with an error that names the tool and the argument; an optional argument of
+another type is left out. A name that agents could not call is replaced by a valid one
+(`tool_names`).
 """
 
 import itertools
@@ -13,21 +14,21 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.drafting import list_checks, tool_names
-from openagent_jax.environments.tools.worlds import value_schema
+from openagent_jax.drafting import list_checks, number_ranges, tool_names
+from openagent_jax.drafting.list_schemas import (
+    MAX_DEPTH,
+    SCALAR_TYPES,
+    Schema,
+    Unsupported,
+    may_be_null,
+    resolve,
+    with_json_types,
+)
 from openagent_jax.environments.tools.worlds.domain_schema import LETTERS, NAME, TWICE
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
-from openagent_jax.text import wording
 
-MAX_ARGS = 5  # a request has no room for more
 MAX_SCHEMAS = 1000  # of a result that are looked at
-_MAX_DEPTH = 8  # of nested references and nested results
-_UNIONS = ("anyOf", "oneOf", "allOf")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
-_SCALAR_TYPES = ("string", "integer", "number", "boolean")
-# A JSON "number" whose name has one of these words is taken for a whole number.
-_COUNT_WORDS = set("id number no count num index page limit quantity rank year".split())
-Schema = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,26 +39,34 @@ class ListedTool:
       place: where the tool is in the list, for error messages: `tools[3]`.
       name: its name, in letters that are allowed; the list has it in `function`.
       description: its description; "" if it has none.
-      arguments: the plain schema of each required argument, by name.
+      arguments: the plain schema of each argument that can be given, by name: those
+        that are required, then those that are optional.
+      optional: the names of the optional ones.
       returns: the plain schema of each scalar in the result, at any depth, by name;
         empty if the list has no schema for the result.
       effect: whether the tool changes something; None if the list does not say.
-      dropped: optional arguments, which no goal needs.
-      function: its function object, word for word.
+      dropped: optional arguments that cannot be given.
+      function: its function object, word for word but for the names of types.
+      has_new_types: whether the names of some types were replaced.
+      unions: what was decided about arguments that have a union of types, by name.
     """
 
     place: str
     name: str
     description: str
     arguments: dict[str, Schema]
+    optional: tuple[str, ...]
     returns: dict[str, Schema]
     effect: bool | None
     dropped: tuple[str, ...]
     function: dict[str, Any]
+    has_new_types: bool
+    unions: dict[str, str]
 
-
-class _Unsupported(ValueError):
-    """The environment cannot represent a tool; each argument says why."""
+    @property
+    def required(self) -> dict[str, Schema]:
+        """The plain schema of each required argument, by name."""
+        return {k: v for k, v in self.arguments.items() if k not in self.optional}
 
 
 def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
@@ -106,7 +115,7 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
             continue
         try:
             tools.append(_tool(place, name, function, item))
-        except _Unsupported as error:
+        except Unsupported as error:
             rejected[name] = [_line(place, name, problem) for problem in error.args]
     unknown = sorted(set(skip) - known)
     problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(places)}"
@@ -174,10 +183,10 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
 def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> ListedTool:
     schema_key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
     root = function.get(schema_key, {})
-    parameters = _resolve(root, root, "its parameters")
+    parameters = resolve(root, root, "its parameters")
     properties = parameters.get("properties") or {}
     if not isinstance(properties, dict):
-        raise _Unsupported("`properties` is not an object")
+        raise Unsupported("`properties` is not an object")
     at = (
         f"{place}.{schema_key}"
         if function is item
@@ -192,43 +201,52 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         *itertools.chain(*wrong.values()),
         *list_checks.problems(rest, at, root),
     ]
-    arguments = {}
-    for key in _required(parameters, properties):
-        if wrong[key] or _may_be_null(properties[key]):
+    required, optional = list(_required(parameters, properties)), {}
+    arguments, unions = {}, {}
+    for key in [*required, *(x for x in properties if x not in required)]:
+        is_required = key in required
+        if wrong[key] or is_required and may_be_null(properties[key]):
             continue
         try:
-            arguments[key] = _argument(key, properties[key], root)
-        except _Unsupported as error:
-            problems += error.args
-    if len(arguments) > MAX_ARGS:
-        problem = f"{len(arguments)} required arguments; the maximum is {MAX_ARGS}"
-        problems.append(problem)
+            schema, decided = _argument(key, properties[key], root)
+        except Unsupported as error:
+            problems += error.args if is_required else ()
+            continue
+        (arguments if is_required else optional)[key] = schema
+        if decided:
+            unions[key] = "; ".join(decided)
     if problems:
-        raise _Unsupported(*problems)
+        raise Unsupported(*problems)
     output = function.get("outputSchema")
-    scalars = _scalars(output, output, "", _MAX_DEPTH, iter(range(MAX_SCHEMAS)))
+    scalars = _scalars(output, output, "", MAX_DEPTH, iter(range(MAX_SCHEMAS)))
+    arguments |= optional
+    listed = _as_openai(function, item)
+    made = with_json_types(listed)
     return ListedTool(
         place,
         name,
         str(function.get("description") or item.get("title") or ""),
         arguments,
+        tuple(optional),
         dict(scalars) if output else {},
         _effect(item.get("annotations")),
         tuple(key for key in properties if key not in arguments),
-        _as_openai(function, item),
+        made,
+        made != listed,
+        unions,
     )
 
 
-def _argument(key: str, schema: Any, root: Any) -> Schema:
-    """Return the plain schema of a required argument."""
-    what = f"argument {key!r}"
-    schema = _resolve(schema, root, what)
+def _argument(key: str, schema: Any, root: Any) -> tuple[Schema, list[str]]:
+    """Return the plain schema of an argument, and what was decided about it."""
+    what, notes = f"argument {key!r}", []
+    schema = resolve(schema, root, what, notes)
     if "const" in schema:
         schema = {**schema, "enum": [schema["const"]]}
     if not NAME.fullmatch(key):
-        raise _Unsupported(f"{what} is not a valid name; {LETTERS}")
+        raise Unsupported(f"{what} is not a valid name; {LETTERS}")
     _check_type(key, schema)
-    return schema
+    return _plain_number(key, schema), notes
 
 
 def _as_openai(function: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
@@ -250,9 +268,9 @@ def _required(parameters: Schema, properties: dict[str, Any]) -> Iterable[str]:
     without_default = [key for key in properties if not _has_default(properties[key])]
     required = parameters.get("required", without_default)
     if not isinstance(required, list):
-        raise _Unsupported("`required` is not a list of names")
+        raise Unsupported("`required` is not a list of names")
     if unknown := [str(key) for key in required if str(key) not in properties]:
-        raise _Unsupported(f"`required` names {unknown[0]!r}, which is not a property")
+        raise Unsupported(f"`required` names {unknown[0]!r}, which is not a property")
     return (key for key in properties if key in required)
 
 
@@ -266,71 +284,25 @@ def _effect(annotations: Any) -> bool | None:
     return None if read_only is None else not read_only
 
 
-def _resolve(schema: Any, root: Any, what: str) -> Schema:
-    """Replace references and unions with null by what they stand for."""
-    for _ in range(_MAX_DEPTH):
-        if not isinstance(schema, dict):
-            raise _Unsupported(f"{what}: {schema!r:.40} is not a schema")
-        schema = {key: value for key, value in schema.items() if value is not None}
-        options = next((schema[key] for key in _UNIONS if schema.get(key)), None)
-        rest = {key: value for key, value in schema.items() if key not in _UNIONS}
-        if "$ref" in schema:
-            reference = str(schema["$ref"])
-            target = value_schema.referenced(root, reference)
-            if target is None:
-                raise _Unsupported(f"{what}: the reference {reference!r} leads nowhere")
-            rest.pop("$ref")
-        elif isinstance(options, list):
-            not_null = [x for x in options if x != {"type": "null"}]
-            if len(not_null) != 1:
-                raise _Unsupported(f"{what}: a union of types is not supported")
-            target = not_null[0]
-        else:
-            break
-        schema = {**target, **rest} if isinstance(target, dict) else target
-    else:
-        raise _Unsupported(f"{what}: its references never end")
-    if isinstance(kind := schema.get("type"), list):
-        not_null = [x for x in kind if x != "null"]
-        if len(not_null) != 1:
-            raise _Unsupported(f"{what}: a union of types is not supported")
-        schema = {**schema, "type": not_null[0]}
-    for key, python_type in (("type", str), ("enum", list)):
-        if not isinstance(value := schema.get(key, python_type()), python_type):
-            raise _Unsupported(f"{what}: {value!r:.40} is not a valid {key}")
-    return schema
-
-
-def _may_be_null(schema: Any) -> bool:
-    """Tell whether null is allowed: strict schemas write optional arguments so."""
-    if not isinstance(schema, dict):
-        return False
-    options, kinds = schema.get("anyOf") or schema.get("oneOf"), schema.get("type")
-    in_union = isinstance(options, list) and {"type": "null"} in options
-    return in_union or isinstance(kinds, list) and "null" in kinds
-
-
 def _has_default(schema: Any) -> bool:
     return isinstance(schema, dict) and "default" in schema
 
 
 def _check_type(name: str, schema: Schema) -> None:
-    kind, what = schema.get("type", "string"), f"argument {name!r}"
-    if kind == "number" and not _is_integral(name, schema):
-        raise _Unsupported(f"{what}: fractional numbers are not supported")
+    has_values = "enum" in schema or "properties" not in schema
+    kind = schema.get("type", "string" if has_values else "object")
+    what = f"argument {name!r}"
     if kind == "array" and "items" not in schema:
-        raise _Unsupported(f"{what}: an array without `items`, which say what it holds")
-    if kind not in _SCALAR_TYPES:
-        raise _Unsupported(f"{what}: the type {kind!r} is not supported")
+        raise Unsupported(f"{what}: an array without `items`, which say what it holds")
+    if kind not in SCALAR_TYPES:
+        raise Unsupported(f"{what}: the type {kind!r} is not supported")
 
 
-def _is_integral(name: str, schema: Schema) -> bool:
-    """Tell whether a "number" only takes whole values, as far as one can tell."""
-    if choices := schema.get("enum", ()):
-        return all(isinstance(value, int) for value in choices)
-    if isinstance(schema.get("multipleOf"), int):
-        return True
-    return not _COUNT_WORDS.isdisjoint(wording.words(name))
+def _plain_number(name: str, schema: Schema) -> Schema:
+    """Make an integer of a "number" that only takes whole values."""
+    if schema.get("type") == "number" and number_ranges.is_whole(name, schema):
+        return {**schema, "type": "integer"}
+    return schema
 
 
 def _scalars(
@@ -344,8 +316,8 @@ def _scalars(
     if next(room, None) is None:
         return
     try:
-        schema = _resolve(schema, root, name)
-    except _Unsupported:
+        schema = resolve(schema, root, name)
+    except Unsupported:
         return
     if depth and isinstance(schema.get("properties"), dict):
         for key, value in schema["properties"].items():
@@ -355,5 +327,5 @@ def _scalars(
             yield from _scalars(value, root, key, depth - 1, room)
     elif depth and schema.get("type") == "array":
         yield from _scalars(schema.get("items", {}), root, name, depth - 1, room)
-    elif schema.get("type") in _SCALAR_TYPES or "enum" in schema:
-        yield name or "result", schema
+    elif schema.get("type") in SCALAR_TYPES or "enum" in schema:
+        yield name or "result", _plain_number(name, schema)

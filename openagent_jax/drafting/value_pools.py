@@ -6,19 +6,20 @@ a person to review; where that is impossible, the draft has a hole to fill in.
 """
 
 import itertools
+import json
 import re
 from typing import Any
 
-from openagent_jax.drafting import made_up_values, patterns
+from openagent_jax.drafting import made_up_values, number_ranges, patterns
 from openagent_jax.environments.tools.worlds import value_schema
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
+from openagent_jax.text import scalars
 from openagent_jax.text.lexicon import MAX_TEXT
 
-MIN_NUMBER, MAX_NUMBER = 0, 999  # of the environment; other numbers become texts
+MAX_NUMBER = 999  # no text may be a whole number from 0 up to this
 MIN_MADE_UP = 6  # fewest values of a split that are made up from a name
 MAX_ENUM = 12  # so few values of a pattern are not divided among the splits
 SPLITS = ("train", "test", "shift")
-MAX_CHOICES = 99  # most values of a range above `MAX_NUMBER`, besides the first
 
 # An example in a description; it has a digit.
 _EXAMPLE = re.compile(
@@ -28,46 +29,56 @@ _EXAMPLE = re.compile(
 )
 
 
-def choices(schema: dict[str, Any]) -> list[str]:
-    """Return the values of an enum as texts; an empty list if the schema is no enum.
+def choices(schema: dict[str, Any]) -> list[Any]:
+    """Return the values of an enum; an empty list if the schema is no enum.
 
-    An enum of numbers counts as a number, not as an enum. A range of numbers that are
-    all too large for the environment (years) counts as an enum.
+    They are texts, or else numbers and booleans. A text that is a whole number up to
+    `MAX_NUMBER` cannot be told from that number: if all are, the enum is one of
+    numbers, and otherwise they are left out. So is null, which stands for nothing. A
+    number whose `multipleOf` makes gaps in its range counts as an enum.
 
-    >>> choices({"type": "boolean"}), choices({"enum": [1, 2]})
-    (['true', 'false'], [])
-    >>> choices({"type": "integer", "minimum": 2024, "maximum": 2026})
-    ['2024', '2025', '2026']
+    >>> choices({"type": "boolean"}), choices({"enum": [1, 2.5, None]})
+    ([True, False], [1, 2.5])
+    >>> choices({"enum": ["1", "2"]}), choices({"enum": ["auto", "1", 2]})
+    ([1, 2], ['auto'])
+    >>> choices({"type": "integer"}), choices({"type": "integer", "multipleOf": 400})
+    ([], [0, 400, 800])
     """
-    if schema.get("type") == "boolean":
-        return ["true", "false"]
-    low, high = schema.get("minimum"), schema.get("maximum")
     given = schema.get("enum") or ()
-    if given and not _enum_numbers(schema):
-        return list(dict.fromkeys(clean_text(x) for x in given if x is not None))
-    if not given and isinstance(low, int) and low > MAX_NUMBER:
-        last = high if isinstance(high, int) and high > low else low + MAX_CHOICES
-        return [str(x) for x in range(low, min(last, low + MAX_CHOICES) + 1)]
-    return []
+    if not given and schema.get("type") == "boolean":
+        return [True, False]
+    if not given and schema.get("type") in ("integer", "number"):
+        return number_ranges.multiples(schema)
+    texts = [clean_text(x) for x in given if isinstance(x, str)]
+    texts = [x for x in dict.fromkeys(texts) if x]
+    words = [x for x in texts if not _is_environment_number(x)]
+    if words:
+        return words
+    others = [x for x in given if isinstance(x, bool) or _is_number(x)]
+    others = [int(x) if not isinstance(x, bool) and x == int(x) else x for x in others]
+    # Not as keys: in Python, true equals 1.
+    unique = {json.dumps(x): x for x in others or map(int, texts)}
+    return list(unique.values()) or [None] * (None in given)
+
+
+def are_texts(values: list[Any]) -> bool:
+    """Tell whether the values of an enum are strings."""
+    return all(isinstance(x, str) for x in values)
 
 
 def is_number(schema: dict[str, Any]) -> bool:
-    """Tell whether the values are numbers of the environment.
+    """Tell whether the values are a range of numbers.
 
-    >>> is_number({"type": "integer"}), is_number({"type": "integer", "minimum": 2000})
+    >>> is_number({"type": "integer"}), is_number({"type": "integer", "enum": [1]})
     (True, False)
     """
-    if schema.get("enum"):
-        return bool(_enum_numbers(schema))
     return schema.get("type") in ("integer", "number") and not choices(schema)
 
 
-def _enum_numbers(schema: dict[str, Any]) -> list[int]:
-    """Return the values of an enum of numbers that the environment can represent."""
-    texts = [str(x) for x in schema.get("enum") or () if not isinstance(x, bool)]
-    all_numbers = all(re.fullmatch("-?[0-9]{1,9}", x) for x in texts)
-    numbers = [int(x) for x in texts] if all_numbers else []
-    return numbers if min(numbers, default=0) <= MAX_NUMBER else []
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return scalars.spells(json.dumps(value))
 
 
 def of_schema(
@@ -90,18 +101,44 @@ def of_schema(
       taken: values of other types; those of this type are added.
       owner: the type and its tools, for the note.
     """
-    if texts := choices(schema):
-        definition = _enum(texts, owner)
-        taken.update(definition["values"])
-        is_range = schema.get("type") in ("integer", "number")
-        note = f"{owner}: texts, since numbers end at {MAX_NUMBER}"
-        return definition, note if is_range else ""
+    if values := choices(schema):
+        if are_texts(values):
+            taken.update(values)
+        return {"kind": "enum", "values": values}, _enum_note(values, schema, owner)
+    if schema.get("enum"):
+        hole = f"{HOLE} the values of {owner}, none of them a number"
+        return {"kind": "enum", "values": [hole]}, ""
     if not is_number(schema):
         return _entity(name, schema, taken, owner)
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if numbers := _enum_numbers(schema):
-        low, high = min(numbers), max(numbers)
-    return _number(low, high, owner)
+    definition, note = number_ranges.of_schema(name, schema)
+    low, high = definition["minimum"], definition["maximum"]
+    return definition, note and f"{owner}: numbers from {low} to {high}, {note}"
+
+
+def _enum_note(values: list[Any], schema: dict[str, Any], owner: str) -> str:
+    """Return a note on an enum that differs from that of its schema."""
+    given = schema.get("enum") or ()
+    if not given and schema.get("type") != "boolean":
+        shown = f"{values[0]} to {values[-1]}"
+        return f"{owner}: the multiples of {schema['multipleOf']} from {shown}"
+    if not are_texts(values) and given and are_texts(given):
+        return f"{owner}: numbers, which calls write without quotes"
+    return ""
+
+
+def left_out(schema: dict[str, Any]) -> list[str]:
+    """Return the values of an enum that `choices` leaves out, as texts.
+
+    >>> left_out({"enum": ["auto", "1", 2, None]})
+    ['1', '2']
+    """
+    kept = {clean_text(x) for x in choices(schema)}
+    given = (x for x in schema.get("enum") or () if x is not None)
+    texts = (
+        clean_text(int(x) if isinstance(x, float) and x.is_integer() else x)
+        for x in given
+    )
+    return [x for x in dict.fromkeys(texts) if x and x not in kept]
 
 
 def clean_text(value: Any) -> str:
@@ -119,27 +156,6 @@ def printable(text: str) -> str:
     text = text.replace('"', "'").replace("\\", "/")
     text = "".join(mark if mark.isprintable() else " " for mark in text)
     return text.encode(errors="ignore").decode().strip()
-
-
-def _enum(values: list[str], owner: str) -> dict[str, Any]:
-    values = [x for x in values if x and not _is_environment_number(x)]
-    if not values:
-        values.append(f"{HOLE} the values of {owner}, none of them a number")
-    return {"kind": "enum", "values": values}
-
-
-def _number(low: Any, high: Any, owner: str) -> tuple[dict[str, Any], str]:
-    given = [int(x) if _is_integral(x) else None for x in (low, high)]
-    first, last = max(MIN_NUMBER, given[0] or 0), MAX_NUMBER
-    if given[1] is not None and given[1] >= first:
-        last = min(last, given[1])
-    note = f"{owner}: whole numbers from {first} to {last}"
-    definition = {"kind": "number", "minimum": first, "maximum": last}
-    return definition, "" if given == [first, last] else note
-
-
-def _is_integral(value: Any) -> bool:
-    return isinstance(value, int) or isinstance(value, float) and value.is_integer()
 
 
 def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict, str]:
@@ -261,7 +277,7 @@ def _examples(schema: dict[str, Any], taken: set[str]) -> list[str]:
 
 
 def _is_environment_number(text: str) -> bool:
-    """Tell whether a text is one of the numbers that every domain has."""
+    """Tell whether a text is one of the numbers that every domain has as symbols."""
     is_digits = text.isascii() and text.isdecimal()
     return is_digits and str(int(text)) == text and int(text) <= MAX_NUMBER
 

@@ -44,7 +44,7 @@ class Outcome:
       value_holes: texts to fill in that are values of a type, each as `place: what`.
       other_holes: all other texts to fill in.
       num_arguments: how many arguments the tools of the draft have in the list.
-      num_kept: how many of these the draft has.
+      num_kept: how many of these the goals of the draft may give.
       faults: what is wrong with the drafted file once its holes are filled in.
     """
 
@@ -101,14 +101,14 @@ def outcome(file: Path, skip: Collection[str] = ()) -> Outcome:
         one["name"]: len(_parameters(one).get("properties", ()))
         for one in map(_function, document["tools"])
     }
-    kept = [_function(tool) for tool in made.domain["tools"]]
+    kept = [tool["x-openagent"]["arguments"] for tool in made.domain["tools"]]
     return Outcome(
         file.name,
         num_tools,
         value_holes=values,
         other_holes=others,
         num_arguments=sum(given[name] for name in given if name not in skip),
-        num_kept=sum(len(_parameters(one)["properties"]) for one in kept),
+        num_kept=sum(map(len, kept)),
         faults=faults,
     )
 

@@ -2,6 +2,7 @@
 with one line.
 """
 
+import json
 import re
 
 import pytest
@@ -13,6 +14,11 @@ from tests.drafting import real_lists
 IDS = [file.stem for file in real_lists.FILES]
 each_list = pytest.mark.parametrize("file", real_lists.FILES, ids=IDS)
 FREE = ("MIT", "Apache-2.0", "BSD-3-Clause", "ISC", "MPL-2.0")
+
+
+# Lists that are drafted whole, and need nothing but values. The others require
+# arguments that are arrays or objects.
+WORLDS = "calendar home_assistant slack sqlite travel weather yahoo_finance".split()
 
 
 def readme_row(file):
@@ -73,6 +79,31 @@ def test_the_outcome_is_a_draft_or_one_line(file):
     assert "\n" not in one.error and one.refused
     # The remedy that the error proposes works.
     assert not real_lists.outcome(file, one.refused).error
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_these_are_worlds(name):
+    assert real_lists.outcome(real_lists.FOLDER / f"{name}.json").needs_only_values
+
+
+def test_each_dated_table_has_all_lists():
+    text = real_lists.README.read_text(encoding="utf-8")
+    dated = [x for x in text.split("\n## ") if "real_lists` printed it" in x]
+    assert len(dated) >= 2
+    for section in dated:
+        whole = section.partition("\nOf 20 lists ")[0]
+        rows = [x for x in whole.splitlines() if x.startswith("| ") and ".json" in x]
+        assert [x.split()[1] for x in rows] == [file.name for file in real_lists.FILES]
+
+
+def test_arguments_are_counted_that_goals_may_give(tmp_path):
+    """Those that are only shown to agents are not kept."""
+    file = tmp_path / "one.json"
+    names = {name: {"type": "integer"} for name in "abcd"} | {"x": {"type": "array"}}
+    tool = {"name": "get_size", "inputSchema": {"properties": names, "required": ["a"]}}
+    file.write_text(json.dumps({"tools": [tool]}))
+    one = real_lists.outcome(file)
+    assert (one.num_kept, one.num_arguments) == (3, 5)
 
 
 def test_holes_are_told_apart(monkeypatch, tmp_path):

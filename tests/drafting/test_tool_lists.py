@@ -59,11 +59,15 @@ UNSUPPORTED = {
     ),
     "object": ({"type": "object"}, "argument 'x': the type 'object' is not supported"),
     "union": (
-        {"anyOf": [TEXT, {"type": "integer"}]},
+        {"anyOf": [{"type": "array", "items": TEXT}, {"type": "object"}]},
         "argument 'x': a union of types",
     ),
-    "kinds": ({"type": ["string", "integer"]}, "argument 'x': a union of types"),
-    "fraction": ({"type": "number"}, "argument 'x': fractional numbers are not"),
+    "all of several": ({"allOf": [TEXT, {"maxLength": 3}]}, "argument 'x': a union of"),
+    "kinds": ({"type": ["array", "object"]}, "argument 'x': a union of types"),
+    "object without a type": (
+        {"properties": {"y": TEXT}},
+        "argument 'x': the type 'object' is not supported",
+    ),
     "list of anything": (
         {"type": "array"},
         "argument 'x': an array without `items`, which say what it holds",
@@ -88,6 +92,88 @@ def test_unsupported_argument(schema, words):
     assert str(caught.value).endswith("leave the tool out: --skip=bad_one,bad_two")
     rest = drafting.draft(tools, "shop", skip=["bad_one", "bad_two"])
     assert list(tools_of(rest)) == list(tools_of(drafting.draft(SHOP, "shop")))
+
+
+UNIONS = {
+    "any of": ({"anyOf": [{"type": "array"}, {"type": "integer"}, TEXT]}, "integer", 3),
+    "one of": ({"oneOf": [{"type": "object"}, TEXT]}, "string", 2),
+    "kinds": ({"type": ["object", "number", "string"]}, "number", 3),
+    "reference": (
+        {"anyOf": [{"$ref": "#/$defs/No"}, {"type": "boolean"}]},
+        "boolean",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("required", [["x"], []], ids=["required", "optional"])
+@pytest.mark.parametrize("schema, kind, num", UNIONS.values(), ids=UNIONS)
+def test_the_first_scalar_of_a_union_is_taken(tmp_path, schema, kind, num, required):
+    tool = function("go", "", required, x=schema)
+    tool["parameters"]["$defs"] = {"No": {"type": "object"}}
+    draft = drafting.draft(openai(tool), "go")
+    (name,) = tools_of(draft)["go"]["arguments"].values()
+    made = draft.domain["types"][name]
+    wanted = {"integer": "number", "number": "number", "boolean": "enum"}
+    assert made["kind"] == wanted.get(kind, "entity")
+    assert made.get("decimals", 0) == (2 if kind == "number" else 0)
+    assert (
+        f"tools[0].x-openagent.arguments: go, argument 'x' is of type {kind}, the "
+        f"first scalar of a union of {num} types"
+    ) in draft.review
+    assert draft.holes == [] and faults(tmp_path, draft.domain) == []
+
+
+def test_a_union_that_refers_to_itself_ends():
+    loop = {"anyOf": [{"$ref": "#/$defs/Loop"}, {"type": "array", "items": TEXT}]}
+    tool = function("go", "", x=loop)
+    tool["parameters"]["$defs"] = {"Loop": loop}
+    with pytest.raises(domain_spec.DomainError, match="a union of types"):
+        drafting.draft(openai(tool), "go")
+
+
+def test_a_union_of_choices_is_one_choice(tmp_path):
+    """So zod writes unions of literals."""
+    union = {"anyOf": [{"const": "up"}, {"enum": ["down", "left"]}, {"const": "off"}]}
+    draft = drafting.draft(openai(function("go", "", x=union)), "go")
+    made = draft.domain["types"]["x"]
+    assert made == {"kind": "enum", "values": ["up", "down", "left", "off"]}
+    assert not any("union" in note for note in draft.review)
+    assert faults(tmp_path, draft.domain) == []
+
+
+def test_types_that_are_not_those_of_json_schema(tmp_path):
+    """Lists of Python functions have them; agents see the names of JSON Schema."""
+    size = {"type": "float", "default": {"type": "float"}}
+    inner = {"type": "dict", "properties": {"default": {"type": "double"}}}
+    tool = function("go", "", ["size"], size=size, inner=inner)
+    tool["parameters"]["type"] = "dict"
+    draft = drafting.draft(openai(tool), "go")
+    assert draft.domain["types"]["size"]["decimals"] == 2  # though `size` may be whole
+    shown = draft.domain["tools"][0]["function"]["parameters"]
+    assert shown["type"] == "object"
+    assert shown["properties"] == {
+        "size": {"type": "number", "default": {"type": "float"}},
+        "inner": {"type": "object", "properties": {"default": {"type": "number"}}},
+    }
+    note = "tools: types have the names of JSON Schema: object for dict, "
+    assert note + "number for float, number for double" in draft.review
+    assert faults(tmp_path, draft.domain) == []
+    assert not any("JSON Schema" in x for x in drafting.draft(SHOP, "shop").review)
+
+
+def test_many_required_arguments_are_drafted_and_check_names_the_flag(tmp_path):
+    tool = function("go", "", **{f"arg_{x}": TEXT for x in "abcdefgh"})
+    draft = drafting.draft(openai(tool), "go")
+    assert len(tools_of(draft)["go"]["arguments"]) == 8
+    assert any("go needs --config.sandbox.num_args=8" in x for x in draft.review)
+    (tmp_path / "go.json").write_text(json.dumps(draft.domain))
+    found = domain_file.faults(tmp_path / "go.json")
+    at = "tools[0].x-openagent.arguments"
+    message = "8 entries, but the limit is 3; remove some or raise sandbox.num_args"
+    assert f"{at}: {message}" in found
+    room = dataclasses.replace(ROOM, num_args=8, num_constants=8)
+    assert domain_file.faults(tmp_path / "go.json", room) == []
 
 
 def test_required_arguments_with_one_value_are_arguments(tmp_path):

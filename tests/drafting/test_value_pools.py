@@ -1,5 +1,6 @@
 """Values of types: from the schema, like its examples, made up, or to be filled in."""
 
+import json
 import re
 
 import pytest
@@ -115,29 +116,79 @@ class TestValues:
         "schema, kind",
         [
             ({"type": "integer"}, (0, 999)),
-            ({"type": "integer", "minimum": 3}, (3, 999)),
-            ({"type": "integer", "minimum": -5, "maximum": 5}, (0, 5)),
-            ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 999)),
-            ({"type": "integer", "minimum": 1.0, "maximum": 5.0}, (1, 5)),
-            ({"type": "integer", "minimum": float("nan")}, (0, 999)),
-            ({"type": "integer", "maximum": float("inf")}, (0, 999)),
-            ({"type": "integer", "minimum": 7, "maximum": 3}, (7, 999)),
-            ({"type": "integer", "enum": [4, 2, 8]}, (2, 8)),
-            ({"type": "string", "enum": ["1", "2"]}, (1, 2)),
+            ({"type": "integer", "minimum": 1, "maximum": 100_000}, (1, 100_000)),
             ({"type": "number", "multipleOf": 1, "maximum": 9}, (0, 9)),
+            ({"type": "number", "maximum": 2.5}, (0, 2.5, 2)),
         ],
     )
-    def test_numbers(self, schema, kind):
-        made = draft_one(size=schema).domain["types"]["size"]
-        assert made == {"kind": "number", "minimum": kind[0], "maximum": kind[1]}
+    def test_numbers(self, tmp_path, schema, kind):
+        draft = draft_one(size=schema)
+        keys = ("minimum", "maximum", "decimals")
+        made = {"kind": "number", **dict(zip(keys, kind, strict=False))}
+        assert draft.domain["types"]["size"] == made
+        assert faults(tmp_path, draft.domain) == []
 
-    def test_numbers_out_of_range_become_texts(self, tmp_path):
+    @pytest.mark.parametrize(
+        "schema, values",
+        [
+            ({"type": "boolean"}, [True, False]),
+            ({"type": "boolean", "enum": [True]}, [True]),
+            ({"enum": [False, True]}, [True, False]),
+            ({"type": "integer", "enum": [4, 2, 8]}, [4, 2, 8]),
+            ({"enum": [1, 1.0, -2.5, None]}, [1, -2.5]),
+            ({"enum": [1, True, 12345]}, [1, True, 12345]),
+            ({"const": 7}, [7]),
+            ({"enum": [None]}, [None]),
+            ({"enum": [1e99, float("inf"), 3]}, [3]),
+            ({"type": "string", "enum": ["1", "2"]}, [1, 2]),
+            ({"type": "number", "multipleOf": 0.5, "maximum": 1.5}, [0, 0.5, 1, 1.5]),
+        ],
+    )
+    def test_enums_without_quotes(self, tmp_path, schema, values):
+        draft = draft_one(size=schema)
+        (name,) = tools_of(draft)["get_value"]["arguments"].values()
+        made = draft.domain["types"][name]
+        assert json.dumps(made) == json.dumps({"kind": "enum", "values": values})
+        assert name == ("boolean" if values == [True, False] else "size")
+        assert draft.holes == [] and faults(tmp_path, draft.domain) == []
+
+    def test_texts_are_not_mixed_with_numbers(self, tmp_path):
+        draft = draft_one(size={"enum": ["auto", 7, "12", True]})
+        made = draft.domain["types"]["size"]
+        assert made == {"kind": "enum", "values": ["auto"]}
+        note = "without 7, 12, true, since the other values are texts"
+        assert f"types.size: size (of get_value): {note}" in draft.review
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_digits_as_texts_are_noted(self):
+        notes = draft_one(size={"enum": ["1", "2"]}).review
+        assert any("numbers, which calls write without quotes" in x for x in notes)
+
+    def test_types_of_numbers_are_shared_if_their_schemas_agree(self, tmp_path):
+        draft = draft_one(
+            **{"a-size": {"enum": [1, 2]}, "a_size": {"enum": [True, 2]}},
+            b_rate={"type": "number", "maximum": 5, "exclusiveMinimum": 0},
+            **{"b-rate": {"type": "number", "maximum": 5}},
+            **{"bRate": {"type": "integer", "maximum": 5}},
+        )
+        assert tools_of(draft)["get_value"]["arguments"] == {
+            "a-size": "a_size",
+            "a_size": "a_size_2",
+            "b_rate": "b_rate",
+            "b-rate": "b_rate",
+            "bRate": "b_rate_2",
+        }
+        made = draft.domain["types"]["b_rate"]
+        assert made == {**made, "minimum": 0.01, "maximum": 5, "decimals": 2}
+        assert faults(tmp_path, draft.domain) == []
+
+    def test_years_are_numbers(self, tmp_path):
         year = {"type": "integer", "minimum": 1990, "maximum": 2030}
         draft = draft_one(start_year=year, end_year={**year, "maximum": 2040})
-        assert set(tools_of(draft)["get_value"]["arguments"].values()) == {"start_year"}
-        kind = draft.domain["types"]["start_year"]
-        assert kind == {"kind": "enum", "values": [str(x) for x in range(1990, 2041)]}
-        assert any("texts, since numbers end at 999" in note for note in draft.review)
+        types = draft.domain["types"]
+        assert types["start_year"]["minimum"] == 1990
+        assert types["end_year"]["maximum"] == 2040
+        assert not any("year" in note for note in draft.review if "types." in note)
         assert faults(tmp_path, draft.domain) == []
 
     def test_enums_that_share_a_value_become_one_type(self, tmp_path):
