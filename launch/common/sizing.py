@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.common import build, room
+from launch.common import build, errors, room
 from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -133,7 +133,8 @@ def fixed(c: Config, given: Collection[str]) -> set[str]:
 def measure(c: Config, model: Backbone, usual: str) -> dict[str, Longest]:
     """Measure the tasks of an evaluation, by the fields of `expert.Lengths`."""
     source, domain = _world(c, model, c.eval_domain), c.eval_domain
-    source.check(c.eval.split)
+    with errors.blame("eval.split"):  # a log may have no task of this split
+        source.check(c.eval.split)
     environment, tables = source.environment, source.tables
     left_out = registry.left_out(domain)
     drawn = room.Drawn(

@@ -12,6 +12,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from openagent_jax.text import scalars
 from openagent_jax.text.messages import Call, valid_text
 from openagent_jax.text.style import Style
 from openagent_jax.text.token_bytes import vocab_bytes, without_prefix_space
@@ -116,9 +117,14 @@ def _call(style: CallStyle, text: str) -> Call | None:
 
 
 def _is_flat(arguments: str) -> bool:
-    pairs = json.loads(arguments, object_pairs_hook=list)
+    """Tell whether all values are scalars that the sandbox reads."""
+    pairs = json.loads(
+        arguments, object_pairs_hook=list, parse_int=len, parse_float=len
+    )
     return all(
-        isinstance(value, str) or (type(value) is int and value >= 0)
+        value is None
+        or isinstance(value, str | bool)
+        or (isinstance(value, int) and value <= scalars.MAX_BYTES)
         for _, value in pairs
     )
 

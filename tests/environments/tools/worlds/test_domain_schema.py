@@ -276,7 +276,10 @@ def test_no_such_file(tmp_path):
 
 @pytest.mark.parametrize(
     "name, remedy",
-    [("pio", "did you mean 'poi'?"), ("weather", "known: medical, poi")],
+    [
+        ("pio", "did you mean 'poi'?"),
+        ("xyzzy", f"known: {', '.join(domain_file.builtins())}"),
+    ],
 )
 def test_no_such_builtin(name, remedy):
     with pytest.raises(domain_spec.DomainError) as caught:

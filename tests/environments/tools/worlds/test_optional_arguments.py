@@ -168,7 +168,7 @@ def test_a_default_outside_of_the_type_is_accepted_as_itself(tmp_path, world):
     assert spec.tools[0].optional == {"kind": "any", "limit": 1000}
     settings = Settings(domain=str(inns.save(tmp_path, made)), transfer="poi")
     tables = registry.make(settings, Spelling(helpers.tokenizer())).tables
-    kind, limit = tables.source.tasks.tools.arg_default[0].tolist()[1:]
+    kind, limit = tables.source.tasks.tools.arg_default[0, 0].tolist()[1:]
     assert lexicons.texts(tables.lexicon)[kind] == "any"
     assert limit == scalars.code(1000)
 
