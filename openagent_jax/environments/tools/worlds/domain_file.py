@@ -40,15 +40,14 @@ be made without the test split (see `development.py`).
 import graphlib
 import itertools
 import json
-import math
 import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import (
     development,
+    domain_types,
     phrase_syntax,
     request_reading,
     value_schema,
@@ -63,14 +62,12 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     GoalSpec,
     Synonyms,
     ToolSpec,
-    TypeSpec,
     needs_before,
     require,
 )
-from openagent_jax.text import scalars, style
+from openagent_jax.text import style
 
 DOMAINS = Path(__file__).parent / "domains"
-POOL_LIMIT = 100_000  # values of one pool
 
 
 def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
@@ -175,7 +172,7 @@ def read(document: Any, limits: Limits) -> DomainSpec:
     check.used["value"] = dict.fromkeys(map(str, range(1000)), "as a number")
     head = schema.parse(schema.DomainFile, document, "", check)
     for name, item in _entries(document, "types", dict, check).items():
-        check.types[name] = _type(name, item, check)
+        check.types[name] = domain_types.read(name, item, check)
     tools = _entries(document, "tools", list, check)
     for index, item in enumerate(tools):
         tool = _tool(item, f"tools[{index}]", check)
@@ -221,78 +218,6 @@ def _entries(document: Any, name: str, kind: type, check: Checker) -> Any:
         return part
     check.unreadable.add(name)
     return kind()
-
-
-def _type(name: str, item: Any, check: Checker) -> TypeSpec | None:
-    place = f"types.{name}"
-    value = schema.parse(schema.type_model(item), item, place, check)
-    if isinstance(value, schema.Number):
-        return _number(name, value, place, check)
-    if isinstance(value, schema.Enum):
-        return _enum(name, value, place, check)
-    if isinstance(value, schema.ValueList):
-        values = _values(value.values, f"{place}.values", {}, check)
-        message = "fewer than 3 values; add some"
-        check.require(len(values) >= 3, f"{place}.values", message)
-        train, test, shift = (values[i::3] for i in range(3))
-        return TypeSpec(name, value.kind, train, test, shift)
-    if isinstance(value, schema.Entity):
-        heads: dict[str, str] = {}  # first words, which must differ between splits
-        pools = {"train": value.train, "test": value.test, "shift": value.shift}
-        train, test, shift = (
-            _values(pool, f"{place}.{split}", heads, check)
-            for split, pool in pools.items()
-        )
-        return TypeSpec(name, value.kind, train, test, shift)
-    return None
-
-
-def _number(
-    name: str, value: schema.Number, place: str, check: Checker
-) -> TypeSpec | None:
-    low, high = (Decimal(str(x)) for x in (value.minimum, value.maximum))
-    message = f"minimum {low}, maximum {high}; keep minimum <= maximum"
-    if not check.require(low <= high, place, message):
-        return None
-    try:
-        scalars.number_range(low, high, value.decimals)
-    except ValueError as error:
-        check.require(False, place, f"{error}; change the bounds or decimals")
-    kind, decimals = value.kind, value.decimals
-    return TypeSpec(name, kind, minimum=low, maximum=high, decimals=decimals)
-
-
-def _enum(name: str, value: schema.Enum, place: str, check: Checker) -> TypeSpec:
-    place = f"{place}.values"
-    are_texts = [isinstance(x, str) for x in value.values]
-    message = "strings beside other values; write strings only, or none"
-    check.require(all(are_texts) or not any(are_texts), place, message)
-    if any(are_texts):
-        texts = [x for x in value.values if isinstance(x, str)]
-        values = _values(texts, place, {}, check)
-        return TypeSpec(name, value.kind, values, values, values)
-    # Types may share numbers, booleans and null.
-    values = check.unused(map(json.dumps, value.values), {}, place)
-    return TypeSpec(name, value.kind, values, values, values, unquoted=True)
-
-
-def _values(
-    pool: list[str] | schema.Composed,
-    place: str,
-    heads: dict[str, str],
-    check: Checker,
-) -> tuple[str, ...]:
-    """Return the values of a pool; composed values are joined."""
-    lists = pool.compose if isinstance(pool, schema.Composed) else [pool]
-    size = math.prod(map(len, lists))
-    message = f"{size} values; have at most {POOL_LIMIT}"
-    if not check.require(size <= POOL_LIMIT, place, message):
-        return ()
-    check.unused(lists[0], heads, place)
-    values = map(" ".join, itertools.product(*lists))
-    values = check.unused(values, check.used["value"], place)
-    check.short(values, place)
-    return values
 
 
 def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
