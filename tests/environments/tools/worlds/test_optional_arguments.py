@@ -159,7 +159,7 @@ def test_what_the_request_gives_must_be_given(world, played, key):
     assert (status, is_step) == (style.OK, is_default)
 
 
-def test_a_default_outside_of_the_type_is_accepted_as_itself(tmp_path, world):
+def test_a_default_outside_of_the_type_is_accepted_as_itself(tmp_path):
     made = document()
     parameters = made["tools"][0]["function"]["parameters"]["properties"]
     parameters["kind"]["default"] = "any"
@@ -167,10 +167,29 @@ def test_a_default_outside_of_the_type_is_accepted_as_itself(tmp_path, world):
     spec = domain_file.load(str(inns.save(tmp_path, made)))
     assert spec.tools[0].optional == {"kind": "any", "limit": 1000}
     settings = Settings(domain=str(inns.save(tmp_path, made)), transfer="poi")
-    tables = registry.make(settings, Spelling(helpers.tokenizer())).tables
+    world = registry.make(settings, Spelling(helpers.tokenizer()))
+    environment, tables = world.environment, world.tables
     kind, limit = tables.source.tasks.tools.arg_default[0, 0].tolist()[1:]
     assert lexicons.texts(tables.lexicon)[kind] == "any"
     assert limit == scalars.code(1000)
+
+    @jax.jit
+    def play(key, text, length):
+        task = environment.sample(tables, key, "train")
+        state = environment.reset(tables, task)
+        action = environment.parse(tables, task, text, length)
+        _, timestep = environment.step(tables, task, state, action)
+        return timestep.observation.status
+
+    for kind, price, status in (
+        ("any", 1000, style.OK),
+        ("any", 1001, style.BAD_ARGUMENT),
+        ("some", 1000, style.BAD_ARGUMENT),
+    ):
+        arguments = {"city": "Ur", "kind": kind, "limit": price}
+        text = json.dumps({"name": "find_inn", "arguments": arguments}).encode()
+        row = np.frombuffer(text.ljust(ROOM), np.uint8)
+        assert play(jax.random.key(0), row, jnp.int32(len(text))) == status
 
 
 def test_a_required_argument_cannot_be_left_out_of_a_goal(tmp_path):
