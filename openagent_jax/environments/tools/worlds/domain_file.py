@@ -19,7 +19,8 @@ optional; no goal needs them. Values have to fit the `pattern`, `minLength` and
 
 The values of a type are an enum (of strings, or of numbers, booleans and null), a range
 of numbers with so many `decimals`, or entities: a pool for each of three splits, or one
-list `values` that is divided into three.
+list `values` that is divided into three. Sampled requests write the `unit` of a number
+after it, if it has one.
 
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of

@@ -40,6 +40,12 @@ def _check_text(text: str) -> str:
     return text
 
 
+def _check_unit(text: str) -> str:
+    if re.search("[{|}]", text):
+        raise _fault(f"{short(text)} has braces or bars; write it without")
+    return text
+
+
 def _check_prose(text: str) -> str:
     if text.startswith(HOLE):
         raise _fault("")
@@ -90,6 +96,7 @@ Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Text = Annotated[str, AfterValidator(_check_text)]
 Texts = Annotated[list[Text], NOT_EMPTY]
 Real = Annotated[Any, BeforeValidator(_check_real)]
+Unit = Annotated[Text, AfterValidator(_check_unit)]
 Choice = Annotated[Any, BeforeValidator(_check_choice)]
 # What is shown but never looked up: any text, also with quotes and line breaks.
 Prose = Annotated[str, AfterValidator(_check_prose)]
@@ -142,6 +149,7 @@ class Number(Kind, extra="forbid"):
     minimum: Real
     maximum: Real  # inclusive
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
+    unit: Unit = ""
 
 
 class Synonyms(Model):

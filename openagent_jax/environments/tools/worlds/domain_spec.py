@@ -41,6 +41,7 @@ class TypeSpec:
     minimum: Decimal = Decimal(0)
     maximum: Decimal = Decimal(0)  # inclusive
     decimals: int = 0
+    unit: str = ""  # follows the number in requests, as in "12 kg"; "" for none
     unquoted: bool = False  # the values of an enum are not strings in JSON
 
 

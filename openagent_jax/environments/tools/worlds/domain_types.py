@@ -59,8 +59,14 @@ def _number(
         scalars.number_range(low, high, value.decimals)
     except ValueError as error:
         check.require(False, place, f"{error}; change the bounds or decimals")
-    kind, decimals = value.kind, value.decimals
-    return TypeSpec(name, kind, minimum=low, maximum=high, decimals=decimals)
+    return TypeSpec(
+        name,
+        value.kind,
+        minimum=low,
+        maximum=high,
+        decimals=value.decimals,
+        unit=value.unit,
+    )
 
 
 def _enum(name: str, value: schema.Enum, place: str, check: Checker) -> TypeSpec:

@@ -8,7 +8,7 @@ reference would be ambiguous, or if no phrase of a tool fits its place.
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openagent_jax.environments.tools.worlds import phrase_syntax, request_pieces
@@ -35,6 +35,7 @@ class RequestText:
     pool: str  # of the words of the tools
     rng: random.Random
     options: Callable[[str, str, str, tuple[str, ...]], tuple[Phrase, ...]]
+    units: Mapping[str, str]  # type -> the unit of its numbers; "" for none
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
     ahead: bool = False  # whether results are referred to before they are named
@@ -316,7 +317,8 @@ class RequestText:
     def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
         """Return a constant, or a reference to a result."""
         if source[0] == "$":
-            return [Slot(source[1:])]
+            unit = self.units.get(self.plan.kinds[source], "")
+            return [Slot(source[1:]), *[f" {unit}"] * bool(unit)]
         form, noun = self.form, _noun(self.plan.kinds[source])
         head, step = self._head(source), parse_source(source)[0]
         others = [x for x in scope - {source} if self._head(x) == head]

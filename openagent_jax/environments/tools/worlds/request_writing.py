@@ -28,6 +28,7 @@ class Writer:
 
     def __init__(self, spec: DomainSpec, limits: Limits):
         self.tools = {tool.name: tool for tool in spec.tools}
+        self.units = {kind.name: kind.unit for kind in spec.types}
         self.limits = limits
         self.constructions = request_grammar.by_pool(spec.divided)
         self._phrases: dict[tuple, tuple[Phrase, ...]] = {}
@@ -66,7 +67,7 @@ class Writer:
         """
         try:
             pieces = request_text.RequestText(
-                plan, form, pool, rng, self.options
+                plan, form, pool, rng, self.options, self.units
             ).pieces()
         except request_text.Unsuitable:
             return ""

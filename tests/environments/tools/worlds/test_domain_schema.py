@@ -44,6 +44,11 @@ BAD = {
         True,
         "types.hour.minimum: True is not a number; write a number",
     ),
+    "unit with braces": (
+        ("types", "hour", "unit"),
+        "{kg}",
+        "types.hour.unit: '{kg}' has braces or bars; write it without",
+    ),
     "too many decimals": (
         ("types", "hour", "decimals"),
         8,

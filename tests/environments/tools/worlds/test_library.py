@@ -40,8 +40,8 @@ def phrases_of(tool):
 
 
 def content_words(spec):
-    """The words of documents, synonyms and phrases, apart from general ones."""
-    found = set()
+    """The words of documents, synonyms, phrases and units, apart from general ones."""
+    found = set().union(*(words(kind.unit) for kind in spec.types))
     for tool in spec.tools:
         texts = [tool.name, tool.description, *dict(tool.arguments)]
         texts += [*dict(tool.returns), *phrases_of(tool)]

@@ -1,5 +1,6 @@
 """Numbers with decimals, and enums of booleans and numbers, from file to grade."""
 
+import itertools
 import json
 
 import jax
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style
@@ -172,3 +175,18 @@ def test_values_are_compared_as_values(world, played, price, stars, right):
                 assert not is_malformed
             except ValueError:
                 assert is_malformed
+
+
+def test_a_unit_follows_the_number_in_requests():
+    """Only constants have it: a result is referred to, and an argument is a number."""
+    found = set()
+    for name in ("farming", "geology"):
+        spec = domain_file.load(name)
+        units = {kind.name: kind.unit for kind in spec.types}
+        for goal in goal_sampling.sample_goals(spec, Limits(), 40):
+            for slot, kind in goal.constants:
+                for phrase in itertools.chain(*goal.phrases.values()):
+                    after = phrase.partition(f"{{{slot}}}")[2]
+                    assert not units[kind] or after.startswith(f" {units[kind]}")
+                    found.add(units[kind])
+    assert found == {"", "kg", "kg/ha", "m", "deg"}
