@@ -50,7 +50,7 @@ class Tools:
         }
         self.returning: dict[str, list[tuple[str, str]]] = {}  # type -> (tool, field)
         for tool in self.usable.values():
-            for name, kind in tool.returns:
+            for name, kind in tool.named:
                 self.returning.setdefault(kind, []).append((tool.name, name))
 
 
@@ -111,7 +111,7 @@ class Draft:
             (step, name)
             for step, tool in enumerate(self.steps)
             if not self.tools.usable[tool].effect
-            for name, _ in self.tools.usable[tool].returns
+            for name, _ in self.tools.usable[tool].named
         ]
         if self.answer is None and found and self.rng.random() < ASK_FOUND:
             self.answer = self.rng.choice(found)
@@ -188,7 +188,7 @@ class Draft:
                 yield -1, slot
         after = self._after(users)
         for step, name in enumerate(self.steps):
-            for returned, returned_kind in self.tools.usable[name].returns:
+            for returned, returned_kind in self.tools.usable[name].named:
                 value = step, returned
                 if returned_kind == kind and step not in after and value not in used:
                     yield value

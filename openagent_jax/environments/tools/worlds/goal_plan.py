@@ -35,7 +35,7 @@ class Plan:
         self.arguments = [arguments for _, arguments in goal.steps]
         self.kinds = {f"${slot}": kind for slot, kind in goal.constants}
         for step, tool in enumerate(self.tools):
-            for name, kind in tool.returns:
+            for name, kind in tool.values:
                 self.kinds[f"#{step}.{name}"] = kind
         self.users: list[list[int]] = [[] for _ in goal.steps]
         for user, arguments in enumerate(self.arguments):
