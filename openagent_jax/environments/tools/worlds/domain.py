@@ -351,7 +351,9 @@ def _tool_arrays(
         place=rows,
         visible=np.zeros(N, bool),
         document=document,
-        lists=result_arrays.lists(spec, symbols, limits) if limits.num_derived else None,
+        lists=result_arrays.lists(spec, symbols, limits)
+        if limits.num_derived
+        else None,
         result_path=paths and paths[0],
         result_key=paths and paths[1],
     )

@@ -35,7 +35,9 @@ def read(
         at = f"{place}.steps[{index}].when"
         message = "conditions are off; set sandbox.conditions=True"
         check.require(check.limits.conditions, at, message)
-        message = f"{step.tool!r} has no effect, so that its calls are free; remove the "
+        message = (
+            f"{step.tool!r} has no effect, so that its calls are free; remove the "
+        )
         check.require(tools[step.tool].effect, at, f"{message}condition")
         for later in names[index + 1 :]:
             needs = needs_before(tools, [], later) if later in tools else []

@@ -95,7 +95,8 @@ class _Sampler:
     def _try(self, root: tuple[str, str], num_steps: int) -> bool:
         """Add a goal that is new, if one grows from the root."""
         limits = self.limits
-        draft = Draft(self.tools, num_steps, limits.num_constants, self.rng)
+        sizes = num_steps, limits.num_constants
+        draft = Draft(self.tools, *sizes, self.rng, limits.conditions)
         if not draft.grow(root) or (key := draft.key()) in self.seen:
             return False
         self.seen.add(key)

@@ -91,7 +91,9 @@ def read(
         return None
     place = f"{place}.requests"
     derived = result_reading.derivable(lists, check.types)
-    may_lack = {name for x in lists for name, _ in result_reading.leaves(x)} | {*derived}
+    may_lack = {name for x in lists for name, _ in result_reading.leaves(x)} | {
+        *derived
+    }
     known = [*dict(returns), *derived]
     check.names(given.fields, known, f"{place}.fields", "field", may_lack)
     for name in {*given.fields} & {*result_reading.optional(lists)}:

@@ -49,7 +49,9 @@ def fields(
             _known(kind, at, check)
             found[name] = kind
         elif _list(name, kind, at, check):
-            made = ListSpec(name, tuple(kind.columns.items()), kind.at_least, kind.at_most)
+            made = ListSpec(
+                name, tuple(kind.columns.items()), kind.at_least, kind.at_most
+            )
             lists.append(made)
             found |= dict(leaves(made))
     if lists:
