@@ -52,6 +52,9 @@ class Settings:
     num_steps: int = 5
     num_constants: int = 4
     value_bytes: int = 64
+    num_derived: int = 0
+    depth: int = 1
+    conditions: bool = False
 
     def of(self, domain: str) -> "Settings":
         """Return the settings for the tasks of some domain, also for the test split."""

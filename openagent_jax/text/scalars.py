@@ -194,6 +194,20 @@ def within(
     return jnp.where(low >= NUMBER, as_number, as_symbol)
 
 
+def at_most(one: Int[Array, "..."], other: Int[Array, "..."]) -> Bool[Array, "..."]:
+    """Return whether numbers are at most other ones of the same type.
+
+    >>> bool(at_most(jnp.int32(code("9.75")), jnp.int32(code("12"))))
+    True
+    """
+    decimals, digits = zip(_parts(one), _parts(other), strict=True)
+    most = jnp.maximum(*decimals)
+    # A type whose numbers have that many decimals has no number that is too large.
+    powers = jnp.asarray(_POWERS)
+    scaled = [x * powers[most - k] for x, k in zip(digits, decimals, strict=True)]
+    return scaled[0] <= scaled[1]
+
+
 def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECES"]:
     """Return the symbols that write values, padded with 0, the empty text.
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from openagent_jax.text import nesting
+from openagent_jax.text.nesting import Syntax
 from openagent_jax.text.scalars import Digits
 
 T = TypeVar("T")  # str, or int: a symbol
@@ -165,6 +167,10 @@ class Style(Generic[T]):
     unknown: T
     nothing: T
     comma_blank: T
+    # The syntax of nested results in the first style, and what an empty list is written
+    # as; None if no result is nested. See `with_nested_results`.
+    result_syntax: Syntax[T] | None = None
+    no_records: T | None = None
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
@@ -190,12 +196,33 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
             return function(x)
         if isinstance(x, Piece):
             return Piece(x.kind, x.index, walk(x.text), walk(x.number))
+        if isinstance(x, Syntax):
+            return x.mapped(function)
         if type(x) is tuple:
             return tuple(map(walk, x))
         return x  # Marks, digits, the template
 
     names = [field.name for field in dataclasses.fields(style)]
     return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
+
+
+def with_nested_results(style: Style[str]) -> Style[str]:
+    """Return a style that writes the results of the first style as nested JSON.
+
+    >>> made = with_nested_results(compact(2))
+    >>> made.result_syntax.close, made.no_records
+    ((('"}', '}'), ('"]', ']')), '[]')
+    """
+    begin, equals, comma, end = RESULT_STYLES[0]
+    syntax = nesting.json_syntax(
+        (equals, equals.removesuffix('"')),
+        (comma, comma.removeprefix('"')),
+        (end, end.removeprefix('"')),
+    )
+    # A template may write the result as a text of JSON.
+    quote = style.results[0][0].removeprefix(begin.removesuffix('"'))
+    syntax = syntax.mapped(lambda text: text.replace('"', quote))
+    return dataclasses.replace(style, result_syntax=syntax, no_records="[]")
 
 
 def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:

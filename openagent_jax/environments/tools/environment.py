@@ -7,12 +7,13 @@ are planned in the task, so every agent meets the same results and faults.
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import draw
 from openagent_jax.environments import grading
-from openagent_jax.environments.tools import oracle, types
+from openagent_jax.environments.tools import conditions, oracle, result_lists, types
 from openagent_jax.environments.tools.types import (
     Action,
     Facts,
@@ -22,14 +23,14 @@ from openagent_jax.environments.tools.types import (
 )
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style
-from openagent_jax.types import TimeStep
+from openagent_jax.types import Certificate, TimeStep
 
 
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
     args, values = solution(task)
-    proof = oracle.certificate(task)
+    proof = oracle.certificate(task, conditions.required(task, values))
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
     return State(
         **vars(grading.start(proof)),
@@ -42,6 +43,12 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         values=values,
         args=args,
     )
+
+
+def certificate(task: Task) -> Certificate:
+    """Certify whether a task can be solved; see `oracle.certificate`."""
+    _, values = solution(task)
+    return oracle.certificate(task, conditions.required(task, values))
 
 
 def step(
@@ -85,7 +92,7 @@ def step(
     done = state.done | matches
     error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
 
-    valid = goal.tool >= 0
+    valid = conditions.required(task, state.values)
     wanted = jnp.where(
         goal.answer < 0, lexicon.style.done, _source(task, state.values, goal.answer)
     )
@@ -130,12 +137,15 @@ def no_action(num_args: int) -> Action:
 
 
 def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
-    """Return the values [F] that a call returns; -1 where there is no such field."""
+    """Return the values [V] that a call returns; -1 where there is no such value."""
     drawn = _drawn(task, tool, args)
     if task.facts is None:
         return drawn
     known = _recorded(task, task.facts, tool, args)
-    return jnp.where(jnp.any(known), task.facts.values[jnp.argmax(known)], drawn)
+    # Nothing is derived from recorded results.
+    room = (0, drawn.shape[0] - task.facts.values.shape[1])
+    found = jnp.pad(task.facts.values[jnp.argmax(known)], room, constant_values=-1)
+    return jnp.where(jnp.any(known), found, drawn)
 
 
 def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
@@ -143,6 +153,9 @@ def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     value = draw.mix(task.world, task.tools.relation[tool])
     for i in range(args.shape[0]):
         value = draw.mix(value, args[i])
+    if task.tools.lists is not None:
+        lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
+        return result_lists.drawn(lists, value, low, high)
     value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
@@ -157,11 +170,10 @@ def _recorded(
     return same & (facts.relation == task.tools.relation[tool])
 
 
-def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
+def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C V"]]:
     """Return the true arguments and results of the steps of the goal."""
     num_steps, num_args = task.goal.source.shape
-    num_fields = task.tools.result_low.shape[1]
-    values = jnp.full((num_steps, num_fields), -1, jnp.int32)
+    values = jnp.full((num_steps, task.tools.num_values), -1, jnp.int32)
     all_args = []
     for c in range(num_steps):  # in order: a source is always an earlier step
         tool = jnp.maximum(task.goal.tool[c], 0)
@@ -228,11 +240,13 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
-    values = jnp.where(ok, results(task, tool, args), -1)
+    # Values that are derived from lists are not shown.
+    values = results(task, tool, args)[: tools.result_low.shape[1]]
+    values = jnp.where(ok, values, -1)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool
     useful = (
-        (wanted >= 0)
+        conditions.required(task, state.values)
         & (tools.relation[wanted] == tools.relation[tool])
         & jnp.all(state.args == args[None], axis=1)
     )
@@ -240,6 +254,6 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     return result, useful
 
 
-def _source(task: Task, values: Int[Array, "C F"], source: Int[Array, ""]) -> Array:
+def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, ""]) -> Array:
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     return jnp.where(source < 0, 0, table[source])

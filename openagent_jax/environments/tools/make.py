@@ -63,7 +63,8 @@ def limits_of(settings: Settings) -> Limits:
     """Return the sizes of the arrays of a task."""
     names = ("tools", "args", "fields", "steps", "constants")
     sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
-    return Limits(**sizes, value_bytes=settings.value_bytes)
+    more = ("value_bytes", "num_derived", "depth", "conditions")
+    return Limits(**sizes, **{name: getattr(settings, name) for name in more})
 
 
 @cache  # equal environments share compiled programs
@@ -102,7 +103,7 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         ask=lambda tables, task: replace(
             _blank(tables, task), kind=jnp.int32(reply_scan.ASK)
         ),
-        certificate=lambda tables, task: oracle.certificate(task),
+        certificate=lambda tables, task: environment.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=lambda tables, task: jnp.sum(task.tools.visible)[None],
         phrasing=lambda tables, task: draw.fingerprint(task.phrase),
@@ -137,7 +138,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
     Raises:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
-    limits, table = limits_of(settings), ToolSymbols()
+    limits, table = limits_of(settings).flat(), ToolSymbols()
     # Domains that a policy is tested on. It may be trained on the words of others.
     tested = ("poi", *library.HELD_OUT)
     code = {style.CODE}  # reserved: no argument may have this name
@@ -241,7 +242,8 @@ def world_of(
 
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
-    return spelling.style or style.compact(limits.num_args)
+    made = spelling.style or style.compact(limits.num_args)
+    return style.with_nested_results(made) if limits.depth > 1 else made
 
 
 def _lexicon(

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools import conditions, types
+from openagent_jax.environments.tools.conditions import Seen
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
 from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
@@ -36,8 +37,13 @@ UNNEEDED = 1 << 20
 REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 
 
-def certificate(task: Task) -> Certificate:
+def certificate(task: Task, required: Bool[Array, "C"] | None = None) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
+
+    Args:
+      task: the task.
+      required: the steps that the goal needs; all if None. They differ if steps have
+        conditions (see `conditions.required`).
 
     Calls that fail count too, and so does the call of a tool that was replaced, which
     names the new one. The number is 0 if the task cannot be solved.
@@ -46,17 +52,17 @@ def certificate(task: Task) -> Certificate:
     on offer takes precedence over a tool that is out of service, and that over
     prerequisites that cannot be met.
     """
-    plan = _full_plan(task)
+    wanted = task.goal.tool >= 0 if required is None else required
+    plan = _full_plan(task, wanted)
     ok = jnp.all(plan.step_ok)
     tools, faults = task.tools, task.faults
     offered = _offered(task)
     works = offered & (faults.failures < types.FOREVER) & (faults.moved_to < 0)
     serves = tools.relation[task.goal.tool][:, None] == tools.relation[None, :]
-    wanted = task.goal.tool >= 0
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    return Certificate(ok, _num_calls(task, plan), jnp.where(ok, 0, reason))
+    return Certificate(ok, _num_calls(task, plan, wanted), jnp.where(ok, 0, reason))
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
@@ -67,10 +73,11 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     """
     tools, goal = task.tools, task.goal
     known = (tools.visible | state.known_from) & ~state.known_dead
-    plan = _plan(task, known, state.done, state.succeeded, jnp.zeros_like(known))
-    valid = goal.tool >= 0
-    num_constants, num_fields = task.constants.shape[0], state.values.shape[1]
-    source_step = (goal.source - num_constants) // num_fields
+    seen = conditions.seen(task, state.values, state.done)
+    valid, no_failures = seen.needed, jnp.zeros_like(known)
+    plan = _plan(task, seen, known, state.done, state.succeeded, no_failures)
+    num_constants, num_values = task.constants.shape[0], state.values.shape[1]
+    source_step = (goal.source - num_constants) // num_values
     have = (goal.source < num_constants) | state.done[source_step]
     open_step = valid & ~state.done & jnp.all(have, axis=1) & plan.ready[plan.tool]
     step_rank = jnp.where(open_step, 2 * jnp.arange(goal.tool.shape[0]) + 1, UNNEEDED)
@@ -106,9 +113,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     )
 
 
-def _num_calls(task: Task, plan: Plan) -> Int[Array, ""]:
+def _num_calls(task: Task, plan: Plan, valid: Bool[Array, "C"]) -> Int[Array, ""]:
     """Return the calls of a plan, failing ones included; 0 if it fails."""
-    valid = task.goal.tool >= 0
     failures = _detours(task)
     extra = plan.extra < UNNEEDED
     used = jnp.zeros_like(extra).at[plan.tool].max(valid) | extra
@@ -134,12 +140,13 @@ def _detours(task: Task) -> Int[Array, "N"]:
     return task.faults.failures + (_offered(task) & ~task.tools.visible)
 
 
-def _full_plan(task: Task) -> Plan:
+def _full_plan(task: Task, valid: Bool[Array, "C"]) -> Plan:
     faults = task.faults
     there = _offered(task)
     there &= (faults.failures < types.FOREVER) & (faults.moved_to < 0)
     return _plan(
         task,
+        Seen(valid, valid),
         there,
         jnp.zeros(task.goal.tool.shape, bool),
         jnp.zeros(there.shape, bool),
@@ -149,6 +156,7 @@ def _full_plan(task: Task) -> Plan:
 
 def _plan(
     task: Task,
+    seen: Seen,
     there: Bool[Array, "N"],
     done: Bool[Array, "C"],
     succeeded: Bool[Array, "N"],
@@ -156,15 +164,17 @@ def _plan(
 ) -> Plan:
     tools, goal = task.tools, task.goal
     num_steps, num_tools = goal.tool.shape[0], tools.relation.shape[0]
-    valid = goal.tool >= 0
     same = tools.relation[:, None] == tools.relation[None, :]
-    serves = same[goal.tool] & valid[:, None]  # [C, N]
+    # A step that may be needed, but is not known to be, is not planned. A tool that
+    # needs its tool can be used all the same: if not, that will be seen in time.
+    valid = seen.needed
+    serves = same[goal.tool] & seen.possible[:, None]  # [C, N]
     no_args = jnp.all(tools.arg_high <= tools.arg_low, axis=1)
     before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
     met = (before < 0) | jnp.any(provides & succeeded[None, None], axis=2)
-    num_constants, num_fields = task.constants.shape[0], tools.result_low.shape[1]
-    source_step = (goal.source - num_constants) // num_fields
+    num_constants = task.constants.shape[0]
+    source_step = (goal.source - num_constants) // tools.num_values
     given = goal.source < num_constants
 
     cost = jnp.full(num_tools, jnp.inf)
@@ -183,7 +193,7 @@ def _plan(
     todo = valid & ~done
     need = jnp.full(num_tools, UNNEEDED)
     need = need.at[tool].min(jnp.where(todo, 2 * jnp.arange(num_steps), UNNEEDED))
-    by_step = jnp.any(serves & todo[:, None], axis=0)
+    by_step = jnp.any(serves & ~done[:, None], axis=0)
     choice = jnp.argmin(jnp.where(provides, cost, jnp.inf), axis=2)  # [N, 2]
     for _ in range(3):
         wanted = jnp.where(met, UNNEEDED, need[:, None])

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools import result_text, types
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
 from openagent_jax.text import layout, reply_scan, scalars
 from openagent_jax.text import style as styles
@@ -87,28 +87,7 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
 
 def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     """Return what the agent is shown after an action, up to where it writes again."""
-    tool = jnp.maximum(result.tool, 0)
-    names = jnp.concatenate([task.tools.result_name[tool], layout.single(style.code)])
-    values = jnp.concatenate([result.values, result.code[None]])
-    has = values >= 0
-    # A tool that returns no values reports that it is done.
-    silent = ~jnp.any(has)
-    names = names.at[0].set(jnp.where(silent, style.result, names[0]))
-    values = values.at[0].set(jnp.where(silent, style.done, values[0]))
-    has = has.at[0].set(has[0] | silent)
-    forms = jnp.array(style.results)[task.faults.style[tool]]
-    body, is_first = [forms[0]], jnp.bool_(True)
-    spelled = scalars.spell(style.digits, values)
-    for i in range(names.shape[0]):
-        body += [
-            jnp.where(has[i] & ~is_first, forms[2], 0),
-            jnp.where(has[i], names[i], 0),
-            jnp.where(has[i], forms[1], 0),
-            *jnp.where(has[i], spelled[i], 0),
-        ]
-        is_first &= ~has[i]
-    body.append(forms[3])
-
+    body = result_text.body(style, task, result)
     guided = (result.status == styles.MOVED) & (result.target >= 0)
     message = jnp.array(style.errors)[result.status]
     message = jnp.where(guided, style.moved_guided, message)
@@ -126,10 +105,9 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
         is_first &= ~told[q]
     reply += [jnp.where(is_first, style.nothing, 0)]
 
+    error, reply = map(layout.stack, (error, reply))
     size = max(len(body), len(reply))
-    body, error, reply = (
-        layout.pad(layout.stack(x), size) for x in (body, error, reply)
-    )
+    body, error, reply = (layout.pad(x, size) for x in (body, error, reply))
     replied = result.status == styles.USER_REPLY
     words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)

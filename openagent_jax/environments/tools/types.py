@@ -14,10 +14,11 @@ A *symbol* is an index into the `Lexicon`: a surface form (a word, a name, a pie
 syntax) under the tokenizer in use. A *value* of an argument or a result is a symbol or
 an exact decimal number (see `text.scalars`). A *source* is the number of the place that
 the value of an argument comes from: -1 if there is none, `0..Q-1` for a constant of the
-query, `Q + c * F + f` for field `f` of the result of step `c`.
+query, `Q + c * V + f` for value `f` of the result of step `c`. The V values of a result
+are its F fields, and those that are derived from its lists (see `result_lists`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import jax
@@ -41,6 +42,18 @@ class Limits:
     num_phrase_pieces: int = 24  # of a request
     value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
+    num_derived: int = 0  # values derived from the lists of a result; 0: no lists
+    depth: int = 1  # keys and indices of the path of a result field
+    conditions: bool = False  # whether steps of a goal may have conditions
+
+    @property
+    def num_values(self) -> int:
+        """V, the values of a result that goals can use: its fields, and derived ones."""
+        return self.num_fields + self.num_derived
+
+    def flat(self) -> "Limits":
+        """Return the limits of worlds whose results have neither paths nor lists."""
+        return replace(self, num_derived=0, depth=1, conditions=False)
 
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
@@ -48,6 +61,26 @@ NUM_PURPOSE_PIECES = Limits.num_pieces
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
 MISSING, UNACCEPTABLE = -1, -2  # in place of the value of an argument of a call
 RECORDED = -1  # `Tools.result_low` of a tool that only returns recorded results
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Lists:
+    """The lists in the results of the tools; see `result_lists`."""
+
+    # By field: the first field of its list and of its column, the number of its record,
+    # and the least and most records of its list. A field of no list is its own column
+    # and has 0 for the others.
+    first: Int[Array, "N F"]
+    column: Int[Array, "N F"]
+    record: Int[Array, "N F"]
+    least: Int[Array, "N F"]
+    most: Int[Array, "N F"]
+    # How an empty list is shown: the symbol of its path, and the number of its keys.
+    name: Int[Array, "N F"]
+    level: Int[Array, "N F"]
+    # Y derived values: operation, column that is compared, column that is taken.
+    derived: Int[Array, "N Y 3"]
 
 
 @jax.tree_util.register_dataclass
@@ -85,6 +118,18 @@ class Tools:
     # The document of the tool's file, whose words are replaced by those above; an index
     # into `worlds.documents.Documents`. -1 if it has none and is written generically.
     document: Int[Array, "N"]
+    # What only some worlds have; None if no domain of this one needs it.
+    lists: Lists | None = None
+    # The keys of each result field, as in `text.nesting`: the outer ones, outermost
+    # first, and its own. `result_name` is its whole path.
+    result_path: Int[Array, "N F L"] | None = None
+    result_key: Int[Array, "N F"] | None = None
+
+    @property
+    def num_values(self) -> int:
+        """V, the values of a result of one task."""
+        derived = 0 if self.lists is None else self.lists.derived.shape[1]
+        return self.result_low.shape[1] + derived
 
 
 @jax.tree_util.register_dataclass
@@ -98,6 +143,9 @@ class Goal:
     # Index of the goal in its domain; -1 - index if the task has been replaced by one
     # of another domain.
     kind: Int[Array, ""]
+    # The condition of each step: the source of a value, a comparison (see
+    # `conditions`), and the source that the value is compared with; -1: no condition.
+    when: Int[Array, "C 3"] | None = None  # None if no goal of the world has any
 
 
 @jax.tree_util.register_dataclass
@@ -220,5 +268,5 @@ class State(Record):
     known_dead: Bool[Array, "N"]  # feedback has shown that the tool never works
     known_from: Bool[Array, "N"]  # feedback has named the tool as a replacement
     told: Bool[Array, "Q"]  # constants that the user has given when asked
-    values: Int[Array, "C F"]  # true results of the steps
+    values: Int[Array, "C V"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where there is none

@@ -98,13 +98,18 @@ def logic_inversion(pools: Pools) -> Perturbation:
 
 
 def _feeds(task: Task) -> Bool[Array, "N N"]:
-    """Return whether row j uses a result of row i, directly or not, at [i, j]."""
+    """Return whether row j uses a result of row i, directly or not, at [i, j].
+
+    A step also uses the results that its condition compares.
+    """
     goal, tools = task.goal, task.tools
     num_steps = goal.tool.shape[0]
-    num_constants, num_fields = task.constants.shape[0], tools.result_low.shape[1]
-    step = jnp.arange(num_steps)
-    source_step = (goal.source - num_constants) // num_fields
-    direct = (goal.source >= num_constants)[:, :, None]
+    num_constants, step = task.constants.shape[0], jnp.arange(num_steps)
+    source = goal.source
+    if goal.when is not None:
+        source = jnp.concatenate([source, goal.when[:, ::2]], axis=1)
+    source_step = (source - num_constants) // tools.num_values
+    direct = (source >= num_constants)[:, :, None]
     direct = jnp.any(direct & (source_step[:, :, None] == step[None, None]), axis=1).T
     row = jnp.arange(tools.relation.shape[0])
     is_row = (goal.tool[:, None] == row[None]).astype(jnp.int32)

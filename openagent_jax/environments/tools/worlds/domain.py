@@ -36,7 +36,12 @@ from openagent_jax.environments.tools.types import (
     TaskPools,
     Tools,
 )
-from openagent_jax.environments.tools.worlds import domain_spec, goal_tables, phrases
+from openagent_jax.environments.tools.worlds import (
+    domain_spec,
+    goal_tables,
+    phrases,
+    result_arrays,
+)
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.phrases import PLAIN, Phrases
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
@@ -81,6 +86,7 @@ class Domain:
     goal_tool: Int[Array, "G C"]
     goal_source: Int[Array, "G C A"]
     goal_answer: Int[Array, "G"]
+    goal_when: Int[Array, "G C 3"] | None  # None if goals have no conditions
     goal_set: Int[Array, "G"]  # which set of its domain's tools a goal needs
     constant_range: Int[Array, "3 G Q 2"]  # by split; low == high: unused
     set_needs: Bool[Array, "D U N"]  # tools to call, prerequisites included
@@ -158,6 +164,7 @@ class Domain:
                 source=self.goal_source[g],
                 answer=self.goal_answer[g],
                 kind=g,
+                when=None if self.goal_when is None else self.goal_when[g],
             ),
             faults=Faults(none, none - 1, none.astype(bool), none),
             phrase=choices.spoken(
@@ -253,6 +260,7 @@ def compile(
         goal_tool=goals.goal_tool,
         goal_source=goals.goal_source,
         goal_answer=goals.goal_answer,
+        goal_when=goals.goal_when,
         goal_set=goals.goal_set,
         constant_range=goals.constant_range,
         set_needs=set_needs,
@@ -324,6 +332,7 @@ def _tool_arrays(
             result_range[:, n, f] = ranges[kind].splits
         _fill_variants(variants, n, tool, symbols, documents)
     rows = np.arange(N, dtype=np.int32)
+    paths = result_arrays.paths(spec, symbols, limits) if limits.depth > 1 else None
     tools = Tools(
         relation=rows,
         arg_low=arg_range[..., 0],
@@ -342,6 +351,11 @@ def _tool_arrays(
         place=rows,
         visible=np.zeros(N, bool),
         document=document,
+        lists=result_arrays.lists(spec, symbols, limits)
+        if limits.num_derived
+        else None,
+        result_path=paths and paths[0],
+        result_key=paths and paths[1],
     )
     return tools, variants, result_range
 

@@ -3,7 +3,8 @@
 A tool is an OpenAI function, which agents read word for word (see `documents.py`), with
 an `x-openagent` block that says what it means:
 
-    arguments, returns   name -> type; results are a random function, new in each world
+    arguments, returns   name -> type; results are a random function, new in each world;
+                         they may be nested and have lists (see `result_reading.py`)
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
@@ -25,7 +26,8 @@ after it, if it has one.
 A goal is a list of steps. The value of an argument, and the answer, is a source:
 `$slot` is a constant of the request, `#0.place` is the field `place` of the result of
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
-the same goal, unless it takes no arguments (see `extra_calls`). The phrases of a goal
+the same goal, unless it takes no arguments (see `extra_calls`). A step with an effect may
+have a condition (see `goal_conditions.py`). The phrases of a goal
 are template strings (see `phrase_syntax.py`). Where tools have `requests`, more goals
 are sampled, and `goals` may be empty (see `request_reading.py`, `goal_sampling.py`).
 
@@ -49,8 +51,10 @@ from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import (
     development,
     domain_types,
+    goal_conditions,
     phrase_syntax,
     request_reading,
+    result_reading,
     value_schema,
 )
 from openagent_jax.environments.tools.worlds import domain_schema as schema
@@ -238,10 +242,12 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
 
     arguments = _fields(meaning.arguments, f"{place}.arguments", check)
     value_schema.check(item["function"], arguments, at, check)
-    returns = _fields(meaning.returns, f"{place}.returns", check)
-    check.require(returns, f"{place}.returns", "nothing to return; add a field")
+    returns, lists = result_reading.fields(meaning.returns, f"{place}.returns", check)
+    message = "nothing to return; add a field"
+    check.require(meaning.returns, f"{place}.returns", message)
+    named = meaning.requests.fields if meaning.requests else {}
+    derived = result_reading.derived(lists, named, place, check)
     used = {style.CODE: "as the name of every code"}
-    check.unused(meaning.returns, dict(used), f"{place}.returns")
     check.unused(slots, used, f"{place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
@@ -267,8 +273,10 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
-        request_reading.read(tool, place, check),
+        request_reading.read(tool, returns, lists, place, check),
         meaning.listed_as,
+        lists,
+        derived,
     )
 
 
@@ -347,6 +355,7 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
         message = "used by no step; use it or remove it"
         check.require(f"${slot}" in sources, f"{place}.constants.{slot}", message)
     steps = tuple((step.tool, step.arguments) for step in goal.steps)
+    conditions = goal_conditions.read(goal.steps, place, check)
     if sources and in_order:
         _check_steps([name for name, _ in steps], place, sources, check)
     phrases = _texts(goal.phrases, check.used["phrase"], f"{place}.phrases", check)
@@ -363,7 +372,7 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
             limit = check.limits.num_phrase_pieces
             message = f"{num} slots and texts between them; write at most {limit}"
             check.require(num <= limit, at, message)
-    return GoalSpec(goal.name, constants, steps, goal.answer, phrases)
+    return GoalSpec(goal.name, constants, steps, goal.answer, phrases, conditions)
 
 
 def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
@@ -389,7 +398,10 @@ def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
                 message += f"; give one of type {wanted[name]!r}"
                 check.require(types[source] == wanted[name], f"{at}.{name}", message)
             sources.append(source)
-        types |= {f"#{index}.{field}": type_name for field, type_name in tool.returns}
+        if step.when is not None:
+            at = f"{place}.steps[{index}].when"
+            sources += goal_conditions.check_sources(step.when, types, at, check)
+        types |= goal_conditions.usable(step, index, tool)
     answers = [DONE, *(source for source in types if source[0] == "#")]
     check.known(goal.answer, answers, f"{place}.answer", "unknown source")
     return [*sources, goal.answer]

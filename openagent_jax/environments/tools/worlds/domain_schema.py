@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Tag
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+from openagent_jax.text import nesting
 from openagent_jax.text.documents import MAX_DEPTH
 from openagent_jax.text.scalars import MAX_DECIMALS
 
@@ -100,6 +101,7 @@ Unit = Annotated[Text, AfterValidator(_check_unit)]
 Choice = Annotated[Any, BeforeValidator(_check_choice)]
 # What is shown but never looked up: any text, also with quotes and line breaks.
 Prose = Annotated[str, AfterValidator(_check_prose)]
+Path = Annotated[str, Field(pattern=f"^{nesting.PATH.pattern}$")]
 Fields = dict[Name, Text]  # name -> type or source
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
@@ -116,10 +118,26 @@ class Composed(Model):
     compose: Annotated[list[Texts], NOT_EMPTY]
 
 
-_POOLS = {"<list>": Texts, "<object>": Composed}  # pydantic puts tags into locations
+# Pydantic puts the tags of unions into locations.
+_TAGS: dict[str, Any] = {"<list>": Texts, "<object>": Composed}
 Pool = Annotated[
     Annotated[Texts, Tag("<list>")] | Annotated[Composed, Tag("<object>")],
     pydantic.Discriminator(lambda x: "<object>" if isinstance(x, dict) else "<list>"),
+]
+
+
+class Records(Model):
+    """A list of records in a result."""
+
+    columns: Annotated[dict[Path, Text], NOT_EMPTY] = Field(alias="list")
+    at_least: int = 0
+    at_most: int
+
+
+_TAGS |= {"<type>": Text, "<records>": Records}
+Returned = Annotated[
+    Annotated[Text, Tag("<type>")] | Annotated[Records, Tag("<records>")],
+    pydantic.Discriminator(lambda x: "<records>" if isinstance(x, dict) else "<type>"),
 ]
 
 
@@ -169,7 +187,7 @@ class Phrases(Paraphrases):
 
 class Requests(Model):
     do: Phrases
-    fields: dict[Name, Phrases]
+    fields: dict[Text, Phrases]  # by what they name; see `result_reading`
 
 
 class Parameters(Model, extra="allow"):
@@ -191,7 +209,7 @@ class Function(Model, extra="allow"):
 class Meaning(Model):
     listed_as: Prose = ABSENT
     arguments: Annotated[Fields, _at_most("num_args")]
-    returns: Annotated[Fields, _at_most("num_fields")]
+    returns: Annotated[dict[Path, Returned], _at_most("num_fields")]
     code_from: Text = ABSENT
     call_after: Text = ABSENT
     effect: bool = False
@@ -207,9 +225,19 @@ class Tool(Model):
     meaning: Meaning = Field(alias="x-openagent")
 
 
+class When(Model):
+    """The condition of a step: a source, and the one that it is compared with."""
+
+    value: Text
+    at_most: Text = ABSENT
+    at_least: Text = ABSENT
+    equals: Text = ABSENT
+
+
 class Step(Model):
     tool: Text
     arguments: Fields
+    when: When = ABSENT
 
 
 class Goal(Model):
@@ -350,7 +378,7 @@ def _place(place: str, error: ErrorDetails) -> str:
     """Return where an error is, as in `tools[3].x-openagent.arguments.place`."""
     missing = error["type"] == "missing"  # a fault of the object without the key
     for step in error["loc"][:-1] if missing else error["loc"]:
-        if step not in ("[key]", *_POOLS):
+        if step not in ("[key]", *_TAGS):
             place += f"[{step}]" if isinstance(step, int) else f".{step}"
     return place.removeprefix(".")
 
@@ -362,8 +390,8 @@ def _keys(model: Any, location: tuple[int | str, ...]) -> list[str]:
         return {x.alias or name: x.annotation for name, x in model.model_fields.items()}
 
     for step in location:
-        if step in _POOLS:
-            model = _POOLS[str(step)]
+        if step in _TAGS:
+            model = _TAGS[str(step)]
         elif isinstance(model, type) and issubclass(model, Model):
             model = fields(model)[step]
         else:  # the annotation of the entries of a list or an object

@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+COUNT = "count"  # the type of the number of records of a list
 DONE = "done"  # the answer of a goal that asks for an effect, not for a value
 
 Synonyms = dict[str, tuple[str, ...]]  # split -> texts of the same meaning
@@ -46,6 +47,20 @@ class TypeSpec:
 
 
 @dataclass(frozen=True)
+class ListSpec:
+    """A list of records in the result of a tool."""
+
+    path: str
+    columns: Fields  # of each record
+    at_least: int  # records
+    at_most: int
+
+    def leaf(self, record: int, column: str) -> str:
+        """Return the path of a field."""
+        return f"{self.path}.{record}.{column}"
+
+
+@dataclass(frozen=True)
 class Requests:
     """The words for requests of a tool, by pool; see `request_reading.py`."""
 
@@ -71,11 +86,35 @@ class ToolSpec:
     function: Mapping[str, Any]  # the function object of the file, which agents read
     requests: Requests | None = None  # None: no goals are sampled from the tool
     listed_as: str | None = None  # its name in the list it is from, if that is another
+    lists: tuple[ListSpec, ...] = ()
+    # What goals can use of its lists besides their fields: `count(items)`, or
+    # `max(items.price).id`, the `id` of the record whose `price` is largest.
+    derived: Fields = ()
+
+    @property
+    def values(self) -> Fields:
+        """What goals can use of a result: its fields, and what is derived from them."""
+        return (*self.returns, *self.derived)
+
+    @property
+    def named(self) -> Fields:
+        """The values that requests have words for."""
+        if self.requests is None:
+            return ()
+        return tuple(x for x in self.values if x[0] in self.requests.fields)
 
     @property
     def needs(self) -> list[str]:
         """Tools that must have succeeded before this one is called."""
         return [name for name in (self.code_from, self.call_after) if name]
+
+
+class Condition(NamedTuple):
+    """When a step of a goal is wanted."""
+
+    value: str  # the source that is compared
+    comparison: str  # a key of `conditions.COMPARISONS`
+    limit: str  # the source that it is compared with
 
 
 @dataclass(frozen=True)
@@ -87,6 +126,8 @@ class GoalSpec:
     steps: tuple[tuple[str, dict[str, str]], ...]  # (tool, argument given -> source)
     answer: str  # a source, or `DONE`
     phrases: Synonyms  # by pool: train, test, rewrite_train, rewrite_test
+    # The conditions of steps, by their index. Nothing uses what these steps return.
+    conditions: Mapping[int, Condition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,9 +152,13 @@ def parse_source(source: str) -> tuple[int, str]:
     (-1, 'slot')
     >>> parse_source("#2.field")
     (2, 'field')
+    >>> parse_source("#0.items.1.id")
+    (0, 'items.1.id')
     """
-    step, _, name = source.rpartition(".")
-    return (int(step[1:]), name) if step else (-1, name[1:])
+    if source[0] == "$":
+        return -1, source[1:]
+    step, _, name = source.partition(".")
+    return int(step[1:]), name
 
 
 def extra_calls(domain: DomainSpec, goal: GoalSpec) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DONE,
+    Condition,
     DomainSpec,
     GoalSpec,
     extra_calls,
@@ -28,6 +29,8 @@ MAX_EXTRA = 2  # prerequisites without arguments of one goal
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
 GIVE_OPTIONAL = 0.5  # how often a call gives an optional argument
 ASK_FOUND = 0.3  # how often a goal for an effect asks for what was found on the way
+CONDITION = 0.3  # how often an effect gets a condition, where it can
+MAX_CHOICES = 4  # of an enum that is compared with one of its values
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 
 Value = tuple[int, str]  # (step, field); (-1, slot) for a constant
@@ -38,6 +41,7 @@ class Tools:
 
     def __init__(self, spec: DomainSpec):
         every = {tool.name: tool for tool in spec.tools}
+        self.types = {kind.name: kind for kind in spec.types}
         self.all_needs = {name: needs_before(every, [], name) for name in every}
         self.needs = {  # those that become steps
             name: [x for x in needs if every[x].arguments]
@@ -50,8 +54,17 @@ class Tools:
         }
         self.returning: dict[str, list[tuple[str, str]]] = {}  # type -> (tool, field)
         for tool in self.usable.values():
-            for name, kind in tool.returns:
+            for name, kind in tool.named:
                 self.returning.setdefault(kind, []).append((tool.name, name))
+
+    def comparisons(self, kind: str) -> tuple[str, ...]:
+        """Return how values of a type can be compared with a constant, so that both
+        outcomes are likely."""
+        known = self.types.get(kind)  # None for the number of records of a list
+        if known is not None and known.kind == "number":
+            return ("at_most", "at_least") if known.minimum < known.maximum else ()
+        is_choice = known is not None and known.kind == "enum" and not known.unquoted
+        return ("equals",) if is_choice and 1 < len(known.train) <= MAX_CHOICES else ()
 
 
 @dataclass
@@ -72,10 +85,13 @@ class Draft:
     num_steps: int
     num_constants: int
     rng: random.Random
+    has_conditions: bool = False  # whether steps may have conditions
     steps: list[str] = field(default_factory=list)  # tools; each at most once
     holes: list[_Hole] = field(default_factory=list)
     constants: list[tuple[str, str]] = field(default_factory=list)  # (slot, type)
     answer: Value | None = None
+    # By step: a value of another step, a comparison, and a slot.
+    conditions: dict[int, tuple[Value, str, str]] = field(default_factory=dict)
 
     def grow(self, root: tuple[str, str]) -> bool:
         """Grow a goal from the call that it is for.
@@ -101,6 +117,8 @@ class Draft:
             ]  # fmt: skip
             if len(self.steps) == self.num_steps or not effects:
                 self._ask()
+                if self.has_conditions:
+                    self._restrict()
                 return len(self.steps) == self.num_steps
             self._add(self.rng.choice(effects))
         return False
@@ -111,10 +129,40 @@ class Draft:
             (step, name)
             for step, tool in enumerate(self.steps)
             if not self.tools.usable[tool].effect
-            for name, _ in self.tools.usable[tool].returns
+            for name, _ in self.tools.usable[tool].named
         ]
         if self.answer is None and found and self.rng.random() < ASK_FOUND:
             self.answer = self.rng.choice(found)
+
+    def _restrict(self) -> None:
+        """Make an effect depend on what another step has found, now and then."""
+        tools, steps = self.tools, range(len(self.steps))
+        used = {x.value[0] for x in self.holes if x.value}
+        used |= {self.answer[0]} if self.answer else set()
+        used |= {s for user in steps for s in self.before(user)}
+        options = [
+            (step, (other, name), kind)
+            for step in steps
+            if tools.usable[self.steps[step]].effect and step not in used
+            and not tools.needs[self.steps[step]]
+            for other in steps
+            if other != step and not tools.usable[self.steps[other]].effect
+            for name, kind in tools.usable[self.steps[other]].named
+            if tools.comparisons(kind)
+        ]  # fmt: skip
+        has_room = len(self.constants) < self.num_constants
+        if options and has_room and self.rng.random() < CONDITION:
+            step, value, kind = self.rng.choice(options)
+            comparison = self.rng.choice(tools.comparisons(kind))
+            slot = self._slot(f"{kind}_limit")
+            self.constants.append((slot, kind))
+            self.conditions[step] = value, comparison, slot
+
+    def _slot(self, name: str) -> str:
+        """Return a name that no constant has."""
+        slots = dict(self.constants)
+        names = (f"{name}_{n}" for n in itertools.count(2))
+        return next(x for x in itertools.chain([name], names) if x not in slots)
 
     def _cost(self, name: str) -> int:
         """Return how many steps it takes to add a call."""
@@ -170,12 +218,7 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            argument = hole.users[0][1]
-            slots = dict(self.constants)
-            names = (f"{argument}_{n}" for n in itertools.count(2))
-            slot = argument if argument not in slots else next(
-                name for name in names if name not in slots
-            )  # fmt: skip
+            slot = self._slot(hole.users[0][1])
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None
@@ -188,7 +231,7 @@ class Draft:
                 yield -1, slot
         after = self._after(users)
         for step, name in enumerate(self.steps):
-            for returned, returned_kind in self.tools.usable[name].returns:
+            for returned, returned_kind in self.tools.usable[name].named:
                 value = step, returned
                 if returned_kind == kind and step not in after and value not in used:
                     yield value
@@ -213,6 +256,8 @@ class Draft:
             for s, name in enumerate(self.steps)
             if name in self.tools.all_needs[self.steps[step]]
         }
+        if step in self.conditions:
+            used.add(self.conditions[step][0][0])
         return (used | needs) - {-1}
 
     def key(self) -> tuple:
@@ -238,7 +283,12 @@ class Draft:
             for step, argument in hole.users
         }
         answer = self.answer and (self.steps[self.answer[0]], self.answer[1])
-        return frozenset(self.steps), frozenset(arguments), answer
+        conditions = {
+            (self.steps[step], self.steps[value[0]], value[1], comparison)
+            for step, (value, comparison, _) in self.conditions.items()
+        }
+        same = frozenset(self.steps), frozenset(arguments), answer
+        return (*same, frozenset(conditions))
 
     def goal(self, spec: DomainSpec, name: str) -> GoalSpec | None:
         """Return the goal without its phrases; None if its steps need each other, or
@@ -263,10 +313,15 @@ class Draft:
             }
             given = [key for key, _ in tool.arguments if key in values]
             steps.append((tool.name, {key: values[key] for key in given}))
+        conditions = {
+            place[step]: Condition(source(value), comparison, f"${slot}")
+            for step, (value, comparison, slot) in self.conditions.items()
+        }
         used = [x for _, arguments in steps for x in arguments.values()]
+        used += [condition.limit for condition in conditions.values()]
         slots = sorted(self.constants, key=lambda pair: used.index(f"${pair[0]}"))
         answer = source(self.answer) if self.answer else DONE
-        goal = GoalSpec(name, tuple(slots), tuple(steps), answer, {})
+        goal = GoalSpec(name, tuple(slots), tuple(steps), answer, {}, conditions)
         return goal if len(extra_calls(spec, goal)) <= MAX_EXTRA else None
 
     def _order(self) -> list[int] | None:

@@ -35,13 +35,16 @@ class Plan:
         self.arguments = [arguments for _, arguments in goal.steps]
         self.kinds = {f"${slot}": kind for slot, kind in goal.constants}
         for step, tool in enumerate(self.tools):
-            for name, kind in tool.returns:
+            for name, kind in tool.values:
                 self.kinds[f"#{step}.{name}"] = kind
         self.users: list[list[int]] = [[] for _ in goal.steps]
         for user, arguments in enumerate(self.arguments):
             for source in arguments.values():
                 if (step := parse_source(source)[0]) >= 0:
                     self.users[step].append(user)
+        compared = {user: when.value for user, when in goal.conditions.items()}
+        for user, source in compared.items():
+            self.users[parse_source(source)[0]].append(user)
         names = [name for name, _ in goal.steps]
         self.needed_by = [
             {u for u, user in enumerate(names) if name in needs_before(tools, [], user)}
@@ -50,11 +53,12 @@ class Plan:
         self.asked = -1 if goal.answer == DONE else parse_source(goal.answer)[0]
         self.asks = self.asked >= 0 and not self.tools[self.asked].effect
         self.last = self.asked if self.asks else len(names) - 1
+        used = {s for arguments in self.arguments for s in arguments.values()}
+        used |= {*compared.values()}
         self.fields = [
-            sorted({s for arguments in self.arguments for s in arguments.values()
-                    if parse_source(s)[0] == step})
+            sorted(s for s in used if parse_source(s)[0] == step)
             for step in range(len(names))
-        ]  # fmt: skip
+        ]
 
     def before(self, step: int) -> set[int]:
         """Return the steps whose results a step needs, or that have to come first."""
@@ -86,10 +90,13 @@ class Plan:
             deep = 1 + max(inner, default=0)
             is_leaf = all(source[0] == "$" for source in self.arguments[step].values())
             host = self.users[step][0]
+            when = self.goal.conditions.get(host)
+            in_condition = when is not None and [when.value] == self.fields[step]
             allowed = deep <= MAX_DEPTH if nesting != "leaves" else is_leaf
             if nesting == "split" and host == self.last:
                 allowed = False
-            if allowed and host not in hosts and can_nest(step, deep):
+            is_free = in_condition or host not in hosts
+            if allowed and is_free and can_nest(step, deep):
                 depth[step] = deep
-                hosts.add(host)
+                hosts |= set() if in_condition else {host}
         return depth

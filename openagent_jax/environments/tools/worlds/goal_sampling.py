@@ -46,7 +46,7 @@ def sample_goals(
     if not sampler.tools.usable:
         return ()
     for name, tool in sampler.tools.usable.items():
-        for field in (*(field for field, _ in tool.returns), *[""] * tool.effect):
+        for field in (*(field for field, _ in tool.named), *[""] * tool.effect):
             if len(sampler.goals) < num:
                 sampler.single(name, field)
     sampler.fill(num)
@@ -90,12 +90,13 @@ class _Sampler:
         """Return a tool with the field to ask for, or "" for its effect."""
         tool = self.tools.usable[name]
         asks = not tool.effect or self.rng.random() < ASK_EFFECT
-        return name, self.rng.choice(tool.returns)[0] if asks else ""
+        return name, self.rng.choice(tool.named)[0] if asks else ""
 
     def _try(self, root: tuple[str, str], num_steps: int) -> bool:
         """Add a goal that is new, if one grows from the root."""
         limits = self.limits
-        draft = Draft(self.tools, num_steps, limits.num_constants, self.rng)
+        sizes = num_steps, limits.num_constants
+        draft = Draft(self.tools, *sizes, self.rng, limits.conditions)
         if not draft.grow(root) or (key := draft.key()) in self.seen:
             return False
         self.seen.add(key)

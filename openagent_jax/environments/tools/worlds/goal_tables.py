@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from openagent_jax.environments.tools.conditions import COMPARISONS
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain_spec
 from openagent_jax.environments.tools.worlds.phrases import room
@@ -33,6 +34,7 @@ class GoalTables(NamedTuple):
     goal_source: Int[np.ndarray, "G C A"]
     goal_answer: Int[np.ndarray, "G"]
     goal_set: Int[np.ndarray, "G"]
+    goal_when: Int[np.ndarray, "G C 3"] | None
     constant_range: Int[np.ndarray, "3 G Q 2"]
     set_needs: Bool[np.ndarray, "U N"]
     pairing: Float[np.ndarray, "U U"]
@@ -54,10 +56,11 @@ def compile(
     N, A, C = limits.num_tools, limits.num_args, limits.num_steps
     G = room(len(spec.goals), GOAL_BLOCK)
     index = {tool.name: n for n, tool in enumerate(spec.tools)}
-    fields = {tool.name: [name for name, _ in tool.returns] for tool in spec.tools}
+    values = {tool.name: _values(tool, limits) for tool in spec.tools}
     goal_tool = np.full((G, C), -1, np.int32)
     goal_source = np.full((G, C, A), -1, np.int32)
     goal_answer = np.full(G, -1, np.int32)
+    goal_when = np.full((G, C, 3), -1, np.int32) if limits.conditions else None
     goal_set = np.zeros(G, np.int32)
     constant_range = np.zeros((3, G, limits.num_constants, 2), np.int32)
     sets: dict[frozenset[int], int] = {}  # in the order of the goals
@@ -69,8 +72,8 @@ def compile(
             c, name = domain_spec.parse_source(text)
             if c < 0:
                 return slots.index(name)
-            f = fields[goal.steps[c][0]].index(name)
-            return limits.num_constants + c * limits.num_fields + f
+            f = values[goal.steps[c][0]].index(name)
+            return limits.num_constants + c * limits.num_values + f
 
         for q, (_, kind) in enumerate(goal.constants):
             constant_range[:, g, q] = ranges[kind].splits
@@ -79,6 +82,9 @@ def compile(
             for a, (argument, _) in enumerate(spec.tools[index[name]].arguments):
                 if argument in arguments:  # else it is left out
                     goal_source[g, c, a] = source(arguments[argument])
+        for c, when in goal.conditions.items() if goal_when is not None else ():
+            comparison = COMPARISONS[when.comparison]
+            goal_when[g, c] = source(when.value), comparison, source(when.limit)
         if goal.answer != domain_spec.DONE:
             goal_answer[g] = source(goal.answer)
         steps = [name for name, _ in goal.steps]
@@ -100,10 +106,17 @@ def compile(
         goal_source,
         goal_answer,
         goal_set,
+        goal_when,
         constant_range,
         set_needs,
         pairing(set_needs, count),
     )
+
+
+def _values(tool: domain_spec.ToolSpec, limits: Limits) -> list[str]:
+    """Return the name of each value of a result, "" where there is none."""
+    room = [""] * (limits.num_fields - len(tool.returns))
+    return [*dict(tool.returns), *room, *dict(tool.derived)]
 
 
 def pairing(

@@ -144,6 +144,7 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
         goal_tool=goals("goal_tool"),
         goal_source=goals("goal_source"),
         goal_answer=goals("goal_answer"),
+        goal_when=None if parts[0].goal_when is None else goals("goal_when"),
         goal_set=goals("goal_set"),
         constant_range=goals("constant_range", axis=1),
         set_needs=_stacked(*(part.set_needs for part in parts)),

@@ -50,6 +50,10 @@ class Construction:
     last: str = ""  # before the last one; `middle` if empty
     end: str = "."
     only: str = ""  # before a single clause
+    # An effect (`&`) that is only wanted if a value (`@`) fits a constant (`%`).
+    at_most: str = ""
+    at_least: str = ""
+    equals: str = ""
     goal_first: bool = False
     clauses: tuple[int, int] = (1, 9)  # least and most
     last_kinds: tuple[str, ...] = ("ask", "do")  # what the last clause may be
@@ -72,6 +76,9 @@ TRAIN = (
         made="the @ you get from it",
         only="{|Please }", first="{|Please }", middle=", then ", last=", and ",
         indirect=False, whole_do=True, pronoun=True,
+        at_most="if @ is at most %, &",
+        at_least="if @ is at least %, &",
+        equals="if @ is %, &",
     ),
     Construction(
         "question", "train", "all",
@@ -82,6 +89,9 @@ TRAIN = (
         made="the @ it produces",
         middle=". ", last=". ", end="?",
         indirect=False, whole_do=True,
+        at_most="provided that @ is no more than %, &",
+        at_least="provided that @ is no less than %, &",
+        equals="provided that @ is exactly %, &",
     ),
     Construction(
         "steps", "train", "none",
@@ -91,6 +101,9 @@ TRAIN = (
         first="{First, |To begin, }", middle=". {Then |Next, }",
         last=". {Finally, |At the end, }",
         clauses=(2, 9), whole_do=True,
+        at_most="only when @ does not exceed %, &",
+        at_least="only when @ does not fall below %, &",
+        equals="only when @ equals %, &",
     ),
     Construction(
         "chain", "train", "leaves",
@@ -100,6 +113,9 @@ TRAIN = (
         made="the @ it yields",
         middle=", ", last=", and {then|after that} ",
         clauses=(2, 4), pronoun=True, indirect=False,
+        at_most="as long as @ is not above %, &",
+        at_least="as long as @ is not below %, &",
+        equals="as long as @ says %, &",
     ),
     Construction(
         "purpose", "train", "split",
@@ -129,6 +145,9 @@ TEST = (
         do="I would like you to @", that="this @", found="this very @",
         made="the @ that results",
         middle=". {Besides|Moreover}, ", do_kinds=BOTH,
+        at_most="assuming @ stays within %, &",
+        at_least="assuming @ reaches %, &",
+        equals="assuming @ is precisely %, &",
     ),
     Construction(
         "once", "test", "none",
@@ -138,6 +157,9 @@ TEST = (
         made="the @ resulting from that",
         first="", middle=". {Once that is done|Afterwards}, ",
         clauses=(2, 9), indirect=False, do_kinds=BOTH,
+        at_most="on condition that @ is % or less, &",
+        at_least="on condition that @ is % or more, &",
+        equals="on condition that @ turns out to be %, &",
     ),
     Construction(
         "as_soon_as", "test", "split",
@@ -166,6 +188,9 @@ TEST = (
         that="this @", found="this very @",
         made="the @ that follows from it", middle=". ", clauses=(1, 3),
         last_kinds=("do",), do_kinds=("statement",),
+        at_most="given that @ is % at the most, &",
+        at_least="given that @ is % at the least, &",
+        equals="given that @ is indeed %, &",
     ),
     Construction(
         "duties", "test", "all",
@@ -174,6 +199,9 @@ TEST = (
         made="the @ that comes of this",
         first="Here is what I am after: ",
         middle="; also ", last="; lastly, ", do_kinds=BOTH, clauses=(2, 9),
+        at_most="in the event that @ is no greater than %, &",
+        at_least="in the event that @ is no smaller than %, &",
+        equals="in the event that @ is the same as %, &",
     ),
     Construction(
         "kindly", "test", "all",
@@ -189,6 +217,9 @@ REWRITE_TRAIN = (
         made="the @ it returns",
         only="{hey, |hi, |}", first="{hey, |hi, |}", middle=", and after: ",
         end="{|, thanks|, thx}", terse=True, do_kinds=FRAGMENTS,
+        at_most="& (but only if @ is max %)",
+        at_least="& (but only if @ is min %)",
+        equals="& (but only if @ = %)",
     ),
     Construction(
         "quick", "rewrite_train", "all",
@@ -197,6 +228,9 @@ REWRITE_TRAIN = (
         made="the @ that is returned",
         only="quick one: ", first="quick one: ", middle="; ",
         end="{| pls| ty}", terse=True, do_kinds=FRAGMENTS,
+        at_most="if @ <= %: &",
+        at_least="if @ >= %: &",
+        equals="if @ == %: &",
     ),
     Construction(
         "numbered", "rewrite_train", "none",
@@ -225,6 +259,9 @@ REWRITE_TEST = (
         made="the @ it makes",
         only="{so, |um, |}", first="{so, |um, |}", middle=" + ",
         end="{, asap|, cheers|}", terse=True, do_kinds=FRAGMENTS,
+        at_most="& - just when @ is % tops",
+        at_least="& - just when @ is % or up",
+        equals="& - just when @ reads %",
     ),
     Construction(
         "note", "rewrite_test", "leaves",
@@ -233,6 +270,9 @@ REWRITE_TEST = (
         made="the @ made there",
         only="note: ", first="note: ", middle=" / and with that ", last=" / lastly ",
         end="", terse=True, do_kinds=FRAGMENTS,
+        at_most="& [if and only if @ up to %]",
+        at_least="& [if and only if @ from % upward]",
+        equals="& [if and only if @ shows %]",
     ),
     Construction(
         "dashes", "rewrite_test", "none",

@@ -15,8 +15,14 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from openagent_jax.environments.tools.worlds import domain_schema as schema
+from openagent_jax.environments.tools.worlds import result_reading
 from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import Requests, Synonyms
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    Fields,
+    ListSpec,
+    Requests,
+    Synonyms,
+)
 
 # Words that say nothing about which tool is meant.
 FUNCTION_WORDS = frozenset(
@@ -62,18 +68,37 @@ def without_optional(phrase: str, given: Collection[str]) -> str:
     return _BRACKETED.sub(kept, phrase)
 
 
-def read(tool: schema.Tool, place: str, check: Checker) -> Requests | None:
+def read(
+    tool: schema.Tool,
+    returns: Fields,
+    lists: tuple[ListSpec, ...],
+    place: str,
+    check: Checker,
+) -> Requests | None:
     """Return the words for requests of a tool, or None if it has none.
+
+    Fields of lists, and what is derived from lists, need no words: goals are sampled
+    from those that have some.
 
     Args:
       tool: the tool.
+      returns: the fields of its results.
+      lists: the lists of its results.
       place: where its `x-openagent` block is.
       check: collects the faults.
     """
     if (given := tool.meaning.requests) is None:
         return None
     place = f"{place}.requests"
-    check.names(given.fields, tool.meaning.returns, f"{place}.fields", "field")
+    derived = result_reading.derivable(lists, check.types)
+    may_lack = {name for x in lists for name, _ in result_reading.leaves(x)} | {
+        *derived
+    }
+    known = [*dict(returns), *derived]
+    check.names(given.fields, known, f"{place}.fields", "field", may_lack)
+    for name in {*given.fields} & {*result_reading.optional(lists)}:
+        message = "not every call returns it; raise at_least of its list, or remove it"
+        check.require(False, f"{place}.fields.{name}", message)
     fields: dict[str, str] = {}  # all noun phrases of the tool must differ
     return Requests(
         _pools(given.do, tool, {}, f"{place}.do", check),

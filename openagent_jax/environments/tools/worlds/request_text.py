@@ -8,11 +8,15 @@ reference would be ambiguous, or if no phrase of a tool fits its place.
 
 import contextlib
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openagent_jax.environments.tools.worlds import phrase_syntax, request_pieces
-from openagent_jax.environments.tools.worlds.domain_spec import parse_source
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    Condition,
+    parse_source,
+)
 from openagent_jax.environments.tools.worlds.goal_plan import Plan
 from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
 from openagent_jax.environments.tools.worlds.request_grammar import Construction
@@ -100,6 +104,9 @@ class RequestText:
         scope = self.known | within
         self.known |= within
         pronoun, self.just_found = self.just_found, ""
+        when = plan.goal.conditions.get(step)
+        if when is not None:
+            pronoun = ""  # it might be what is compared
         asks = step == plan.asked and not self.recalls
         if self._is_do(step):
             frame = form.last_do if is_last and form.last_do else form.do
@@ -113,12 +120,32 @@ class RequestText:
             if step == plan.asked:
                 _need(kind != "statement" or form.terse)
                 clause += self._result(step, scope, phrase)
+            if when is not None:
+                clause = self._conditional(when, clause, scope)
+                self.known.add(when.limit)
         else:
             source = plan.goal.answer if asks else used[0]
             clause = self._named(step, source, asks, scope, is_last)
             self.just_found = "" if asks else source
         self.known.update(used)
         return clause
+
+    def _conditional(
+        self, when: Condition, clause: list[Piece], scope: set[str]
+    ) -> list[Piece]:
+        """Return a clause with the condition under which it is wanted."""
+        frame = getattr(self.form, when.comparison)
+        _need(frame and when.limit[0] == "$")
+        step, name = parse_source(when.value)
+        if step in self.nested:
+            value = self._phrase(step, name, scope, ("noun",), is_inner=True)
+        else:
+            value = self._value(when.value, scope, False)
+        parts = {"@": value, "%": [Slot(when.limit[1:])], "&": clause}
+        pieces: list[Piece] = []
+        for text in re.split("([@%&])", frame):
+            pieces += parts.get(text) or phrase_syntax.parse(text)
+        return pieces
 
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
@@ -143,6 +170,10 @@ class RequestText:
         """Tell whether the result of a step can be a part of another phrase."""
         plan, (source,) = self.plan, self.plan.fields[step]
         user = plan.users[step][0]
+        when = plan.goal.conditions.get(user)
+        if when is not None and when.value == source:
+            nouns = self._options(step, parse_source(source)[1])
+            return any(x.kind == "noun" and x.is_simple for x in nouns)
         (argument,) = (a for a, s in plan.arguments[user].items() if s == source)
         asked = plan.goal.answer if user == plan.asked else ""
         used = asked or "".join(plan.fields[user])
@@ -219,15 +250,16 @@ class RequestText:
 
     def _within(self, step: int) -> set[str]:
         """Return the sources that the clause of a step names or refers to."""
-        found = set()
-        for source in self.plan.arguments[step].values():
+        found, when = set(), self.plan.goal.conditions.get(step)
+        compared = [] if when is None else [when.value]
+        for source in (*self.plan.arguments[step].values(), *compared):
             found.add(source)
             if (inner := parse_source(source)[0]) in self.nested:
                 found |= self._within(inner)
         return found
 
     def _is_used(self, source: str) -> bool:
-        return any(source in arguments.values() for arguments in self.plan.arguments)
+        return any(source in fields for fields in self.plan.fields)
 
     def _phrase(
         self,

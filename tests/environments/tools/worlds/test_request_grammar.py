@@ -46,10 +46,11 @@ def frames(construction):
     """The texts that a construction puts around the words of tools."""
     fields = (
         "state", "ask", "recall", "result", "do", "last_do", "that", "found", "made",
-        "ahead", "first", "second", "middle", "last", "end", "only",
+        "ahead", "first", "second", "middle", "last", "end", "only", "at_most",
+        "at_least", "equals",
     )  # fmt: skip
     texts = set().union(*(expanded(getattr(construction, x)) for x in fields))
-    return {text.replace("@", "").strip(" .,;:?").lower() for text in texts}
+    return {re.sub("[@%&]", "", x).strip(" .,;:?").lower() for x in texts}
 
 
 def write(steps, answer, constants, spec=SPEC, seed=0):

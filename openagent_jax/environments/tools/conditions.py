@@ -1,0 +1,58 @@
+"""Steps of a goal that are only wanted if a condition on an earlier result holds."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax.environments.tools.types import Task
+from openagent_jax.text import scalars
+
+AT_MOST, AT_LEAST, EQUALS = range(3)
+COMPARISONS = {"at_most": AT_MOST, "at_least": AT_LEAST, "equals": EQUALS}
+
+
+class Seen(NamedTuple):
+    """What is known about the steps of a goal."""
+
+    needed: Bool[Array, "C"]  # known to be needed
+    possible: Bool[Array, "C"]  # not known to be unneeded
+
+
+def required(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
+    """Return the steps that the goal needs, given the results of all of its steps."""
+    valid = task.goal.tool >= 0
+    return valid if task.goal.when is None else valid & _hold(task, values)
+
+
+def seen(task: Task, values: Int[Array, "C V"], done: Bool[Array, "C"]) -> Seen:
+    """Return what an agent knows that has the results of some steps.
+
+    Args:
+      task: the task.
+      values: the results of all steps.
+      done: the steps whose results it has.
+    """
+    valid, when = task.goal.tool >= 0, task.goal.when
+    if when is None:
+        return Seen(valid, valid)
+    sources, num_constants = when[:, ::2], task.constants.shape[0]
+    step = (sources - num_constants) // values.shape[1]
+    known = jnp.all((sources < num_constants) | done[step], axis=1)
+    holds = _hold(task, values)
+    return Seen(valid & known & holds, valid & ~(known & ~holds))
+
+
+def _hold(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
+    """Return which conditions hold; those of steps without one do."""
+    assert task.goal.when is not None
+    source, comparison, limit = jnp.moveaxis(task.goal.when, -1, 0)
+    table = jnp.concatenate([task.constants, values.reshape(-1)])
+    value, limit = table[source], table[limit]
+    # Values that are no numbers are only compared for equality.
+    holds = jnp.select(
+        [comparison == AT_MOST, comparison == AT_LEAST],
+        [scalars.at_most(value, limit), scalars.at_most(limit, value)],
+        value == limit,
+    )
+    return (source < 0) | holds
