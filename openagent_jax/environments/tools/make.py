@@ -102,7 +102,7 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         ask=lambda tables, task: replace(
             _blank(tables, task), kind=jnp.int32(reply_scan.ASK)
         ),
-        certificate=lambda tables, task: oracle.certificate(task),
+        certificate=lambda tables, task: environment.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=lambda tables, task: jnp.sum(task.tools.visible)[None],
         phrasing=lambda tables, task: draw.fingerprint(task.phrase),

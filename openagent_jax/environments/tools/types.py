@@ -7,6 +7,7 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     F result fields             P pieces of a text
     W pieces of a description   R recorded calls of a world
     K documents                 D pieces of a document
+    V columns of a table        M records that calls have touched
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -24,6 +25,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
+from openagent_jax.environments.tools.cells import Access, Cells, Steps
 from openagent_jax.environments.tools.choices import Choices
 from openagent_jax.text.lexicon import MAX_TEXT
 
@@ -41,6 +43,7 @@ class Limits:
     num_phrase_pieces: int = 24  # of a request
     value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
+    num_columns: int = 0  # V, of a table; 0 if no tool reads or changes records
 
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
@@ -85,6 +88,7 @@ class Tools:
     # The document of the tool's file, whose words are replaced by those above; an index
     # into `worlds.documents.Documents`. -1 if it has none and is written generically.
     document: Int[Array, "N"]
+    access: Access | None = None  # None if no tool reads or changes records
 
 
 @jax.tree_util.register_dataclass
@@ -222,3 +226,6 @@ class State(Record):
     told: Bool[Array, "Q"]  # constants that the user has given when asked
     values: Int[Array, "C F"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where there is none
+    spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
+    cells: Cells | None = None  # the records that were touched
+    steps: Steps | None = None  # the records of the steps, as the goal leaves them
