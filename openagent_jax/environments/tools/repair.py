@@ -59,10 +59,10 @@ def fixes(task: Task, state: State, done: Bool[Array, "C"]) -> Fixes:
     amount = jnp.where(sign[None] < 0, scalars.plus(column, target, -1), amount)
     a = jnp.maximum(access.source[jnp.arange(len(v)), v] - 1, 0)
     low, high = (x[jnp.arange(len(v)), a] for x in (tools.arg_low, tools.arg_high))
-    most = scalars.canonical(high - 1)
+    most = scalars.canonical(high - 1)[None]
     is_more = scalars.sign(scalars.plus(amount, most, -1)) > 0
     amount = jnp.where(is_more, most, amount)
-    adds = scalars.within(amount, low, high) & (scalars.sign(amount) > 0)
+    adds = scalars.within(amount, low[None], high[None]) & (scalars.sign(amount) > 0)
     adds &= (sign != 0)[None] & wrong.column[:, v] & of_table
 
     # Only calls whose arguments follow from the record.
