@@ -18,7 +18,7 @@ import openagent_jax
 from openagent_jax import expert, types
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools import environment, oracle
+from openagent_jax.environments.tools import environment
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools import types as tool_types
 from openagent_jax.environments.tools.worlds import domain, domain_file, domain_spec
@@ -177,7 +177,7 @@ def edit(index, tables, keys, tasks, strength, split):
 def demonstrate(tables, tasks):
     """`(trajectories, fewest calls)` of the expert."""
     play = jax.vmap(functools.partial(expert.demonstrate, ENVIRONMENT), (None, 0))
-    return play(tables, tasks), jax.vmap(oracle.certificate)(tasks).fewest_calls
+    return play(tables, tasks), jax.vmap(environment.certificate)(tasks).fewest_calls
 
 
 @functools.partial(jax.jit, static_argnums=2)

@@ -208,6 +208,38 @@ def at_most(one: Int[Array, "..."], other: Int[Array, "..."]) -> Bool[Array, "..
     return scaled[0] <= scaled[1]
 
 
+def plus(
+    value: Int[Array, "..."],
+    other: Int[Array, "..."],
+    sign: Int[Array, "..."] | int = 1,
+) -> Int[Array, "..."]:
+    """Return the sum of numbers, or their difference; -1 where it does not fit.
+
+    Args:
+      value: a canonical number. The sum is without meaning for other values.
+      other: a canonical number.
+      sign: -1 subtracts it.
+
+    >>> spelled(int(plus(jnp.array(code("2.5")), jnp.array(code("0.75")), -1)))
+    '1.75'
+    """
+    decimals, digits = zip(_parts(value), _parts(other), strict=True)
+    most = jnp.maximum(*decimals)
+    powers, total = jnp.asarray(_POWERS), jnp.zeros_like(most)
+    fits = total == 0
+    for places, number, factor in zip(decimals, digits, (1, sign), strict=True):
+        power = powers[jnp.clip(most - places, 0, MAX_DECIMALS)]
+        fits &= jnp.abs(number) <= MAX_DIGITS // power
+        total += factor * number * power
+    fits &= jnp.abs(total) <= MAX_DIGITS
+    return jnp.where(fits, canonical(_value(most, jnp.where(fits, total, 0))), -1)
+
+
+def sign(value: Int[Array, "..."]) -> Int[Array, "..."]:
+    """Return the signs of numbers: -1, 0 or 1; 0 for other values."""
+    return jnp.sign(_parts(value)[1])
+
+
 def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECES"]:
     """Return the symbols that write values, padded with 0, the empty text.
 

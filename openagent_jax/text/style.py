@@ -40,10 +40,11 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     OUT_OF_ORDER,  # another tool must be called first
     TRANSIENT,  # a runtime error that goes away when the tool is called again
     PERMANENT,  # a runtime error that stays
+    NO_RECORD,  # what is to be read or changed does not exist
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(11)
+) = range(12)
 
 ERRORS = {
     BAD_FORMAT: "cannot read this",
@@ -53,6 +54,7 @@ ERRORS = {
     OUT_OF_ORDER: "call first ",
     TRANSIENT: "failed, try again",
     PERMANENT: "out of service for good",
+    NO_RECORD: "no such record",
     MOVED: "replaced",
 }
 MOVED_GUIDED = "replaced by "

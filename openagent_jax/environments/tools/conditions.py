@@ -1,5 +1,6 @@
 """Steps of a goal that are only wanted if a condition on an earlier result holds."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -25,6 +26,28 @@ def required(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
     return valid if task.goal.when is None else valid & _hold(task, values)
 
 
+def with_needed(task: Task, values: Int[Array, "C V"]) -> Task:
+    """Return a task whose goal only has the steps that it needs; see `required`."""
+    return _with_steps(task, required(task, values))
+
+
+def with_possible(
+    task: Task, values: Int[Array, "C V"], done: Bool[Array, "C"]
+) -> tuple[Task, Bool[Array, "C"]]:
+    """Return a task without the steps that an agent knows to be unneeded.
+
+    Args:
+      task: the task.
+      values: the results of all steps.
+      done: the steps whose results the agent has.
+
+    Returns:
+      The task, and the steps that are known to be needed.
+    """
+    known = seen(task, values, done)
+    return _with_steps(task, known.possible), known.needed
+
+
 def seen(task: Task, values: Int[Array, "C V"], done: Bool[Array, "C"]) -> Seen:
     """Return what an agent knows that has the results of some steps.
 
@@ -41,6 +64,14 @@ def seen(task: Task, values: Int[Array, "C V"], done: Bool[Array, "C"]) -> Seen:
     known = jnp.all((sources < num_constants) | done[step], axis=1)
     holds = _hold(task, values)
     return Seen(valid & known & holds, valid & ~(known & ~holds))
+
+
+def _with_steps(task: Task, kept: Bool[Array, "C"]) -> Task:
+    if task.goal.when is None:
+        return task
+    return replace(
+        task, goal=replace(task.goal, tool=jnp.where(kept, task.goal.tool, -1))
+    )
 
 
 def _hold(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:

@@ -6,6 +6,7 @@ are planned in the task, so every agent meets the same results and faults.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,9 @@ from jaxtyping import Array, Bool, Int
 
 from openagent_jax import draw
 from openagent_jax.environments import grading
+from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import conditions, oracle, result_lists, types
+from openagent_jax.environments.tools.cells import Cells, Steps, Touch
 from openagent_jax.environments.tools.types import (
     Action,
     Facts,
@@ -26,13 +29,25 @@ from openagent_jax.text import reply_scan, scalars, style
 from openagent_jax.types import Certificate, TimeStep
 
 
+class Solution(NamedTuple):
+    """What the steps of a goal do, in their order."""
+
+    args: Int[Array, "C A"]  # true arguments; 0 where there is none
+    values: Int[Array, "C V"]  # true results
+    steps: Steps | None  # the records that they touch, as all of them leave them
+
+
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
-    args, values = solution(task)
-    proof = oracle.certificate(task, conditions.required(task, values))
+    args, values, steps = solution(task)
+    task = conditions.with_needed(task, values)
+    proof = oracle.certificate(task, steps)
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
-    return State(
+    access, cells = task.tools.access, None
+    if access is not None:
+        cells = records.start(task.goal.tool.shape[0], access.source.shape[1])
+    state = State(
         **vars(grading.start(proof)),
         done=jnp.zeros(task.goal.tool.shape, bool),
         attempts=jnp.zeros(task.tools.relation.shape, jnp.int32),
@@ -42,13 +57,17 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         told=jnp.zeros(task.shown.shape, bool),
         values=values,
         args=args,
+        spoiled=jnp.bool_(False),
+        cells=cells,
+        steps=steps,
     )
+    return state if cells is None else replace(state, done=oracle.changed(task, state))
 
 
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved; see `oracle.certificate`."""
-    _, values = solution(task)
-    return oracle.certificate(task, conditions.required(task, values))
+    _, values, steps = solution(task)
+    return oracle.certificate(conditions.with_needed(task, values), steps)
 
 
 def step(
@@ -61,8 +80,9 @@ def step(
     """Apply one action of the agent. A finished episode does not change any more.
 
     An episode succeeds with the right answer (or "done") if all steps of the goal have
-    been done and no wrong effect has occurred. It also succeeds with a refusal if the
-    oracle certifies the task as unsolvable. See `grading.REWARDS` for the rewards.
+    been done and nothing else has changed: wrong changes of records count, but fail an
+    episode only if they are still there. It also succeeds with a refusal if the oracle
+    certifies the task as unsolvable. See `grading.REWARDS` for the rewards.
 
     Args:
       lexicon: holds the surface forms of the task.
@@ -74,8 +94,9 @@ def step(
     Returns:
       The new state, and the timestep, whose observation is a `ToolResult`.
     """
+    task = conditions.with_needed(task, state.values)
     goal = task.goal
-    result, useful = _respond(lexicon, task, state, action)
+    result, useful, touch = _respond(lexicon, task, state, action)
     live = ~state.finished
     called = action.kind == reply_scan.CALL
     ok = called & (result.status == style.OK) & live
@@ -89,18 +110,24 @@ def step(
     tool = jnp.maximum(action.call.tool, 0)
     matches = useful & ok
     wrong = ok & task.tools.effect[tool] & ~jnp.any(matches & ~state.done)
-    done = state.done | matches
+    noted = replace(state, done=state.done | matches, spoiled=state.spoiled | wrong)
+    if touch is not None:
+        noted, wrong = _note(task, state, noted, touch, tool, ok, wrong)
     error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
 
-    valid = conditions.required(task, state.values)
+    valid = goal.tool >= 0
     wanted = jnp.where(
         goal.answer < 0, lexicon.style.done, _source(task, state.values, goal.answer)
     )
     right = lexicons.same_value(lexicon, action.value, wanted)
     # A guessed answer does not count: all steps of the goal must be done.
-    answered = right & jnp.all(done | ~valid) & (state.wrong_effects == 0)
+    settled = oracle.settled(task, noted)
+    answered = right & jnp.all(settled | ~valid) & ~noted.spoiled
+    access = task.tools.access
+    if access is not None and noted.cells is not None and noted.steps is not None:
+        answered &= records.as_wanted(access, goal.tool, noted.steps, noted.cells)
     graded = grading.advance(
-        state,
+        noted,
         action.kind,
         right=answered,
         error=error,
@@ -110,7 +137,6 @@ def step(
     )
     new = replace(
         graded,
-        done=done,
         attempts=state.attempts + tried,
         succeeded=state.succeeded | (here & ok),
         known_dead=state.known_dead | (here & gone),
@@ -170,8 +196,10 @@ def _recorded(
     return same & (facts.relation == task.tools.relation[tool])
 
 
-def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C V"]]:
-    """Return the true arguments and results of the steps of the goal."""
+def solution(task: Task) -> Solution:
+    """Return what the steps of the goal do, each after those before it."""
+    access, calls = task.tools.access, []
+    cells = access and records.empty(task.goal.tool.shape[0], access.source.shape[1])
     num_steps, num_args = task.goal.source.shape
     values = jnp.full((num_steps, task.tools.num_values), -1, jnp.int32)
     all_args = []
@@ -182,8 +210,21 @@ def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C V"]]:
         args = jnp.where(sources < 0, jnp.maximum(default, 0), args)
         all_args.append(args)
         found = results(task, tool, args)
+        if access is not None and cells is not None:
+            call = records.touch(access, task.world, cells, tool, args, found)
+            found = call.values
+            happens = conditions.required(task, values)[c] & (call.status == style.OK)
+            table = jnp.where(happens, access.table[tool], 0)
+            none = jnp.zeros(access.source.shape[1], bool)
+            cells, _ = records.write(cells, table, call.key, call.after, none)
+            calls.append(call.key)
         values = values.at[c].set(jnp.where(task.goal.tool[c] >= 0, found, -1))
-    return jnp.stack(all_args), values
+    steps = None
+    if access is not None and cells is not None:
+        keys, world = jnp.stack(calls), task.world
+        left = jax.vmap(lambda n, key: records.find(access, world, cells, n, key))
+        steps = Steps(keys, left(jnp.maximum(task.goal.tool, 0), keys))
+    return Solution(jnp.stack(all_args), values, steps)
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
@@ -200,8 +241,11 @@ def reveals_code(task: Task) -> Bool[Array, "N"]:
     return jnp.any(asked, axis=1)
 
 
-def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]]:
-    """Return the result of an action, and the steps of the goal that it matches."""
+def _respond(
+    lexicon, task, state, action
+) -> tuple[ToolResult, Bool[Array, "C"], Touch | None]:
+    """Return the result of an action, the steps of the goal that it matches, and what
+    it does to a record."""
     tools, faults = task.tools, task.faults
     call = action.call
     tool = jnp.maximum(call.tool, 0)
@@ -222,8 +266,13 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
+    values, touch = results(task, tool, args), None
     # Later entries take precedence over earlier ones.
     status, target = jnp.int32(style.OK), jnp.int32(-1)
+    if tools.access is not None:
+        cells = state.cells
+        touch = records.touch(tools.access, task.world, cells, tool, args, values)
+        status, values = touch.status, touch.values
     for trouble, code, about in (
         (failing, jnp.where(forever, style.PERMANENT, style.TRANSIENT), -1),
         ((code_from >= 0) & ~right_code, style.WRONG_CODE, code_from),
@@ -240,18 +289,62 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
-    # Values that are derived from lists are not shown.
-    values = results(task, tool, args)[: tools.result_low.shape[1]]
-    values = jnp.where(ok, values, -1)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool
     useful = (
-        conditions.required(task, state.values)
+        (wanted >= 0)
         & (tools.relation[wanted] == tools.relation[tool])
         & jnp.all(state.args == args[None], axis=1)
     )
+    if touch is not None:  # a read before a change, or after it
+        useful &= jnp.all(state.values == values[None], axis=1)
+    # Values that are derived from lists are not shown.
+    values = jnp.where(ok, values[: tools.result_low.shape[1]], -1)
     result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
-    return result, useful
+    return result, useful, touch
+
+
+def _note(
+    task: Task,
+    old: State,
+    new: State,
+    touch: Touch,
+    tool: Int[Array, ""],
+    ok: Bool[Array, ""],
+    wrong: Bool[Array, ""],
+) -> tuple[State, Bool[Array, ""]]:
+    """Note what a call has done to a record.
+
+    Args:
+      task: the task.
+      old: the state before the call.
+      new: the state after it, but for records.
+      touch: what the call does.
+      tool: the called tool.
+      ok: whether it succeeded.
+      wrong: whether it is wrong if it is an effect without a record.
+
+    Returns:
+      The state after the call, and whether it has changed something wrongly.
+    """
+    access, goal = task.tools.access, task.goal
+    assert access is not None and old.cells is not None and old.steps is not None
+    table = jnp.where(ok, access.table[tool], 0)
+    shown = records.shown(access, tool, touch)
+    cells, fits = records.write(old.cells, table, touch.key, touch.after, shown)
+    one = jax.tree.map(lambda x: x[None], touch.after)
+    cell = Cells(table[None], touch.key[None], one, shown[None])
+    wanted = records.targets(access, goal.tool, old.steps, cell)
+    astray = records.is_astray(touch, jax.tree.map(lambda x: x[0], wanted))
+    plain = ~access.writes[tool]
+    noted = replace(
+        new,
+        cells=cells,
+        spoiled=old.spoiled | (wrong & plain) | (ok & ~fits),
+    )
+    # A step that changes a record is done as soon as the change is there.
+    done = noted.done | (ok & oracle.changed(task, noted))
+    return replace(noted, done=done), jnp.where(plain, wrong, ok & astray)
 
 
 def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, ""]) -> Array:

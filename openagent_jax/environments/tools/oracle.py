@@ -14,8 +14,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax.environments.tools import conditions, types
-from openagent_jax.environments.tools.conditions import Seen
+from openagent_jax.environments.tools import cells as records
+from openagent_jax.environments.tools import conditions, repair, types
+from openagent_jax.environments.tools.cells import Steps
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
 from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
@@ -30,20 +31,68 @@ class Plan(NamedTuple):
     extra: Int[Array, "N"]
     ready: Bool[Array, "N"]  # usable, and its prerequisites are met
     cost: Float[Array, "N"]  # calls, including prerequisites; inf: cannot be used
+    # The cheapest of the rows that would put a record right; -1: there is none.
+    repair: Int[Array, ""]
+
+
+class Order(NamedTuple):
+    """What records ask of a plan."""
+
+    before: Bool[Array, "C C"]  # step b has to wait for step a, at [a, b]
+    repairs: Bool[Array, "N"]  # rows whose call would put a record right
 
 
 UNNEEDED = 1 << 20
+BEFORE_STEPS = -2  # the place of what puts a record right, among `Plan.extra`
 # Why a task cannot be solved; the first stands for those that can.
 REASONS = ("", "missing_tool", "out_of_service", "unmet_prerequisite")
 
 
-def certificate(task: Task, required: Bool[Array, "C"] | None = None) -> Certificate:
-    """Certify whether a task can be solved, in how few calls, or why not.
+def settled(task: Task, state: State) -> Bool[Array, "C"]:
+    """Return the steps that need no call, as things are.
 
-    Args:
-      task: the task.
-      required: the steps that the goal needs; all if None. They differ if steps have
-        conditions (see `conditions.required`).
+    A step that changes a record is settled while the change is there, whichever calls
+    have made it. A call of its own is needed only where its results are.
+    """
+    if task.tools.access is None:
+        return state.done
+    needs_call = _is_used(task) & ~state.done
+    return jnp.where(_writes(task), _in_place(task, state) & ~needs_call, state.done)
+
+
+def changed(task: Task, state: State) -> Bool[Array, "C"]:
+    """Return the steps whose only purpose is a change of a record that is there."""
+    return _writes(task) & _in_place(task, state) & ~_is_used(task)
+
+
+def _in_place(task: Task, state: State) -> Bool[Array, "C"]:
+    access, goal = task.tools.access, task.goal
+    assert access is not None and state.cells is not None and state.steps is not None
+    now = records.now(access, task.world, goal.tool, state.steps, state.cells)
+    return records.in_place(access, goal.tool, state.steps, now)
+
+
+def _writes(task: Task) -> Bool[Array, "C"]:
+    """Return the steps that change a record."""
+    access = task.tools.access
+    assert access is not None
+    return access.writes[task.goal.tool] & (task.goal.tool >= 0)
+
+
+def _is_used(task: Task) -> Bool[Array, "C"]:
+    """Return the steps whose results are used, or are the answer."""
+    goal, step = task.goal, jnp.arange(task.goal.tool.shape[0])
+    num_constants = task.constants.shape[0]
+    sources = jnp.append(goal.source.reshape(-1), goal.answer)
+    if goal.when is not None:
+        sources = jnp.append(sources, goal.when[:, 0])
+    from_step = (sources - num_constants) // task.tools.num_values
+    from_step = jnp.where(sources >= num_constants, from_step, -1)
+    return jnp.any(from_step[:, None] == step[None], axis=0)
+
+
+def certificate(task: Task, steps: Steps | None = None) -> Certificate:
+    """Certify whether a task can be solved, in how few calls, or why not.
 
     Calls that fail count too, and so does the call of a tool that was replaced, which
     names the new one. The number is 0 if the task cannot be solved.
@@ -51,18 +100,24 @@ def certificate(task: Task, required: Bool[Array, "C"] | None = None) -> Certifi
     The reason is an index into `REASONS`. If several apply, a step for which no tool is
     on offer takes precedence over a tool that is out of service, and that over
     prerequisites that cannot be met.
+
+    Args:
+      task: the task, with the steps that its goal needs (see `conditions.with_needed`).
+      steps: the records that its steps touch; see `environment.solution`. None if its
+        tools touch none.
     """
-    wanted = task.goal.tool >= 0 if required is None else required
-    plan = _full_plan(task, wanted)
+    done, order = _at_start(task, steps)
+    plan = _full_plan(task, done, order)
     ok = jnp.all(plan.step_ok)
     tools, faults = task.tools, task.faults
     offered = _offered(task)
     works = offered & (faults.failures < types.FOREVER) & (faults.moved_to < 0)
     serves = tools.relation[task.goal.tool][:, None] == tools.relation[None, :]
+    wanted = (task.goal.tool >= 0) & ~done
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    return Certificate(ok, _num_calls(task, plan, wanted), jnp.where(ok, 0, reason))
+    return Certificate(ok, _num_calls(task, plan, done), jnp.where(ok, 0, reason))
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
@@ -71,15 +126,22 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     It asks for constants that the request leaves out, refuses as soon as it knows of no
     solution, and meets a prerequisite just before the call that needs it.
     """
+    task, needed = conditions.with_possible(task, state.values, state.done)
     tools, goal = task.tools, task.goal
     known = (tools.visible | state.known_from) & ~state.known_dead
-    seen = conditions.seen(task, state.values, state.done)
-    valid, no_failures = seen.needed, jnp.zeros_like(known)
-    plan = _plan(task, seen, known, state.done, state.succeeded, no_failures)
+    none, done = jnp.zeros_like(known), settled(task, state)
+    order = fixes = None
+    may_call = jnp.ones_like(done)
+    if tools.access is not None:
+        fixes = repair.fixes(task, state, done)
+        order = Order(fixes.before, fixes.rows & known)
+        may_call = fixes.may_call
+    plan = _plan(task, needed, known, done, state.succeeded, none, order)
     num_constants, num_values = task.constants.shape[0], state.values.shape[1]
     source_step = (goal.source - num_constants) // num_values
     have = (goal.source < num_constants) | state.done[source_step]
-    open_step = valid & ~state.done & jnp.all(have, axis=1) & plan.ready[plan.tool]
+    has_sources = jnp.all(have, axis=1) & may_call
+    open_step = needed & ~done & has_sources & plan.ready[plan.tool]
     step_rank = jnp.where(open_step, 2 * jnp.arange(goal.tool.shape[0]) + 1, UNNEEDED)
     extra_rank = jnp.where(plan.ready, plan.extra, UNNEEDED)
     c, n = jnp.argmin(step_rank), jnp.argmin(extra_rank)
@@ -87,12 +149,17 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     tool = jnp.where(by_step, plan.tool[c], n)
     has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
     args = jnp.where(has_arg & by_step, state.args[c], types.MISSING)
+    stuck = jnp.bool_(False)
+    if fixes is not None:
+        tool, args = _with_records(task, state, plan, fixes, tool, args, by_step)
+        nothing = jnp.minimum(step_rank[c], extra_rank[n]) == UNNEEDED
+        stuck = nothing & ~((plan.repair >= 0) & plan.ready[plan.repair])
     code_from = tools.code_from[tool]
     code = jnp.where(code_from >= 0, tools.code[code_from], -1)
 
     missing = jnp.any(~task.shown & ~state.told)
-    done = jnp.all(state.done | ~valid)
-    kind = jnp.where(done, reply_scan.ANSWER, reply_scan.CALL)
+    ends = jnp.all(done | ~needed) & (plan.repair < 0) | stuck
+    kind = jnp.where(ends, reply_scan.ANSWER, reply_scan.CALL)
     kind = jnp.where(jnp.all(plan.step_ok), kind, reply_scan.REFUSE)
     kind = jnp.where(missing & (kind == reply_scan.CALL), reply_scan.ASK, kind)
     called = kind == reply_scan.CALL
@@ -113,8 +180,54 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     )
 
 
-def _num_calls(task: Task, plan: Plan, valid: Bool[Array, "C"]) -> Int[Array, ""]:
+def _with_records(
+    task: Task,
+    state: State,
+    plan: Plan,
+    fixes: repair.Fixes,
+    tool: Int[Array, ""],
+    args: Int[Array, "A"],
+    by_step: Bool[Array, ""],
+) -> tuple[Int[Array, ""], Int[Array, "A"]]:
+    """Return the next call of an expert where tools change records.
+
+    Args:
+      task: the task.
+      state: its state.
+      plan: the plan.
+      fixes: the calls that would put a record right.
+      tool: the tool of the next call, unless a record is put right first.
+      args: its arguments, if it is a step.
+      by_step: whether it is one.
+    """
+    tools, goal = task.tools, task.goal
+    # A step that needs no call may still have to come before another tool.
+    serves = (tools.relation[goal.tool] == tools.relation[tool]) & (goal.tool >= 0)
+    c = jnp.argmax(serves)
+    has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
+    served = jnp.where(has_arg & jnp.any(serves), state.args[c], types.MISSING)
+    args = jnp.where(by_step, args, served)
+    row = plan.repair
+    now = (row >= 0) & plan.ready[row]
+    return jnp.where(now, row, tool), jnp.where(now, fixes.args[row], args)
+
+
+def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
+    """Return the steps that need no call from the start, and what records ask for."""
+    access, goal = task.tools.access, task.goal
+    if access is None or steps is None:
+        return jnp.zeros(goal.tool.shape, bool), None
+    cells = records.start(goal.tool.shape[0], access.source.shape[1])
+    now = records.now(access, task.world, goal.tool, steps, cells)
+    there = records.in_place(access, goal.tool, steps, now)
+    before = records.step_order(access, goal.tool, steps)
+    no_repair = jnp.zeros(access.table.shape, bool)
+    return there & _writes(task) & ~_is_used(task), Order(before, no_repair)
+
+
+def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]:
     """Return the calls of a plan, failing ones included; 0 if it fails."""
+    valid = (task.goal.tool >= 0) & ~done
     failures = _detours(task)
     extra = plan.extra < UNNEEDED
     used = jnp.zeros_like(extra).at[plan.tool].max(valid) | extra
@@ -140,35 +253,36 @@ def _detours(task: Task) -> Int[Array, "N"]:
     return task.faults.failures + (_offered(task) & ~task.tools.visible)
 
 
-def _full_plan(task: Task, valid: Bool[Array, "C"]) -> Plan:
+def _full_plan(task: Task, done: Bool[Array, "C"], order: Order | None) -> Plan:
     faults = task.faults
     there = _offered(task)
     there &= (faults.failures < types.FOREVER) & (faults.moved_to < 0)
     return _plan(
         task,
-        Seen(valid, valid),
+        task.goal.tool >= 0,
         there,
-        jnp.zeros(task.goal.tool.shape, bool),
+        done,
         jnp.zeros(there.shape, bool),
         _detours(task),
+        order,
     )
 
 
 def _plan(
     task: Task,
-    seen: Seen,
+    valid: Bool[Array, "C"],
     there: Bool[Array, "N"],
     done: Bool[Array, "C"],
     succeeded: Bool[Array, "N"],
     failures: Array,
+    order: Order | None,
 ) -> Plan:
     tools, goal = task.tools, task.goal
     num_steps, num_tools = goal.tool.shape[0], tools.relation.shape[0]
     same = tools.relation[:, None] == tools.relation[None, :]
     # A step that may be needed, but is not known to be, is not planned. A tool that
     # needs its tool can be used all the same: if not, that will be seen in time.
-    valid = seen.needed
-    serves = same[goal.tool] & seen.possible[:, None]  # [C, N]
+    serves = same[goal.tool] & (goal.tool >= 0)[:, None]  # [C, N]
     no_args = jnp.all(tools.arg_high <= tools.arg_low, axis=1)
     before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
@@ -176,11 +290,15 @@ def _plan(
     num_constants = task.constants.shape[0]
     source_step = (goal.source - num_constants) // tools.num_values
     given = goal.source < num_constants
+    if order is not None:
+        no_args |= order.repairs  # their arguments are known
 
     cost = jnp.full(num_tools, jnp.inf)
     step_ok = done | ~valid
     for _ in range(num_steps + 3):  # a chain of steps, and of tools before tools
         sources = jnp.all(given | step_ok[source_step], axis=1)
+        if order is not None:
+            sources &= jnp.all(~order.before | step_ok[:, None], axis=0)
         args_ok = no_args | jnp.any(serves & sources[:, None], axis=0)
         provider = jnp.where(provides, cost, jnp.inf)
         extra_cost = jnp.sum(jnp.where(met, 0.0, jnp.min(provider, axis=2)), axis=1)
@@ -195,6 +313,12 @@ def _plan(
     need = need.at[tool].min(jnp.where(todo, 2 * jnp.arange(num_steps), UNNEEDED))
     by_step = jnp.any(serves & ~done[:, None], axis=0)
     choice = jnp.argmin(jnp.where(provides, cost, jnp.inf), axis=2)  # [N, 2]
+    best = jnp.int32(-1)
+    if order is not None:
+        price = jnp.where(order.repairs, cost, jnp.inf)
+        best = jnp.argmin(price)
+        best = jnp.where(price[best] < jnp.inf, best, -1)
+        need = jnp.where(jnp.arange(num_tools) == best, BEFORE_STEPS, need)
     for _ in range(3):
         wanted = jnp.where(met, UNNEEDED, need[:, None])
         need = need.at[choice].min(wanted)
@@ -204,4 +328,5 @@ def _plan(
         extra=jnp.where(by_step, UNNEEDED, need),
         ready=jnp.all(met, axis=1) & (cost < jnp.inf),
         cost=cost,
+        repair=best,
     )

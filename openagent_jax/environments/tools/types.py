@@ -7,6 +7,7 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     F result fields             P pieces of a text
     W pieces of a description   R recorded calls of a world
     K documents                 D pieces of a document
+    V columns of a table        M records that calls have touched
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -25,6 +26,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.environments.grading import Record
+from openagent_jax.environments.tools.cells import Access, Cells, Steps
 from openagent_jax.environments.tools.choices import Choices
 from openagent_jax.text.lexicon import MAX_TEXT
 
@@ -45,10 +47,11 @@ class Limits:
     num_derived: int = 0  # values derived from the lists of a result; 0: no lists
     depth: int = 1  # keys and indices of the path of a result field
     conditions: bool = False  # whether steps of a goal may have conditions
+    num_columns: int = 0  # of a table; 0 if no tool reads or changes records
 
     @property
     def num_values(self) -> int:
-        """V, the values of a result that goals can use: its fields, and derived ones."""
+        """V, the values of a result that goals can use: fields and derived ones."""
         return self.num_fields + self.num_derived
 
     def flat(self) -> "Limits":
@@ -124,6 +127,7 @@ class Tools:
     # first, and its own. `result_name` is its whole path.
     result_path: Int[Array, "N F L"] | None = None
     result_key: Int[Array, "N F"] | None = None
+    access: Access | None = None  # how tools read and change records
 
     @property
     def num_values(self) -> int:
@@ -270,3 +274,6 @@ class State(Record):
     told: Bool[Array, "Q"]  # constants that the user has given when asked
     values: Int[Array, "C V"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where there is none
+    spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
+    cells: Cells | None = None  # the records that were touched
+    steps: Steps | None = None  # the records of the steps, as the goal leaves them

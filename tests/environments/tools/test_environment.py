@@ -334,7 +334,7 @@ class TestFaults:
         n = helpers.tool_rows("poi")["find_event"]
         play = game("city_event")
         tools = jax.tree.map(np.copy, play.task.tools)
-        for field in vars(tools).values():
+        for field in jax.tree.leaves(tools):
             field[15] = field[n]
         tools.visible[15] = False
         faults = jax.tree.map(np.copy, play.task.faults)

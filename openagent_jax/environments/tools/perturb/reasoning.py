@@ -112,6 +112,12 @@ def _feeds(task: Task) -> Bool[Array, "N N"]:
     direct = (source >= num_constants)[:, :, None]
     direct = jnp.any(direct & (source_step[:, :, None] == step[None, None]), axis=1).T
     row = jnp.arange(tools.relation.shape[0])
+    if tools.access is not None:  # a step may have to leave what another one needs
+        table = jnp.where(goal.tool >= 0, tools.access.table[goal.tool], 0)
+        writes = tools.access.writes[goal.tool]
+        shared = (table[:, None] == table[None]) & (table > 0)[None]
+        shared &= writes[:, None] | writes[None]
+        direct |= shared & (step[:, None] < step[None])
     is_row = (goal.tool[:, None] == row[None]).astype(jnp.int32)
     return _closure((is_row.T @ direct.astype(jnp.int32) @ is_row) > 0)
 
