@@ -100,9 +100,11 @@ def template(form: str) -> chat.Template:
 
 @functools.cache
 def world(name: str, form: str = COMPACT) -> World:
-    """A builtin domain, or `random`; the builtin domains transfer to each other."""
+    """A builtin domain with its own goals, or `random`; the builtin domains transfer to
+    each other."""
     settings = Settings(
         domain=name,
+        num_goals=0,
         transfer=OTHER.get(name, "poi"),
         num_visible=NUM_VISIBLE,
         max_turns=MAX_TURNS,
