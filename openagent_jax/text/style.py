@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from openagent_jax.text import nesting
+from openagent_jax.text.nesting import Syntax
 from openagent_jax.text.scalars import Digits
 
 T = TypeVar("T")  # str, or int: a symbol
@@ -119,6 +121,20 @@ class Marks(NamedTuple):
     ask: bytes = ASK.encode()
 
 
+class NestedCalls(NamedTuple, Generic[T]):
+    """How a call with arguments is written where arguments may be nested.
+
+    Attributes:
+      before: what comes before the first key.
+      syntax: what is between keys and values, and after the last value.
+      after: what follows.
+    """
+
+    before: Layout[T]
+    syntax: Syntax[T]
+    after: Layout[T]
+
+
 @dataclass(frozen=True)
 class Style(Generic[T]):
     """All texts of an episode that do not come from its task.
@@ -166,6 +182,8 @@ class Style(Generic[T]):
     nothing: T
     comma_blank: T
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
+    # Follows from `calls`; None unless `with_nesting` has added it.
+    nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -190,12 +208,43 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
             return function(x)
         if isinstance(x, Piece):
             return Piece(x.kind, x.index, walk(x.text), walk(x.number))
+        if isinstance(x, NestedCalls):
+            return NestedCalls(walk(x.before), x.syntax.mapped(walk), walk(x.after))
         if type(x) is tuple:
             return tuple(map(walk, x))
         return x  # Marks, digits, the template
 
     names = [field.name for field in dataclasses.fields(style)]
     return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
+
+
+def with_nesting(style: Style[str]) -> Style[str]:
+    """Return a style that also knows how nested arguments are written.
+
+    It follows from how it writes a call with two arguments.
+
+    Raises:
+      ValueError: these are not the pairs of a JSON object.
+
+    >>> made = with_nesting(compact(2)).nested
+    >>> made.syntax.enter[nesting.OBJECT], made.syntax.end
+    (('":{"', '":['), ('"}}', '}}'))
+    """
+    layout = style.calls[2]
+    at = next(i for i, piece in enumerate(layout) if piece.kind == ARGUMENT)
+    kinds = [piece.kind for piece in layout[at : at + 8]]
+    _, equals, _, comma, _, _, _, end = layout[at : at + 8]
+    pair = [ARGUMENT, LITERAL, VALUE, LITERAL]
+    is_json = equals.text.startswith('":') and comma.text.startswith('",')
+    if kinds != 2 * pair or not is_json or not end.text.startswith('"}'):
+        raise ValueError(f"chat template: arguments are no JSON object: {layout}")
+    syntax = nesting.json_syntax(
+        (equals.text, equals.number),
+        (comma.text, comma.text[1:]),
+        (end.text, end.text[1:]),
+    )
+    nested = NestedCalls(layout[:at], syntax, layout[at + 8 :])
+    return dataclasses.replace(style, nested=nested)
 
 
 def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def limits_of(settings: Settings) -> Limits:
     """Return the sizes of the arrays of a task."""
     names = ("tools", "args", "fields", "steps", "constants")
     sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
-    return Limits(**sizes, value_bytes=settings.value_bytes)
+    return Limits(**sizes, depth=settings.depth, value_bytes=settings.value_bytes)
 
 
 @cache  # equal environments share compiled programs
@@ -241,7 +241,8 @@ def world_of(
 
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
-    return spelling.style or style.compact(limits.num_args)
+    form = spelling.style or style.compact(limits.num_args)
+    return style.with_nesting(form) if limits.depth > 1 else form
 
 
 def _lexicon(

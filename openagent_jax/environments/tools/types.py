@@ -7,6 +7,7 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     F result fields             P pieces of a text
     W pieces of a description   R recorded calls of a world
     K documents                 D pieces of a document
+    L outer keys of an argument
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -33,7 +34,8 @@ class Limits:
     """The sizes of the arrays of a task, and the length of its values."""
 
     num_tools: int = 16
-    num_args: int = 3  # of a tool, not counting the code
+    num_args: int = 3  # of a tool, not counting the code; leaves, if they are nested
+    depth: int = 1  # of arguments: 1 for scalars, 2 for `to.city` and `tags.0`
     num_fields: int = 2  # of a result, not counting the code
     num_steps: int = 5  # of a goal, not counting prerequisites without arguments
     num_constants: int = 4  # of a request
@@ -78,7 +80,9 @@ class Tools:
     # Presentation.
     name: Int[Array, "N"]
     description: Int[Array, "N W"]  # pieces; symbol 0 is the empty text
+    # The own key of each argument, and the keys that it is under; see `text.nesting`.
     arg_name: Int[Array, "N A"]
+    arg_path: Int[Array, "N A L"]
     result_name: Int[Array, "N F"]
     place: Int[Array, "N"]  # order in the documents
     visible: Bool[Array, "N"]  # documented in the prompt
@@ -148,7 +152,8 @@ class TaskPools:
 
     names: Int[Array, "N Y"]  # synonyms of each tool
     descriptions: Int[Array, "N Y"]
-    arg_names: Int[Array, "N A Y"]
+    arg_names: Int[Array, "N A Y"]  # 0: none
+    arg_paths: Int[Array, "N A L Y"]  # of its outer keys
     gates: Int[Array, "R 2"]  # name and description of each gate
     phrases: Int[Array, "R P"]  # rewritten requests, which may have choices
     num_phrases: Int[Array, ""]

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
 from openagent_jax.text.documents import MAX_DEPTH
+from openagent_jax.text.nesting import PATH
 from openagent_jax.text.scalars import MAX_DECIMALS
 
 HOLE = "FILL IN:"  # begins a text that a person has to replace
@@ -94,6 +95,9 @@ Choice = Annotated[Any, BeforeValidator(_check_choice)]
 # What is shown but never looked up: any text, also with quotes and line breaks.
 Prose = Annotated[str, AfterValidator(_check_prose)]
 Fields = dict[Name, Text]  # name -> type or source
+# The path of an argument; see `nested_arguments`.
+ArgumentPath = Annotated[str, Field(pattern=f"^{PATH.pattern}$", max_length=256)]
+Arguments = dict[ArgumentPath, Text]
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
 
@@ -182,7 +186,7 @@ class Function(Model, extra="allow"):
 
 class Meaning(Model):
     listed_as: Prose = ABSENT
-    arguments: Annotated[Fields, _at_most("num_args")]
+    arguments: Annotated[Arguments, _at_most("num_args")]
     returns: Annotated[Fields, _at_most("num_fields")]
     code_from: Text = ABSENT
     call_after: Text = ABSENT
@@ -201,7 +205,7 @@ class Tool(Model):
 
 class Step(Model):
     tool: Text
-    arguments: Fields
+    arguments: Arguments
 
 
 class Goal(Model):

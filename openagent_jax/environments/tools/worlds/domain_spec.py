@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -66,10 +66,12 @@ class ToolSpec:
     optional: Mapping[str, Any]  # arguments that a call may leave out -> their default
     names: Synonyms
     descriptions: Synonyms
-    argument_names: dict[str, Synonyms]  # by argument
+    argument_names: dict[str, Synonyms]  # by argument; by key, if arguments are nested
     function: Mapping[str, Any]  # the function object of the file, which agents read
     requests: Requests | None = None  # None: no goals are sampled from the tool
     listed_as: str | None = None  # its name in the list it is from, if that is another
+    # What has to be open for each argument to be given; see `nested_arguments`.
+    gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def needs(self) -> list[str]:
