@@ -7,7 +7,7 @@ choice of thousands is a fault in an optional argument too.
 from collections.abc import Iterator
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import value_schema
+from openagent_jax.text import schema_paths
 
 MAX_CHOICES = 500  # of an enum
 
@@ -43,7 +43,7 @@ def _of_schema(schema: dict[str, Any], place: str, root: Any) -> Iterator[str]:
         seen, reference = [], schema["$ref"]
         while isinstance(reference, str) and reference not in seen:
             seen.append(reference)
-            target = value_schema.referenced(root, reference)
+            target = schema_paths.referenced(root, reference)
             if target is None:
                 yield (
                     f"{place}: the reference {reference!r} leads nowhere; add what it "

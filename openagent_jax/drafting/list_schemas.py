@@ -6,7 +6,7 @@ of JSON Schema.
 
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import value_schema
+from openagent_jax.text import schema_paths
 
 MAX_DEPTH = 8  # of nested references
 SCALAR_TYPES = ("string", "integer", "number", "boolean")
@@ -42,7 +42,7 @@ def resolve(
         rest = {key: value for key, value in schema.items() if key not in _UNIONS}
         if "$ref" in schema:
             reference = str(schema["$ref"])
-            target = value_schema.referenced(root, reference)
+            target = schema_paths.referenced(root, reference)
             if target is None:
                 raise Unsupported(f"{what}: the reference {reference!r} leads nowhere")
             rest.pop("$ref")

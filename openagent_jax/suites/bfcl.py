@@ -75,6 +75,7 @@ class Documents:
     name: Int[Array, "N"]
     description: Int[Array, "N 1"]
     arg_name: Int[Array, "N A"]
+    arg_path: Int[Array, "N A 0"]  # arguments are renamed at the top only
     place: Int[Array, "N"]
     visible: Bool[Array, "N"]
     relation: Int[Array, "N"]
@@ -292,6 +293,7 @@ class Suite:
                 name=name,
                 description=description,
                 arg_name=arg_name,
+                arg_path=np.zeros((num, num_args, 0), np.int32),
                 place=rows,
                 visible=rows < own,
                 relation=rows,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from openagent_jax.text import nesting
 from openagent_jax.text import style as styles
 from openagent_jax.text.messages import (
     INTEGER,
@@ -106,6 +107,7 @@ def document(
     function: Mapping[str, Any],
     arguments: Sequence[str],
     code: str = "",
+    keys: Mapping[str, int] | None = None,
 ) -> Layout[str]:
     """Return the layout of one tool's document, as the template writes it.
 
@@ -115,19 +117,28 @@ def document(
       function: the function object of the tool.
       arguments: the names of the arguments that are slots, in the order of the slots.
       code: the name of a parameter that is added; "" adds none.
+      keys: the slot of each key, if arguments are paths; see `documents.compact`.
 
     Raises:
       ValueError: the template does not write the document between the texts that
         surround documents in the style.
     """
-    marks = {name: f"xqzA{i}zqx" for i, name in enumerate(arguments)}
+    index = {name: i for i, name in enumerate(arguments)} if keys is None else keys
+    words = {key: f"xqzA{i}zqx" for key, i in index.items()}
+    marks = words
+    if keys is not None:
+        paths = map(nesting.parse, arguments)
+        marks = {
+            nesting.written(path): nesting.written([words.get(str(x), x) for x in path])
+            for path in paths
+        }
     marked = reworded(function, NAME, TEXT, marks, code)
     text = template.render(opening(REQUEST), as_tools([marked]), True)
     begin, end = style.system, f"{style.user}{REQUEST}{style.assistant}"
     if not text.startswith(begin) or not text.endswith(end):
         raise _unknown(f"it writes the tool {function['name']!r} differently", text)
     slots = {NAME: styles.slot(styles.NAME), TEXT: styles.slot(styles.TEXT)}
-    slots |= {x: styles.slot(styles.ARGUMENT, i) for i, x in enumerate(marks.values())}
+    slots |= {words[x]: styles.slot(styles.ARGUMENT, i) for x, i in index.items()}
     parts = _cut(text[len(begin) : len(text) - len(end)], slots)
     if slots[NAME] not in parts:
         raise _unknown(f"it does not name the tool {function['name']!r}", text)

@@ -31,12 +31,13 @@ named here follow the parameters as JSON. Left out are only `strict`, `$schema`,
 `additionalProperties` of the parameters, and titles that repeat a name.
 """
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openagent_jax.text import chat, style
+from openagent_jax.text import chat, nesting, schema_paths, style
 from openagent_jax.text.style import Layout, Piece, Style, literal, slot
 
 MAX_PURPOSE = 100  # bytes of what a call repeats of a description
@@ -75,6 +76,7 @@ def layout(
     function: Mapping[str, Any],
     arguments: Sequence[str],
     with_code: bool = False,
+    keys: Mapping[str, int] | None = None,
 ) -> Layout[str]:
     """Return the layout of the document of a tool.
 
@@ -83,6 +85,7 @@ def layout(
       function: the function object of the tool.
       arguments: the names of the arguments that are slots, in the order of the slots.
       with_code: whether the code is a parameter, in styles that document it as one.
+      keys: the slot of each key, if arguments are paths; see `compact`.
 
     Raises:
       ValueError: the chat template writes this tool in an unsupported way.
@@ -94,9 +97,9 @@ def layout(
     True
     """
     if form.template is None:
-        return compact(function, arguments)
+        return compact(function, arguments, keys=keys)
     code = style.CODE if with_code else ""
-    return chat.document(form.template, form, function, arguments, code)
+    return chat.document(form.template, form, function, arguments, code, keys)
 
 
 def escape(form: Style[str], text: str) -> str:
@@ -111,7 +114,10 @@ def escape(form: Style[str], text: str) -> str:
 
 
 def compact(
-    function: Mapping[str, Any], arguments: Sequence[str], skip: str = ""
+    function: Mapping[str, Any],
+    arguments: Sequence[str],
+    skip: str = "",
+    keys: Mapping[str, int] | None = None,
 ) -> Layout[str]:
     """Return the layout of a tool's document in the compact style.
 
@@ -119,6 +125,8 @@ def compact(
       function: the function object of the tool.
       arguments: the names of the arguments that are slots, in the order of the slots.
       skip: the name of a parameter that is left out.
+      keys: the slot of each key, if arguments are paths (see `nesting`): a key is a
+        slot wherever a path leads through it.
 
     Raises:
       ValueError: the schema is nested too deeply.
@@ -131,11 +139,14 @@ def compact(
     if _depth(function) > MAX_DEPTH:
         name = function.get("name")
         raise ValueError(f"{name!r} has a schema of more than {MAX_DEPTH} levels")
-    inlined = _References(_object(function.get("parameters"))).inlined
+    parameters_of = _object(function.get("parameters"))
+    if keys is not None:
+        parameters_of = _marked(parameters_of, arguments)
+    inlined = _References(parameters_of).inlined
     properties = _object(inlined.get("properties"))
     required = inlined.get("required")
     required = set(map(str, required if isinstance(required, list) else ()))
-    index = {name: i for i, name in enumerate(arguments)}
+    index = {name: i for i, name in enumerate(arguments)} if keys is None else keys
     first, comma, last, none = style.DOC_PARAMS
     pieces = [literal(style.DOC_OPEN), slot(style.TEXT), literal(style.DOC_NAME)]
     pieces += [slot(style.NAME), literal(none)]
@@ -143,11 +154,11 @@ def compact(
     for name, value in properties.items():
         if name == skip:
             continue
-        at = index.get(name)
+        at = index.get(name) if keys is None or isinstance(name, _Key) else None
         shown = literal(_quoted(name)) if at is None else slot(style.ARGUMENT, at)
         parameters += [literal(comma), shown]
         says = _parameter("", value, name in required, name)
-        parameters.append(literal(_quoted(says)))
+        parameters += _pieces(_quoted(says), index)
     if parameters:
         pieces[-1:] = [literal(first), *parameters[1:], literal(last)]
     known = {"name", "description", "parameters", "strict"}
@@ -159,6 +170,54 @@ def compact(
     pieces.append(slot(style.NEEDS))
     pieces += [literal(f",{_json(key)}:{_json(value)}") for key, value in more.items()]
     return joined([*pieces, literal(style.DOC_CLOSE)])
+
+
+class _Key(str):
+    """A key of a schema that is a slot: as a name it is the key itself."""
+
+    @property
+    def mark(self) -> str:
+        """What stands for the slot in a text."""
+        return f"{_MARK}{self}{_MARK}"
+
+
+_MARK = "\N{OBJECT REPLACEMENT CHARACTER}"
+
+
+def _marked(root: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """Return a schema with the keys of some paths as `_Key`.
+
+    Objects that have such keys are written with their fields, also where the schema
+    says in another way that they are objects.
+    """
+    made = copy.deepcopy(root)
+    found = (schema_paths.places(made, nesting.parse(path)) for path in paths)
+    for place in [place for places in found for place in places]:
+        holder, key = place.holder, place.key
+        if isinstance(key, int):
+            continue
+        holder["properties"] = {
+            _Key(name) if name == key else name: value
+            for name, value in holder["properties"].items()
+        }
+        kind = holder.get("type", "object")
+        if isinstance(kind, list) and holder is not made and "anyOf" not in holder:
+            others = [{"type": x} for x in kind if x != "object"]
+            parts = {
+                x: holder.pop(x) for x in ("properties", "required") if x in holder
+            }
+            holder["anyOf"] = [{"type": "object", **parts}, *others]
+            del holder["type"]
+        elif holder is not made:
+            holder["type"] = kind
+    return made
+
+
+def _pieces(text: str, slots: Mapping[str, int]) -> Iterator[Piece[str]]:
+    """Yield a text as pieces, with slots where it has marks."""
+    for number, part in enumerate(text.split(_MARK)):
+        is_slot = number % 2 == 1
+        yield slot(style.ARGUMENT, slots[part]) if is_slot else literal(part)
 
 
 def joined(pieces: Sequence[Piece[str]]) -> Layout[str]:
@@ -180,6 +239,7 @@ def _parameter(shown: str, schema: Any, is_required: bool, name: str) -> str:
     if isinstance(schema, dict) and _is_title_of(schema.get("title"), name):
         schema = {key: value for key, value in schema.items() if key != "title"}
     says = _says(schema)
+    shown = name.mark if shown and isinstance(name, _Key) else shown
     return (
         shown + ("" if is_required else " (optional)") + (f": {says}" if says else "")
     )
@@ -227,7 +287,7 @@ def _type(rest: dict[str, Any], is_inner: bool) -> Iterator[str]:
         required = rest.pop("required", None)
         required = required if isinstance(required, list) else []
         fields = [
-            _parameter(str(name), value, name in required, str(name))
+            _parameter(str(name), value, name in required, name)
             for name, value in rest.pop("properties").items()
         ]
         yield f"object {{{'; '.join(fields)}}}"

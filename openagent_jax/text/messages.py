@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from openagent_jax.text import schema_paths
+
 Message = dict[str, Any]
 Messages = list[Message]
 Tool = dict[str, Any]
@@ -95,7 +97,8 @@ def reworded(
       function: a function object, whose parameters may be any JSON schema.
       name: the name that it gets.
       description: the description that it gets.
-      arguments: the new names of arguments, by their names in `function`.
+      arguments: the new names of arguments, by their names in `function`; the new
+        paths of nested ones, by their paths.
       code: the name of a parameter to add, a required string; "" adds none.
 
     >>> look = tool("look", "opening hour", {"place": STRING})["function"]
@@ -104,14 +107,7 @@ def reworded(
     ('see', {'venue': {'type': 'string'}}, ['venue'])
     """
     made = {**function, "name": name, "description": description}
-    schema = dict(function.get("parameters") or {})
-    if "properties" in schema:
-        schema["properties"] = {
-            arguments.get(key, key): value
-            for key, value in schema["properties"].items()
-        }
-    if "required" in schema:
-        schema["required"] = [arguments.get(key, key) for key in schema["required"]]
+    schema = schema_paths.renamed(function.get("parameters") or {}, arguments)
     if code:
         schema.setdefault("type", "object")
         schema["properties"] = {**schema.get("properties", {}), code: {"type": STRING}}

@@ -123,6 +123,20 @@ class Marks(NamedTuple):
     ask: bytes = ASK.encode()
 
 
+class NestedCalls(NamedTuple, Generic[T]):
+    """How a call with arguments is written where arguments may be nested.
+
+    Attributes:
+      before: what comes before the first key.
+      syntax: what is between keys and values, and after the last value.
+      after: what follows.
+    """
+
+    before: Layout[T]
+    syntax: Syntax[T]
+    after: Layout[T]
+
+
 @dataclass(frozen=True)
 class Style(Generic[T]):
     """All texts of an episode that do not come from its task.
@@ -174,6 +188,8 @@ class Style(Generic[T]):
     result_syntax: Syntax[T] | None = None
     no_records: T | None = None
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
+    # Follows from `calls`; None unless `with_nesting` has added it.
+    nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -200,6 +216,8 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
             return Piece(x.kind, x.index, walk(x.text), walk(x.number))
         if isinstance(x, Syntax):
             return x.mapped(function)
+        if isinstance(x, NestedCalls):
+            return NestedCalls(walk(x.before), walk(x.syntax), walk(x.after))
         if type(x) is tuple:
             return tuple(map(walk, x))
         return x  # Marks, digits, the template
@@ -208,13 +226,48 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
     return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
 
 
-def with_nested_results(style: Style[str]) -> Style[str]:
-    """Return a style that writes the results of the first style as nested JSON.
+def with_nesting(style: Style[str]) -> Style[str]:
+    """Return a style that also knows how nested arguments and results are written.
 
-    >>> made = with_nested_results(compact(2))
+    That of arguments follows from how it writes a call with two arguments. Results are
+    only nested in the first style of results, which is JSON.
+
+    Raises:
+      ValueError: these are not the pairs of a JSON object.
+
+    >>> made = with_nesting(compact(2))
+    >>> made.nested.syntax.enter[nesting.OBJECT], made.nested.syntax.end
+    (('":{"', '":['), ('"}}', '}}'))
     >>> made.result_syntax.close, made.no_records
     ((('"}', '}'), ('"]', ']')), '[]')
     """
+    return dataclasses.replace(
+        style,
+        nested=_nested_calls(style.calls[2]),
+        result_syntax=_result_syntax(style.results[0][0]),
+        no_records="[]",
+    )
+
+
+def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
+    """Return how nested arguments are written, given a call with two arguments."""
+    at = next(i for i, piece in enumerate(layout) if piece.kind == ARGUMENT)
+    kinds = [piece.kind for piece in layout[at : at + 8]]
+    _, equals, _, comma, _, _, _, end = layout[at : at + 8]
+    pair = [ARGUMENT, LITERAL, VALUE, LITERAL]
+    is_json = equals.text.startswith('":') and comma.text.startswith('",')
+    if kinds != 2 * pair or not is_json or not end.text.startswith('"}'):
+        raise ValueError(f"chat template: arguments are no JSON object: {layout}")
+    syntax = nesting.json_syntax(
+        (equals.text, equals.number),
+        (comma.text, comma.text[1:]),
+        (end.text, end.text[1:]),
+    )
+    return NestedCalls(layout[:at], syntax, layout[at + 8 :])
+
+
+def _result_syntax(opening: str) -> Syntax[str]:
+    """Return the syntax of nested results, given how a style writes their beginning."""
     begin, equals, comma, end = RESULT_STYLES[0]
     syntax = nesting.json_syntax(
         (equals, equals.removesuffix('"')),
@@ -222,9 +275,8 @@ def with_nested_results(style: Style[str]) -> Style[str]:
         (end, end.removeprefix('"')),
     )
     # A template may write the result as a text of JSON.
-    quote = style.results[0][0].removeprefix(begin.removesuffix('"'))
-    syntax = syntax.mapped(lambda text: text.replace('"', quote))
-    return dataclasses.replace(style, result_syntax=syntax, no_records="[]")
+    quote = opening.removeprefix(begin.removesuffix('"'))
+    return syntax.mapped(lambda text: text.replace('"', quote))
 
 
 def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:

@@ -85,6 +85,7 @@ class DocumentTable:
             np.zeros((2, D, NUM_SYNONYMS), np.int32),
             np.zeros((2, D, NUM_SYNONYMS), np.int32),
             np.zeros((2, D, A, NUM_SYNONYMS), np.int32),
+            np.zeros((2, D, A, self._limits.depth - 1, NUM_SYNONYMS), np.int32),
         )
         synonyms = _Synonyms(self._rows)
         for (tool, pieces, arguments), d in self._rows.items():

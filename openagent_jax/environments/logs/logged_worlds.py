@@ -157,6 +157,7 @@ class LoggedWorlds:
                 name=documents.name[which],
                 description=documents.description[which],
                 arg_name=documents.arg_name[which],
+                arg_path=documents.variants.arg_path[0, which][..., 0],  # all are flat
                 result_name=self.result_name[r],
                 place=row,
                 visible=row < self.num_visible[r],
@@ -195,6 +196,7 @@ class LoggedWorlds:
             names=variants.name[split, which],
             descriptions=variants.description[split, which],
             arg_names=variants.arg_name[split, which],
+            arg_paths=variants.arg_path[split, which],
             gates=gates[order],
             phrases=phrases,
             num_phrases=jnp.int32(len(begin)),

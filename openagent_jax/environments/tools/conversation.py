@@ -16,7 +16,7 @@ from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import chat, messages, reply_scan, scalars, style
+from openagent_jax.text import chat, messages, nesting, reply_scan, scalars, style
 
 OF_ANOTHER_DOMAIN = "of another domain"  # what stands for the name of a goal
 
@@ -44,7 +44,7 @@ class Transcriber:
         self._documents = documents or Documents(style.compact(max_args))
         digits, compact = symbols.digits(), style.compact(max_args)
         if self._documents.style.result_syntax is not None:
-            compact = style.with_nested_results(compact)
+            compact = style.with_nesting(compact)
         self._style = style.mapped(compact, symbols.one, digits=digits)
         self._texts, self._goals = symbols.texts, goals
 
@@ -75,16 +75,16 @@ class Transcriber:
                 reply_scan.ASK: style.ASK,
             }
             return {"role": "assistant", "content": content.get(int(action.kind), "")}
-        n, arguments = int(action.call.tool), {}
+        n, leaves = int(action.call.tool), {}
         if n < 0:  # no such tool; the action does not hold the name that was written
             return {"role": "assistant", "content": ""}
         for a, value in enumerate(np.asarray(action.call.args)):
             if value >= 0:
-                name = self._texts[task.tools.arg_name[n, a]]
-                arguments[name] = self._json(task, n, a, value)
+                leaves[self._path(task, n, a)] = self._json(task, n, a, value)
         if action.call.code >= 0:
-            arguments[style.CODE] = self._texts[action.call.code]
-        return messages.call(self._texts[task.tools.name[n]], arguments)
+            leaves[(style.CODE,)] = self._texts[action.call.code]
+        name = self._texts[task.tools.name[n]]
+        return messages.call(name, nesting.nested(leaves))
 
     def observe(self, task: Task, observation: ToolResult) -> Int[Array, "P"]:
         """Return the pieces of the text shown after an action."""
@@ -118,7 +118,8 @@ class Transcriber:
             if row >= 0:
                 description += before + self._texts[tools.name[row]] + after
         name, needs_code = self._texts[tools.name[n]], bool(tools.code_from[n] >= 0)
-        arguments = [self._texts[symbol] for symbol in tools.arg_name[n]]
+        num_args = tools.arg_name.shape[1]
+        arguments = [nesting.written(self._path(task, n, a)) for a in range(num_args)]
         if tools.document[n] >= 0:
             function = self._documents.functions[int(tools.document[n])]
             made = function.reworded(name, description, arguments, needs_code)
@@ -129,6 +130,12 @@ class Transcriber:
         if needs_code:
             parameters[style.CODE] = messages.STRING
         return messages.tool(name, description, parameters)
+
+    def _path(self, task: Task, n: int, a: int) -> nesting.Path:
+        """Return the path of an argument; of none, that of an empty name."""
+        outer = np.asarray(task.tools.arg_path)[n, a].tolist()
+        name = int(task.tools.arg_name[n, a])
+        return nesting.decoded(outer, name, self._texts) or ("",)
 
     def _kind(self, task: Task, n: int, a: int) -> str:
         """Return the JSON type of an argument in a generic document."""

@@ -242,8 +242,8 @@ def world_of(
 
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
-    made = spelling.style or style.compact(limits.num_args)
-    return style.with_nested_results(made) if limits.depth > 1 else made
+    form = spelling.style or style.compact(limits.num_args)
+    return style.with_nesting(form) if limits.depth > 1 else form
 
 
 def _lexicon(

@@ -3,7 +3,9 @@
 `text/reply_scan.py` scans the bytes; this module binds the result to the task: the name
 of a call to a row of its tools, the arguments to the parameters of that tool. An
 unknown tool name becomes -1, an argument that is not accepted `UNACCEPTABLE`; for both
-`environment.step` returns an error. Null for an optional argument leaves it out.
+`environment.step` returns an error. Null for an optional argument leaves it out. Where
+arguments are nested, they are the leaves; null or an empty container in place of one
+that should hold leaves leaves these out.
 """
 
 import jax.numpy as jnp
@@ -18,7 +20,7 @@ from openagent_jax.environments.tools.types import (
     ToolCall,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan
+from openagent_jax.text import reply_scan, scalars
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.text.reply_scan import Scan
 
@@ -37,8 +39,8 @@ def parse(
       text: the bytes of the reply.
       num_bytes: number of bytes of the reply.
     """
-    num_args = task.tools.arg_name.shape[1]
-    reply = reply_scan.scan(lexicon, text, num_bytes, num_args)
+    _, num_args, num_outer = task.tools.arg_path.shape
+    reply = reply_scan.scan(lexicon, text, num_bytes, num_args, num_outer + 1)
     call, fits = _bind(lexicon, task, reply)
     bad_code = jnp.where(reply.kind == reply_scan.CALL, _BAD_CODE, -1)
     return Action(
@@ -71,9 +73,17 @@ def _bind(
     )
     params = jnp.concatenate([has_arg, jnp.array([True])])
     # [parameter, pair]: whether a written (name, value) pair fills a parameter.
-    fills = lexicons.same_text(lexicon, param_names[:, None], reply.arg_names[None, :])
-    fills &= params[:, None] & reply.given[None]
-    fits = jnp.all(jnp.any(fills, axis=0) | ~reply.given)
+    taken = params[:, None] & reply.given[None]
+    if tools.arg_path.shape[2]:
+        fills, covers = _nested(lexicon, tools.arg_path[row], param_names, reply)
+        fills, covers = fills & taken, covers & taken
+        fits = jnp.all(jnp.any(fills | covers, axis=0) | ~reply.given)
+        fits &= ~reply.repeated
+    else:
+        fills = taken & lexicons.same_text(
+            lexicon, param_names[:, None], reply.arg_names[None, :]
+        )
+        fits = jnp.all(jnp.any(fills, axis=0) | ~reply.given)
     fits &= jnp.all(jnp.sum(fills, axis=1) <= 1)
     filled = jnp.any(fills, axis=1)
     pair = jnp.argmax(fills, axis=1)
@@ -94,3 +104,44 @@ def _bind(
         jnp.where(filled[-1], code, -1),
     )
     return call, fits
+
+
+def _nested(
+    lexicon: Lexicon, outer: Int[Array, "A L"], names: Int[Array, "A+1"], reply: Scan
+) -> tuple[Bool[Array, "A+1 K"], Bool[Array, "A+1 K"]]:
+    """Compare the paths of parameters with those of written pairs.
+
+    Args:
+      lexicon: the lexicon.
+      outer: the outer keys of the arguments of the tool.
+      names: the own keys of the parameters: the arguments, and the code.
+      reply: the pairs.
+
+    Returns:
+      Whether a pair has the path of a parameter, and whether it is null or an empty
+      container in place of one that the parameter is in.
+    """
+    outer = jnp.pad(outer, ((0, 1), (0, 0)))
+    wanted, depth = _full(outer, names)
+    written, size = _full(reply.arg_path, reply.arg_names)
+    wanted, written = wanted[:, None], written[None]
+    is_index = (wanted >= scalars.NUMBER) | (written >= scalars.NUMBER)
+    same = lexicons.same_text(lexicon, wanted, written)
+    same = jnp.where(is_index, wanted == written, same)
+    beyond = jnp.arange(same.shape[2])[None] >= size[:, None]
+    agree = jnp.all(same | beyond[None], axis=2)
+    more = depth[:, None] - size[None]
+    # The key that follows tells whether the container is an array.
+    at = jnp.minimum(size, same.shape[2] - 1)
+    in_list = wanted[:, 0, at] >= scalars.NUMBER
+    right = jnp.where(in_list, reply.is_empty[1][None], reply.is_empty[0][None])
+    covers = agree & (more > 0) & (right | reply.is_null[None])
+    return agree & (more == 0), covers
+
+
+def _full(outer: Int[Array, "K L"], name: Int[Array, "K"]) -> tuple[Array, Array]:
+    """Return all keys of some paths, padded with 0, and how many there are."""
+    depth = jnp.sum(outer != 0, axis=1)
+    keys = jnp.pad(outer, ((0, 0), (0, 1)))
+    here = jnp.arange(keys.shape[1])[None] == depth[:, None]
+    return jnp.where(here, name[:, None], keys), depth + 1

@@ -5,7 +5,7 @@ same few functions serve demonstrations, rollouts and evaluation. The loss mask 
 piece by piece too, so it cannot disagree with the text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from openagent_jax.environments.tools import result_text, types
 from openagent_jax.environments.tools.types import Action, Task, ToolResult
-from openagent_jax.text import layout, reply_scan, scalars
+from openagent_jax.text import layout, nesting, reply_scan, scalars
 from openagent_jax.text import style as styles
 from openagent_jax.text.style import Layout, Style
 
@@ -32,8 +32,8 @@ def prompt(
     tools = task.tools
     order = jnp.argsort(jnp.where(tools.visible, tools.place, types.FOREVER))
     if table is None:
-        num_pieces, num_args = tools.description.shape[1], tools.arg_name.shape[1]
-        table = jnp.array(document_codes(style.documents, num_pieces, num_args))
+        num_pieces, shape = tools.description.shape[1], tools.arg_path.shape[1:]
+        table = jnp.array(document_codes(style.documents, num_pieces, *shape))
     documents = jax.vmap(lambda row: _document(style, task, table, row))(order)
     others = jnp.arange(len(order)) > 0
     between = jnp.where(others & tools.visible[order], style.between, 0)
@@ -64,13 +64,15 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     # Only documented tools have a known purpose.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
     purpose = jnp.where(task.tools.visible[tool], purpose, 0)
-    slots = {
-        styles.NAME: task.tools.name[tool][None],
-        styles.TEXT: purpose,
-        styles.ARGUMENT: names,
-        styles.VALUE: scalars.spell(style.digits, values).reshape(-1),
-    }
-    called = layout.fill(style.calls, jnp.sum(has), slots, bare)
+    slots = {styles.NAME: task.tools.name[tool][None], styles.TEXT: purpose}
+    spelled = scalars.spell(style.digits, values)
+    if style.nested is None:
+        slots |= {styles.ARGUMENT: names, styles.VALUE: spelled.reshape(-1)}
+        called = layout.fill(style.calls, jnp.sum(has), slots, bare)
+    else:
+        path = jnp.pad(task.tools.arg_path[tool], ((0, 1), (0, 0)))
+        leaves = path[order], names, values >= 0, bare, spelled
+        called = _nested_call(style, style.nested, slots, leaves)
     answer = layout.fill(
         [style.answer],
         jnp.int32(0),
@@ -83,6 +85,31 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     *words, ask = (layout.pad(x, size) for x in words)
     text = jnp.select([act.kind == kind for kind in kinds[:-1]], words, ask)
     return jnp.concatenate([text, layout.single(style.end)])
+
+
+def _nested_call(
+    style: Style[int],
+    nested: styles.NestedCalls[int],
+    slots: Mapping[int, Int[Array, "_"]],
+    leaves: tuple[Array, ...],
+) -> Int[Array, "P"]:
+    """Return a call whose arguments may be nested.
+
+    Args:
+      style: the style.
+      nested: its part for nested arguments.
+      slots: the name and the purpose of the tool.
+      leaves: the arguments of `nesting.pieces` after the syntax.
+    """
+    there = jnp.any(leaves[2])
+    which = there.astype(jnp.int32)
+    parts = [
+        layout.fill([style.calls[0], nested.before], which, slots),
+        jnp.where(there, nesting.pieces(nested.syntax, *leaves), 0),
+    ]
+    if nested.after:
+        parts.append(layout.fill([(), nested.after], which, slots))
+    return jnp.concatenate(parts)
 
 
 def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
@@ -120,7 +147,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
 
 
 def document_codes(
-    layouts: Sequence[Layout[int]], num_pieces: int, num_args: int
+    layouts: Sequence[Layout[int]], num_pieces: int, num_args: int, levels: int
 ) -> list[list[int]]:
     """Return layouts of documents as rows of codes; see `layout.codes`.
 
@@ -128,13 +155,16 @@ def document_codes(
       layouts: the layouts.
       num_pieces: W, the number of pieces of a description.
       num_args: A, the number of arguments of a tool.
+      levels: L, the number of outer keys of an argument. Slot a of `ARGUMENT` is the
+        own key of argument a, and slot A + 1 + a * L + i is its outer key i.
     """
+    num_keys = num_args + 1 + num_args * levels  # there may be a code
     sizes = {
         styles.NAME: 1,
         styles.TEXT: num_pieces,
         styles.NEEDS: _NUM_NEEDS,
-        styles.ARGUMENT: num_args + 1,  # there may be a code
-        styles.VALUE: num_args + 1,
+        styles.ARGUMENT: num_keys,
+        styles.VALUE: num_keys,
     }
     # No style writes a document differently because of a number beside a literal.
     return [[code for code, _, _ in row] for row in layout.codes(layouts, sizes)]
@@ -169,12 +199,16 @@ def _document(
     ):
         pieces = jnp.stack([before, tools.name[tool], after])
         needs.append(jnp.where(tool >= 0, pieces, 0))
+    types, outer = jnp.where(numeric, style.integer, style.string), tools.arg_path[row]
+    if outer.size:
+        names = jnp.concatenate([names, outer.reshape(-1)])
+        types = jnp.pad(types, (0, outer.size))
     slots = {
         styles.NAME: tools.name[row][None],
         styles.TEXT: tools.description[row],
         styles.NEEDS: jnp.concatenate(needs),
         styles.ARGUMENT: names,
-        styles.VALUE: jnp.where(numeric, style.integer, style.string),
+        styles.VALUE: types,
     }
     codes = table[jnp.where(own >= 0, len(style.documents) + own_row, which)]
     return jnp.where(tools.visible[row], layout.filled(codes, slots), 0)

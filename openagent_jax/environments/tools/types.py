@@ -8,6 +8,7 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     W pieces of a description   R recorded calls of a world
     K documents                 D pieces of a document
     V columns of a table        M records that calls have touched
+    L outer keys of an argument or a result field
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -36,7 +37,8 @@ class Limits:
     """The sizes of the arrays of a task, and the length of its values."""
 
     num_tools: int = 16
-    num_args: int = 3  # of a tool, not counting the code
+    num_args: int = 3  # of a tool, not counting the code; leaves, if they are nested
+    depth: int = 1  # of arguments and results: 1 for scalars, 2 for `to.city`, `tags.0`
     num_fields: int = 2  # of a result, not counting the code
     num_steps: int = 5  # of a goal, not counting prerequisites without arguments
     num_constants: int = 4  # of a request
@@ -45,7 +47,6 @@ class Limits:
     value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
     num_derived: int = 0  # values derived from the lists of a result; 0: no lists
-    depth: int = 1  # keys and indices of the path of a result field
     conditions: bool = False  # whether steps of a goal may have conditions
     num_columns: int = 0  # of a table; 0 if no tool reads or changes records
 
@@ -114,7 +115,9 @@ class Tools:
     # Presentation.
     name: Int[Array, "N"]
     description: Int[Array, "N W"]  # pieces; symbol 0 is the empty text
+    # The own key of each argument, and the keys that it is under; see `text.nesting`.
     arg_name: Int[Array, "N A"]
+    arg_path: Int[Array, "N A L"]
     result_name: Int[Array, "N F"]
     place: Int[Array, "N"]  # order in the documents
     visible: Bool[Array, "N"]  # documented in the prompt
@@ -200,7 +203,8 @@ class TaskPools:
 
     names: Int[Array, "N Y"]  # synonyms of each tool
     descriptions: Int[Array, "N Y"]
-    arg_names: Int[Array, "N A Y"]
+    arg_names: Int[Array, "N A Y"]  # 0: none
+    arg_paths: Int[Array, "N A L Y"]  # of its outer keys
     gates: Int[Array, "R 2"]  # name and description of each gate
     phrases: Int[Array, "R P"]  # rewritten requests, which may have choices
     num_phrases: Int[Array, ""]

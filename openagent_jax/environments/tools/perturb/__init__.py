@@ -46,7 +46,7 @@ CATALOGUE = (
         tier="perception",
         shift="action",
         part="observation",
-        touches=("tools.arg_name",),
+        touches=("tools.arg_name", "tools.arg_path"),
         family="held_out",
     ),
     Entry(

@@ -82,9 +82,27 @@ def argument_renaming(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        name = _variant(which, pools.arg_names)
-        hit = bernoulli(coin, strength, (name.shape[0], 1)) & (name > 0)
-        return edit_tools(task, arg_name=jnp.where(hit, name, task.tools.arg_name))
+        tools, pool = task.tools, pools.arg_names
+        levels = tools.arg_path.shape[2]
+        choice = _choice(which, pool)
+        if levels:
+            # A word is renamed alike wherever a tool has it: paths may share keys.
+            own = tools.arg_name[..., None]
+            keys = jnp.concatenate([own, tools.arg_path], axis=2).reshape(len(own), -1)
+            first = jnp.argmax(keys[:, :, None] == keys[:, None], axis=2)
+            beside = _choice(jax.random.fold_in(which, 1), pools.arg_paths)
+            drawn = jnp.concatenate([choice[..., None], beside], axis=2)
+            drawn = jnp.take_along_axis(drawn.reshape(len(own), -1), first, axis=1)
+            drawn = drawn.reshape(*beside.shape[:2], 1 + levels)
+            choice, beside = drawn[..., 0], drawn[..., 1:]
+        hit = bernoulli(coin, strength, (pool.shape[0], 1))
+        name = _chosen(pool, choice)
+        renamed = {"arg_name": jnp.where(hit & (name > 0), name, tools.arg_name)}
+        if levels:
+            key = _chosen(pools.arg_paths, beside)
+            hit = hit[..., None] & (key > 0)
+            renamed["arg_path"] = jnp.where(hit, key, tools.arg_path)
+        return edit_tools(task, **renamed)
 
     return apply
 
@@ -184,5 +202,12 @@ def query_underspecified(pools: Pools) -> Perturbation:
 
 def _variant(key: jax.Array, pool: jax.Array) -> jax.Array:
     """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
-    choice = jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+    return _chosen(pool, _choice(key, pool))
+
+
+def _choice(key: jax.Array, pool: jax.Array) -> jax.Array:
+    return jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+
+
+def _chosen(pool: jax.Array, choice: jax.Array) -> jax.Array:
     return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]

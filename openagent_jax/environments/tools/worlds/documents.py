@@ -17,7 +17,7 @@ from jaxtyping import Int
 from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, Limits
 from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
-from openagent_jax.text import chat, documents, messages, style
+from openagent_jax.text import chat, documents, messages, nesting, style
 from openagent_jax.text.style import Layout, Piece, Style
 from openagent_jax.text.symbols import Symbols
 
@@ -27,7 +27,8 @@ DOCUMENT_BLOCK, PIECE_BLOCK = 16, 16
 
 
 class Function(NamedTuple):
-    """A function object, and its arguments in the order of the arrays of a task."""
+    """A function object, and the paths of its arguments in the order of the arrays of a
+    task."""
 
     value: Mapping[str, Any]
     arguments: tuple[str, ...]
@@ -40,7 +41,7 @@ class Function(NamedTuple):
         Args:
           name: the name that it gets.
           description: the description that it gets.
-          arguments: the name that each argument gets, in their order.
+          arguments: the path that each argument gets, in their order.
           with_code: whether the code is added to its parameters.
         """
         renamed = dict(zip(self.arguments, arguments, strict=False))
@@ -114,13 +115,13 @@ class Documents:
         generic = self._codes(layouts, limits)
         with_code = (False, True) if self.style.code_is_parameter else (False,)
         own = [
-            _as_symbols(documents.layout(self.style, *function, code), symbols)
+            _as_symbols(self._layout(function, code, limits), symbols)
             for function in self.functions
             for code in with_code
         ]
         if self.style.template is not None:
             for code in with_code:
-                self._check(code)
+                self._check(code, limits)
         room = -(-len(own) // DOCUMENT_BLOCK) * DOCUMENT_BLOCK
         rows = [*generic, *self._codes(own, limits)]
         longest, size = max(map(len, rows)), len(generic[0])
@@ -132,24 +133,50 @@ class Documents:
         return table
 
     def _codes(self, layouts: list[Layout[int]], limits: Limits) -> list[list[int]]:
-        sizes = limits.num_pieces, limits.num_args
+        sizes = limits.num_pieces, limits.num_args, limits.depth - 1
         return render.document_codes(layouts, *sizes) if layouts else []
 
-    def _check(self, with_code: bool) -> None:
+    def _layout(
+        self, function: Function, with_code: bool, limits: Limits
+    ) -> Layout[str]:
+        value, arguments = function
+        keys = _slots(arguments, limits) if limits.depth > 1 else None
+        return documents.layout(self.style, value, arguments, with_code, keys)
+
+    def _check(self, with_code: bool, limits: Limits) -> None:
         """Check that the template writes these documents as they are."""
         written = []
         for function in self.functions:
             value, arguments = function
             words = value["name"], value["description"], arguments
+            texts = [*arguments]
+            if limits.depth > 1:
+                keys = _slots(arguments, limits)
+                texts = [""] * (1 + max(keys.values(), default=0))
+                for key, at in keys.items():
+                    texts[at] = key
             written.append(
                 chat.Written(
-                    documents.layout(self.style, value, arguments, with_code),
+                    self._layout(function, with_code, limits),
                     function.reworded(*words, with_code),
-                    arguments,
+                    texts,
                 )
             )
         if written:
             chat.check_documents(self.style.template, self.style, written)
+
+
+def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
+    """Return the slot of each key of some paths; see `render.document_codes`."""
+    slots: dict[str, int] = {}
+    for number, path in enumerate(paths):
+        keys = nesting.parse(path)
+        for level, key in enumerate(keys):
+            outer = limits.num_args + 1 + number * (limits.depth - 1) + level
+            at = number if level == len(keys) - 1 else outer
+            if isinstance(key, str):
+                slots.setdefault(key, at)
+    return slots
 
 
 def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:

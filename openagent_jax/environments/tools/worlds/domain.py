@@ -45,7 +45,7 @@ from openagent_jax.environments.tools.worlds import (
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.phrases import PLAIN, Phrases
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import scalars
+from openagent_jax.text import nesting, scalars
 from openagent_jax.text.symbols import Range
 
 TRAIN, TEST, SHIFT = range(3)  # splits of entities
@@ -63,6 +63,7 @@ class Variants(NamedTuple):
     name: Int[Array, "D 2 N Y"]
     description: Int[Array, "D 2 N Y"]
     arg_name: Int[Array, "D 2 N A Y"]
+    arg_path: Int[Array, "D 2 N A L Y"]
 
 
 @jax.tree_util.register_dataclass
@@ -192,6 +193,7 @@ class Domain:
             names=self.variants.name[d, split],
             descriptions=self.variants.description[d, split],
             arg_names=self.variants.arg_name[d, split],
+            arg_paths=self.variants.arg_path[d, split],
             gates=gates,
             phrases=rewrites,
             num_phrases=num_rewrites,
@@ -212,7 +214,7 @@ def words(spec: domain_spec.DomainSpec) -> set[str]:
     for kind in spec.types:
         texts += [kind.name, *kind.train, *kind.test, *kind.shift]
     for tool in spec.tools:
-        texts += [tool.name, tool.description, *(name for name, _ in tool.arguments)]
+        texts += [tool.name, tool.description, *(path for path, _ in tool.arguments)]
         texts += [name for name, _ in tool.returns]
         texts += itertools.chain(*_synonyms(tool))
         if tool.requests:
@@ -309,6 +311,7 @@ def _tool_arrays(
     code_from, call_after = np.full(N, -1, np.int32), np.full(N, -1, np.int32)
     description = np.zeros((N, limits.num_pieces), np.int32)
     arg_name, result_name = np.zeros((N, A), np.int32), np.zeros((N, F), np.int32)
+    arg_path = np.zeros((N, A, limits.depth - 1), np.int32)
     arg_range = np.zeros((N, A, 2), np.int32)
     arg_default = np.full((N, A), -1, np.int32)
     result_range = np.zeros((3, N, F, 2), np.int32)
@@ -322,7 +325,9 @@ def _tool_arrays(
         description[n] = documents.description(symbols, text, limits.num_pieces)
         document[n] = documents.add(tool.function, [x for x, _ in tool.arguments])
         for a, (argument, kind) in enumerate(tool.arguments):
-            arg_name[n, a] = symbols.one(argument)
+            keys = nesting.parse(argument)
+            encoded = nesting.encoded(keys, limits.depth - 1, symbols.one)
+            arg_path[n, a], arg_name[n, a] = encoded
             arg_range[n, a] = ranges[kind].accepted
             if argument in tool.optional:
                 default = tool.optional[argument]
@@ -347,6 +352,7 @@ def _tool_arrays(
         name=name,
         description=description,
         arg_name=arg_name,
+        arg_path=arg_path,
         result_name=result_name,
         place=rows,
         visible=np.zeros(N, bool),
@@ -383,6 +389,7 @@ def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
         name=np.zeros((2, N, Y), np.int32),
         description=np.zeros((2, N, Y), np.int32),
         arg_name=np.zeros((2, N, A, Y), np.int32),
+        arg_path=np.zeros((2, N, A, limits.depth - 1, Y), np.int32),
     )
 
 
@@ -393,16 +400,22 @@ def _fill_variants(
     symbols: ToolSymbols,
     documents: Documents,
 ) -> None:
-    """Write the synonyms of tool `n`; an argument without any has its own name."""
+    """Write the synonyms of tool `n`; a key of an argument without any has itself."""
     size = variants.name.shape[-1]
     for s, split in enumerate(SPLITS):
         variants.name[s, n] = _repeated(tool.names.get(split), size, symbols.one)
         texts = tool.descriptions.get(split)
         one = partial(documents.text, symbols)
         variants.description[s, n] = _repeated(texts, size, one)
-        for a, (name, _) in enumerate(tool.arguments):
-            texts = tool.argument_names.get(name, {}).get(split) or (name,)
-            variants.arg_name[s, n, a] = _repeated(texts, size, symbols.one)
+        for a, (path, _) in enumerate(tool.arguments):
+            *outer, own = nesting.parse(path)
+            for key, row in (
+                (own, variants.arg_name[s, n, a]),
+                *zip(outer, variants.arg_path[s, n, a], strict=False),
+            ):
+                if isinstance(key, str):  # an index is never renamed
+                    texts = tool.argument_names.get(key, {}).get(split) or (key,)
+                    row[:] = _repeated(texts, size, symbols.one)
 
 
 def _synonyms(tool: domain_spec.ToolSpec) -> Iterator[tuple[str, ...]]:

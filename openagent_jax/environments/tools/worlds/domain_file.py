@@ -12,6 +12,9 @@ an `x-openagent` block that says what it means:
     listed_as            its name in the list that it was drafted from, if agents could
                          not call a tool of that name
 
+An argument inside an object or an array is named by its path, such as `to.city` or
+`tags.0` (see `nested_arguments.py`); in `argument_names` each key has its own entry.
+
 Arguments that the schema does not require are optional: a step of a goal may leave them
 out, and then a call has to leave them out too, or to give their default. The schema may
 have other keys and other arguments. Those that are not in the block have to be
@@ -52,6 +55,7 @@ from openagent_jax.environments.tools.worlds import (
     development,
     domain_types,
     goal_conditions,
+    nested_arguments,
     phrase_syntax,
     request_reading,
     result_reading,
@@ -70,7 +74,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     needs_before,
     require,
 )
-from openagent_jax.text import style
+from openagent_jax.text import nesting, schema_paths, style
 
 DOMAINS = Path(__file__).parent / "domains"
 
@@ -237,10 +241,13 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         check.unused([text], descriptions, f"{at}.description")
     own[text] = ""
     schema.check_json(item["function"], at, check)
-    slots = list(meaning.arguments)
-    _check_parameters(function.parameters, slots, f"{at}.parameters", check)
+    paths = nested_arguments.in_order(meaning.arguments)
+    slots, root = nested_arguments.keys(paths), function.parameters.model_dump()
+    nested_arguments.check(function, paths, f"{at}.parameters", check)
+    gates = nested_arguments.gates(root, paths)
 
-    arguments = _fields(meaning.arguments, f"{place}.arguments", check)
+    ordered = {path: meaning.arguments[path] for path in paths}
+    arguments = _fields(ordered, f"{place}.arguments", check)
     value_schema.check(item["function"], arguments, at, check)
     returns, lists = result_reading.fields(meaning.returns, f"{place}.returns", check)
     message = "nothing to return; add a field"
@@ -251,7 +258,8 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     check.unused(slots, used, f"{place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
-    for name in function.parameters.properties:
+    named = schema_paths.names(root, paths)
+    for name in named:
         used.setdefault(name, f"in {place.removesuffix('.x-openagent')}.function")
     argument_names = {
         name: _texts(synonyms, used, f"{at}.{name}", check)
@@ -268,7 +276,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         meaning.code_from,
         meaning.call_after,
         meaning.effect,
-        _optional(function.parameters, slots),
+        _optional(root, gates),
         names,
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
@@ -277,39 +285,20 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         meaning.listed_as,
         lists,
         derived,
+        gates,
     )
 
 
-def _optional(parameters: schema.Parameters, slots: list[str]) -> dict[str, Any]:
+def _optional(root: dict[str, Any], gates: nested_arguments.Gates) -> dict[str, Any]:
     """Return the arguments that a call may leave out, and their defaults.
 
-    A default that is a list or an object stands for none.
+    A default that is a list or an object stands for those of its leaves.
     """
-    found = {}
-    for name in slots:
-        if name not in parameters.required:
-            value = parameters.properties.get(name)
-            default = value.get("default") if isinstance(value, dict) else None
-            found[name] = None if isinstance(default, list | dict) else default
-    return found
-
-
-def _check_parameters(
-    parameters: schema.Parameters, slots: list[str], place: str, check: Checker
-) -> None:
-    """Check that a schema has the arguments of a tool, and requires no others."""
-    properties = parameters.properties
-    for name in slots:
-        message = f"missing argument {name!r}; add it"
-        check.require(name in properties, f"{place}.properties", message)
-    for name in parameters.required:
-        if name not in properties:
-            what = "unknown argument"
-            check.known(name, properties, f"{place}.required", what)
-        elif name not in slots and not schema.may_be_null(properties[name]):
-            message = f"{name!r} is required, but x-openagent.arguments has no type "
-            message += "for it; add it there"
-            check.require(False, f"{place}.required", message)
+    return {
+        path: schema_paths.default(root, nesting.parse(path))
+        for path, open_if in gates.items()
+        if open_if
+    }
 
 
 def _name(item: Any) -> str:
@@ -391,6 +380,9 @@ def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
             return []
         wanted, at = dict(tool.arguments), f"{at}.arguments"
         check.names(step.arguments, wanted, at, "argument", tool.optional)
+        for path in nested_arguments.missing(step.arguments, tool.gates):
+            message = f"missing argument {path!r}, which goes with others; add it"
+            check.require(path not in tool.optional, at, message)
         for name, source in step.arguments.items():
             known = check.known(source, types, f"{at}.{name}", "unknown source")
             if known and name in wanted:

@@ -101,8 +101,10 @@ Unit = Annotated[Text, AfterValidator(_check_unit)]
 Choice = Annotated[Any, BeforeValidator(_check_choice)]
 # What is shown but never looked up: any text, also with quotes and line breaks.
 Prose = Annotated[str, AfterValidator(_check_prose)]
-Path = Annotated[str, Field(pattern=f"^{nesting.PATH.pattern}$")]
 Fields = dict[Name, Text]  # name -> type or source
+# The path of an argument or of a returned value; see `nested_arguments`.
+Path = Annotated[str, Field(pattern=f"^{nesting.PATH.pattern}$", max_length=256)]
+Arguments = dict[Path, Text]
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
 
@@ -208,7 +210,7 @@ class Function(Model, extra="allow"):
 
 class Meaning(Model):
     listed_as: Prose = ABSENT
-    arguments: Annotated[Fields, _at_most("num_args")]
+    arguments: Annotated[Arguments, _at_most("num_args")]
     returns: Annotated[dict[Path, Returned], _at_most("num_fields")]
     code_from: Text = ABSENT
     call_after: Text = ABSENT
@@ -236,7 +238,7 @@ class When(Model):
 
 class Step(Model):
     tool: Text
-    arguments: Fields
+    arguments: Arguments
     when: When = ABSENT
 
 

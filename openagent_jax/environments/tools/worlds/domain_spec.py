@@ -82,7 +82,7 @@ class ToolSpec:
     optional: Mapping[str, Any]  # arguments that a call may leave out -> their default
     names: Synonyms
     descriptions: Synonyms
-    argument_names: dict[str, Synonyms]  # by argument
+    argument_names: dict[str, Synonyms]  # by argument; by key, if arguments are nested
     function: Mapping[str, Any]  # the function object of the file, which agents read
     requests: Requests | None = None  # None: no goals are sampled from the tool
     listed_as: str | None = None  # its name in the list it is from, if that is another
@@ -90,6 +90,8 @@ class ToolSpec:
     # What goals can use of its lists besides their fields: `count(items)`, or
     # `max(items.price).id`, the `id` of the record whose `price` is largest.
     derived: Fields = ()
+    # What has to be open for each argument to be given; see `nested_arguments`.
+    gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def values(self) -> Fields:

@@ -10,7 +10,7 @@ which use the values that are there (a fan-out) or constants of their own.
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,14 +173,24 @@ class Draft:
         self.steps.append(name)
         step = len(self.steps) - 1
         tool = self.tools.usable[name]
+        is_open: dict[str, bool] = {}
         for argument, kind in tool.arguments:
             is_optional = argument in tool.optional
-            if not is_optional or self.rng.random() < GIVE_OPTIONAL:
+            if self._is_given(tool.gates.get(argument, ()), is_open):
                 self.holes.append(_Hole(kind, [(step, argument)], is_optional))
         for need in self.tools.needs[name]:
             there = need in self.steps
             self._share(step, self.steps.index(need) if there else self._add(need))
         return step
+
+    def _is_given(self, gates: Iterable[str], is_open: dict[str, bool]) -> bool:
+        """Tell whether all gates of an argument are open; draw those that are new."""
+        for gate in gates:
+            if gate not in is_open:
+                is_open[gate] = self.rng.random() < GIVE_OPTIONAL
+            if not is_open[gate]:
+                return False
+        return True
 
     def _share(self, step: int, before: int) -> None:
         """Let two steps have the same values where they have arguments of a type."""
@@ -218,7 +228,7 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            slot = self._slot(hole.users[0][1])
+            slot = self._slot(hole.users[0][1].replace(".", "_"))
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None

@@ -161,6 +161,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         name=name,
         description=description,
         arg_name=arg_name,
+        arg_path=jnp.zeros((*arg_name.shape, limits.depth - 1), jnp.int32),
         result_name=result_name,
         place=jnp.argsort(u(num_tools)),
         visible=row < shown,

@@ -7,6 +7,7 @@
 
 Each has the four pools of the phrases of a goal. A slot in square brackets is that of
 an optional argument: the bracketed text is left out where the argument is not given.
+The slot of a nested argument is its path, as in `{to.city}` and `[ and {tags.1}]`.
 `request_writing.py` puts requests together from them.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds import result_reading
+from openagent_jax.environments.tools.worlds import nested_arguments, result_reading
 from openagent_jax.environments.tools.worlds.domain_checks import Checker
 from openagent_jax.environments.tools.worlds.domain_spec import (
     Fields,
@@ -135,11 +136,13 @@ def _check(text: str, tool: schema.Tool, place: str, check: Checker) -> None:
     bare = _BRACKETED.sub("", text)
     message = "square brackets that do not match; close each [ with ], one inside no "
     check.require(not re.search(r"[\[\]]", bare), place, f"{message}other")
-    required = tool.function.parameters.required
-    slots = [f"{{{name}}}" for name in tool.meaning.arguments]
+    names = list(tool.meaning.arguments)
+    gates = nested_arguments.gates(tool.function.parameters.model_dump(), names)
+    required = [name for name in names if not gates[name]]
+    slots = [f"{{{name}}}" for name in names]
     check.names(re.findall(r"[{}][^{}]*}?", text), slots, place, "slot")
     optional = _SLOT.findall(" ".join(_BRACKETED.findall(text)))
-    for name in tool.meaning.arguments:
+    for name in names:
         message = f"slot {{{name}}} occurs twice; keep one"
         check.require(_SLOT.findall(text).count(name) < 2, place, message)
         message = f"{name!r} is required; write its slot outside of brackets"

@@ -16,6 +16,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     Fields,
     TypeSpec,
 )
+from openagent_jax.text import nesting, schema_paths
 
 MAX_DEPTH = 8  # of references and unions inside one another
 STRICT = ("pattern", "minLength", "maxLength")  # a call that breaks these is refused
@@ -84,15 +85,16 @@ def misfits(
       keys: the keys of a schema that are looked at.
     """
     parameters = function.get("parameters") or {}
-    properties = parameters.get("properties") or {}
     for name, type_name in arguments:
         kind = types.get(type_name)
         if kind is None or kind.kind == "number":
             continue
+        place = schema_paths.places(parameters, nesting.parse(name))
+        schema = place[-1].schema if place else None
         wrong = {
             text: reason
             for text in dict.fromkeys((*kind.train, *kind.test, *kind.shift))
-            if (reason := misfit(properties.get(name), text, keys, parameters))
+            if (reason := misfit(schema, text, keys, parameters))
         }
         if wrong:
             text, reason = next(iter(wrong.items()))
@@ -138,7 +140,7 @@ def _misfit(schema: Any, text: str, keys: frozenset, root: Any, depth: int) -> s
     if "string" not in (kinds if isinstance(kinds, list) else [kinds]):
         return ""  # what it says of strings does not apply
     if isinstance(target := schema.get("$ref"), str):
-        found = referenced(root, target)
+        found = schema_paths.referenced(root, target)
         if reason := _misfit(found, text, keys, root, depth + 1):
             return reason
     for union in ("anyOf", "oneOf"):
@@ -188,20 +190,3 @@ def _is_date(name: str, text: str) -> bool:
 
 def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def referenced(root: Any, reference: str) -> Any:
-    """Return what a reference within a document leads to; None if it leads nowhere.
-
-    >>> referenced({"$defs": {"a/b": [{"type": "string"}]}}, "#/$defs/a~1b/0")
-    {'type': 'string'}
-    """
-    if not reference.startswith("#"):
-        return None
-    for key in filter(None, reference[1:].split("/")):
-        key = key.replace("~1", "/").replace("~0", "~")
-        if isinstance(root, list) and key.isdecimal() and int(key) < len(root):
-            root = root[int(key)]
-        else:
-            root = root.get(key) if isinstance(root, dict) else None
-    return root
