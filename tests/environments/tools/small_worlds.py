@@ -250,6 +250,7 @@ class World:
                 name=table(),
                 description=table(1),
                 arg_name=table(A),
+                arg_path=np.zeros((N, A, 0), np.int32),
                 result_name=table(F),
                 place=np.arange(N, dtype=np.int32),
                 visible=visible,
