@@ -248,7 +248,10 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     check.require(returns, f"{place}.returns", "nothing to return; add a field")
     used = {style.CODE: "as the name of every code"}
     check.unused(meaning.returns, dict(used), f"{place}.returns")
-    check.unused(slots, used, f"{place}.arguments")
+    top = dict.fromkeys(str(nesting.parse(path)[0]) for path in paths)
+    check.unused(top, used, f"{place}.arguments")
+    for key in slots:
+        used.setdefault(key, f"in {place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
     named = schema_paths.names(root, paths)
