@@ -2,7 +2,7 @@
 
 Goals of a draft give the first element of an array (and the second, if that is a scalar
 and there is room), and of an object what it requires. An object that requires nothing
-is given by one of its scalars.
+is given by its first part that can be given.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def leaves(name: str, schema: Any, root: Any) -> list[Leaf]:
       Unsupported: it is required to hold something that is no scalar.
     """
     found = list(_leaves((name,), schema, root, ()))
-    if all(leaf.optional for leaf in found) and not found:
+    if not found:
         raise Unsupported(f"argument {name!r}: nothing in it is a scalar")
     return found
 
@@ -126,14 +126,16 @@ def _of_object(
     names = [name for name in properties if name in required]
     for name in names:
         yield from _leaves((*path, name), properties[name], root, notes)
-    for name in properties if not names else ():
-        more: list[str] = []
+    if names:
+        return
+    for name in properties:
         try:
-            plain = scalar((*path, name), properties[name], root, more)
+            found = list(_leaves((*path, name), properties[name], root, notes))
         except Unsupported:
             continue
-        yield Leaf(nesting.written((*path, name)), plain, True, (*notes, *more))
-        return
+        if found:
+            yield from found
+            return
 
 
 def _resolved(path: Path, schema: Any, root: Any) -> tuple[Schema, list[str]]:
