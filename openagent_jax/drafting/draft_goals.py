@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.drafting import draft_types
 from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import lookalikes
 from openagent_jax.environments.tools.worlds.domain_spec import DONE
-from openagent_jax.text import wording
+from openagent_jax.text import nesting, wording
 
 NUM_CHAINS = 2  # most goals of several steps that end in the same tool
 
@@ -152,6 +153,17 @@ def _sources(
                 yield argument, other, field
 
 
+def _spoken(argument: str) -> str:
+    """Return the words for an argument.
+
+    >>> [_spoken(x) for x in ("dueDate", "to.city", "tags.0", "tags.1")]
+    ['due date', 'to city', 'tag', 'second tag']
+    """
+    words = [x for key in draft_types.spoken_keys(argument) for x in wording.words(key)]
+    later = [key for key in nesting.parse(argument) if isinstance(key, int) and key]
+    return " ".join(["second"] * bool(later) + words)
+
+
 def _goal(
     chain: list[_Call], types: dict[str, Any], tells: bool = False
 ) -> dict[str, Any]:
@@ -170,7 +182,7 @@ def _goal(
         for argument, kind in tool.arguments.items():
             if argument in tool.optional and argument != call.given:
                 continue
-            words = " ".join(wording.words(argument))
+            words = _spoken(argument)
             if argument in call.from_previous:
                 field = call.from_previous[argument]
                 sources[argument] = f"#{step - 1}.{field}"
@@ -203,7 +215,7 @@ def _goal(
     short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
     return {
-        "name": f"{name}_with_{given}"[:64] if given else name,
+        "name": f"{name}_with_{given.replace('.', '_')}"[:64] if given else name,
         "constants": constants,
         "steps": steps,
         "answer": answer,

@@ -12,7 +12,7 @@ from openagent_jax.drafting import value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.environments.tools.worlds import value_schema
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
-from openagent_jax.text import style, wording
+from openagent_jax.text import nesting, style, wording
 from openagent_jax.text.wording import Purpose
 
 NUM_FIELDS = 2  # of a result: `Limits` has room for this many by default
@@ -200,11 +200,34 @@ def _thing(does: Purpose) -> str:
 
 
 def _full_name(name: str, does: Purpose) -> str:
-    parts = wording.words(name) or ["value"]
+    """Return the name of the type of an argument or a field.
+
+    >>> does = wording.purpose("find_trip", "")
+    >>> [_full_name(x, does) for x in ("id", "to.city", "guests.0.name", "tags.1")]
+    ['trip_id', 'city', 'guest_name', 'tag']
+    """
+    *outer, own = spoken_keys(name)
+    parts = wording.words(own) or ["value"]
+    if outer and len(parts) == 1 and parts[0] in _BARE_NAMES:
+        parts = [*wording.words(outer[-1]), *parts]
     thing = _thing(does)
     if len(parts) == 1 and parts[0] in _BARE_NAMES and thing and thing != parts[0]:
         parts = [thing, *parts]
     return _starting_with_letter("_".join(parts)[:50])
+
+
+def spoken_keys(path: str) -> list[str]:
+    """Return the keys of an argument, that of an array in the singular.
+
+    >>> spoken_keys("guests.1.name"), spoken_keys("days")
+    (['guest', 'name'], ['days'])
+    """
+    keys = nesting.parse(path)
+    return [
+        wording.singular(key) if isinstance(after, int) else key
+        for key, after in zip(keys, [*keys[1:], ""], strict=True)
+        if isinstance(key, str)
+    ]
 
 
 def _starting_with_letter(name: str) -> str:

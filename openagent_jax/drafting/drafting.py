@@ -24,9 +24,10 @@ from openagent_jax.drafting.draft_goals import DraftedTool
 from openagent_jax.drafting.list_schemas import JSON_TYPES
 from openagent_jax.drafting.tool_lists import ListedTool
 from openagent_jax.environments.tools.types import Limits
+from openagent_jax.environments.tools.worlds import nested_arguments
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.environments.tools.worlds.domain_spec import require
-from openagent_jax.text import messages, style, wording
+from openagent_jax.text import messages, nesting, schema_paths, style, wording
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     place = f"tools[{index}].x-openagent"
     num = {"num_args": len(tool.arguments), "num_constants": len(tool.required)}
+    num["depth"] = max((len(nesting.parse(x)) for x in tool.arguments), default=1)
     for argument, decision in listed.unions.items():
         if argument in listed.arguments:
             yield f"{place}.arguments: {name}, {decision}"
@@ -205,8 +207,9 @@ def _tool_entry(
 ) -> dict[str, Any]:
     """Return the tool as an entry of a domain file."""
     listed = tool.listed
-    properties = tool.function.get("parameters", {}).get("properties") or {}
-    taken_arguments = {style.CODE, *tool.arguments, *properties}
+    keys = nested_arguments.keys(tool.arguments)
+    root = tool.function.get("parameters") or {}
+    taken_arguments = {style.CODE, *keys, *schema_paths.names(root, tool.arguments)}
 
     def pools(candidates: dict[str, list[str]], taken: set[str], num: int):
         return {
@@ -227,8 +230,8 @@ def _tool_entry(
                 wording.descriptions(tool.does), taken_descriptions, 3
             ),
             "argument_names": {
-                argument: pools(wording.argument_names(argument), taken_arguments, 2)
-                for argument in tool.arguments
+                key: pools(wording.argument_names(key), taken_arguments, 2)
+                for key in keys
             },
         },
     }

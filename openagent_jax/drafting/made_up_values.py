@@ -104,7 +104,7 @@ def pools(name: str, schema: dict[str, Any], taken: set[str]) -> dict[str, Any]:
                 return {split: _unused(make, split, taken) for split in _FIRST_WORDS}
     if not last_two.isdisjoint(_PERSON_NAMES.split()):
         return _composed(_GIVEN_NAMES, _SURNAMES.split(), taken, str)
-    own_words = [last, " ".join(parts)]
+    own_words = list(dict.fromkeys((last, " ".join(parts))))
     if last in _PLACE_NAMES.split():
         seconds = [x.capitalize() for x in (*_PLACE_WORDS.split(), *own_words)]
         return _composed(_FIRST_WORDS, seconds, taken, str.capitalize)

@@ -8,7 +8,7 @@ change what other arguments accept.
 import dataclasses
 from typing import Any
 
-from openagent_jax.drafting import value_pools
+from openagent_jax.drafting import tool_lists, value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
@@ -69,5 +69,5 @@ def _with_optional(tool: ListedTool, kept: tuple[str, ...]) -> ListedTool:
         tool,
         arguments={name: tool.arguments[name] for name in names},
         optional=kept,
-        dropped=tuple(name for name in order if name not in names),
+        dropped=tool_lists.left_out(order, names),
     )

@@ -2,10 +2,10 @@
 
 The result is plain: names, descriptions, and the JSON schema of each value with
 references and unions resolved. The environment supports arguments whose values are
-texts, choices (enums), numbers and booleans. A tool that requires anything else is
-rejected with an error that names the tool and the argument; an optional argument of
-another type is left out. A name that agents could not call is replaced by a valid one
-(`tool_names`).
+texts, choices (enums), numbers and booleans, and these within arrays and objects. A
+tool that requires anything else is rejected with an error that names the tool and the
+argument; an optional argument that is no scalar is left out. A name that agents could
+not call is replaced by a valid one (`tool_names`).
 """
 
 import itertools
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.drafting import list_checks, number_ranges, tool_names
+from openagent_jax.drafting import list_checks, list_leaves, number_ranges, tool_names
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
     SCALAR_TYPES,
@@ -24,8 +24,9 @@ from openagent_jax.drafting.list_schemas import (
     resolve,
     with_json_types,
 )
-from openagent_jax.environments.tools.worlds.domain_schema import LETTERS, NAME, TWICE
+from openagent_jax.environments.tools.worlds.domain_schema import TWICE
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
+from openagent_jax.text import nesting
 
 MAX_SCHEMAS = 1000  # of a result that are looked at
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
@@ -40,7 +41,8 @@ class ListedTool:
       name: its name, in letters that are allowed; the list has it in `function`.
       description: its description; "" if it has none.
       arguments: the plain schema of each argument that can be given, by name: those
-        that are required, then those that are optional.
+        that are required, then those that are optional. Of arrays and objects, these
+        are scalars, by their paths (see `list_leaves`).
       optional: the names of the optional ones.
       returns: the plain schema of each scalar in the result, at any depth, by name;
         empty if the list has no schema for the result.
@@ -208,13 +210,19 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         if wrong[key] or is_required and may_be_null(properties[key]):
             continue
         try:
-            schema, decided = _argument(key, properties[key], root)
+            if is_required:
+                found = list_leaves.leaves(key, properties[key], root)
+            else:
+                notes: list[str] = []
+                plain = list_leaves.scalar((key,), properties[key], root, notes)
+                found = [list_leaves.Leaf(key, plain, True, tuple(notes))]
         except Unsupported as error:
             problems += error.args if is_required else ()
             continue
-        (arguments if is_required else optional)[key] = schema
-        if decided:
-            unions[key] = "; ".join(decided)
+        for leaf in found:
+            (optional if leaf.optional else arguments)[leaf.path] = leaf.schema
+            if leaf.notes:
+                unions[leaf.path] = "; ".join(dict.fromkeys(leaf.notes))
     if problems:
         raise Unsupported(*problems)
     output = function.get("outputSchema")
@@ -230,23 +238,21 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         tuple(optional),
         dict(scalars) if output else {},
         _effect(item.get("annotations")),
-        tuple(key for key in properties if key not in arguments),
+        left_out(properties, arguments),
         made,
         made != listed,
         unions,
     )
 
 
-def _argument(key: str, schema: Any, root: Any) -> tuple[Schema, list[str]]:
-    """Return the plain schema of an argument, and what was decided about it."""
-    what, notes = f"argument {key!r}", []
-    schema = resolve(schema, root, what, notes)
-    if "const" in schema:
-        schema = {**schema, "enum": [schema["const"]]}
-    if not NAME.fullmatch(key):
-        raise Unsupported(f"{what} is not a valid name; {LETTERS}")
-    _check_type(key, schema)
-    return _plain_number(key, schema), notes
+def left_out(properties: Iterable[str], arguments: Iterable[str]) -> tuple[str, ...]:
+    """Return the properties of which no argument is a part.
+
+    >>> left_out(["day", "to"], ["to.city"])
+    ('day',)
+    """
+    kept = {nesting.parse(path)[0] for path in arguments}
+    return tuple(name for name in properties if name not in kept)
 
 
 def _as_openai(function: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
@@ -286,16 +292,6 @@ def _effect(annotations: Any) -> bool | None:
 
 def _has_default(schema: Any) -> bool:
     return isinstance(schema, dict) and "default" in schema
-
-
-def _check_type(name: str, schema: Schema) -> None:
-    has_values = "enum" in schema or "properties" not in schema
-    kind = schema.get("type", "string" if has_values else "object")
-    what = f"argument {name!r}"
-    if kind == "array" and "items" not in schema:
-        raise Unsupported(f"{what}: an array without `items`, which say what it holds")
-    if kind not in SCALAR_TYPES:
-        raise Unsupported(f"{what}: the type {kind!r} is not supported")
 
 
 def _plain_number(name: str, schema: Schema) -> Schema:

@@ -26,7 +26,7 @@ README = FOLDER / "README.md"
 LICENSES = FOLDER / "LICENSES.md"
 # Room for any of the lists: whether the defaults of the limits that have a flag suffice
 # is not the question.
-ROOM = types.Limits(num_tools=64, num_args=16, num_fields=16, num_constants=16)
+ROOM = types.Limits(num_tools=64, num_args=16, num_fields=16, num_constants=16, depth=8)
 LONG = 256  # bytes of a description that the environment has room for
 _VALUE_PLACE = re.compile(r"types\.[^.\[]+\.(train|test|shift|values)\b")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
@@ -101,7 +101,10 @@ def outcome(file: Path, skip: Collection[str] = ()) -> Outcome:
         one["name"]: len(_parameters(one).get("properties", ()))
         for one in map(_function, document["tools"])
     }
-    kept = [tool["x-openagent"]["arguments"] for tool in made.domain["tools"]]
+    kept = [
+        {path.partition(".")[0] for path in tool["x-openagent"]["arguments"]}
+        for tool in made.domain["tools"]
+    ]
     return Outcome(
         file.name,
         num_tools,

@@ -255,7 +255,10 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     named = meaning.requests.fields if meaning.requests else {}
     derived = result_reading.derived(lists, named, place, check)
     used = {style.CODE: "as the name of every code"}
-    check.unused(slots, used, f"{place}.arguments")
+    top = dict.fromkeys(str(nesting.parse(path)[0]) for path in paths)
+    check.unused(top, used, f"{place}.arguments")
+    for key in slots:
+        used.setdefault(key, f"in {place}.arguments")
     at = f"{place}.argument_names"
     check.names(meaning.argument_names, slots, at, "argument")
     named = schema_paths.names(root, paths)
