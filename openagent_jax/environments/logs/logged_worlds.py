@@ -150,6 +150,7 @@ class LoggedWorlds:
                 arg_default=jnp.full_like(documents.arg_high[which], -1),
                 result_low=recorded,
                 result_high=recorded,
+                result_path=jnp.zeros((*recorded.shape, 0), jnp.int32),
                 code=jnp.where(self.code[r] >= 0, self.code[r], drawn),
                 code_from=self.code_from[r],
                 call_after=self.call_after[r],

@@ -38,7 +38,7 @@ def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
     Raises:
       domain_spec.DomainError: the file has faults, or no conversation can be mapped.
     """
-    limits = tools.limits_of(settings)
+    limits = tools.limits_of(settings).flat()
     logs.load(domain, logs.room(limits) | dict(room)).checked()
 
 
@@ -49,7 +49,7 @@ def make(settings: Settings, spelling: Spelling) -> World:
       domain_spec.DomainError: a file has faults, or no conversation can be mapped.
       ValueError: the tokenizer cannot be used, or not with this style.
     """
-    limits, table = tools.limits_of(settings), ToolSymbols()
+    limits, table = tools.limits_of(settings).flat(), ToolSymbols()
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     names = [name for chosen in shares for name in chosen.names]
     room = logs.room(limits) | dict(spelling.room)

@@ -17,7 +17,6 @@ from openagent_jax.text.style import Style
 class _Leaves(NamedTuple):
     """The fields of a result, and its code."""
 
-    name: Int[Array, "H"]  # the whole path
     value: Int[Array, "H"]  # -1: there is none
     outer: Int[Array, "H L"]  # as in `nesting`
     own: Int[Array, "H"]
@@ -27,14 +26,10 @@ class _Leaves(NamedTuple):
 def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     """Return the pieces of the result of a call that succeeded."""
     tools, tool = task.tools, jnp.maximum(result.tool, 0)
-    name, value = tools.result_name[tool], result.values
-    outer, own = jnp.zeros((len(name), 0), jnp.int32), name
-    if tools.result_path is not None and tools.result_key is not None:
-        outer, own = tools.result_path[tool], tools.result_key[tool]
-    leaves = _Leaves(name, value, outer, own, jnp.zeros(len(name), bool))
+    outer, own = tools.result_path[tool], tools.result_name[tool]
+    leaves = _Leaves(result.values, outer, own, jnp.zeros(len(own), bool))
     leaves = _with_empty_lists(style, task, leaves, tool)
     code = _Leaves(
-        jnp.int32(style.code),
         result.code,
         jnp.zeros(outer.shape[1:], jnp.int32),
         jnp.int32(style.code),
@@ -45,14 +40,13 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     # A tool that returns no values reports that it is done.
     silent = ~jnp.any(leaves.value >= 0)
     leaves = leaves._replace(
-        name=leaves.name.at[0].set(jnp.where(silent, style.result, leaves.name[0])),
         own=leaves.own.at[0].set(jnp.where(silent, style.result, leaves.own[0])),
         outer=leaves.outer.at[0].set(jnp.where(silent, 0, leaves.outer[0])),
         value=leaves.value.at[0].set(jnp.where(silent, style.done, leaves.value[0])),
     )
     spelled = scalars.spell(style.digits, leaves.value)
     forms = jnp.array(style.results)[task.faults.style[tool]]
-    flat = _pairs(forms, leaves, spelled)
+    flat = _pairs(style, forms, leaves, spelled)
     if style.result_syntax is None:
         return flat
     is_normal = task.faults.style[tool] == 0
@@ -75,7 +69,7 @@ def _with_empty_lists(
     """Return the leaves with each empty list in place of its first field."""
     if task.tools.lists is None or style.no_records is None:
         return leaves
-    lists, field = task.tools.lists, jnp.arange(len(leaves.name))
+    lists, field = task.tools.lists, jnp.arange(len(leaves.own))
     first, level = lists.first[tool], lists.level[tool]
     empty = (lists.most[tool] > 0) & (first == field) & (leaves.value < 0)
     # The list of a path such as `page.items.0.id` has level 2: its keys are the first
@@ -86,7 +80,6 @@ def _with_empty_lists(
     depth = jnp.arange(leaves.outer.shape[1])
     outer = jnp.where(depth[None] < last[:, None], leaves.outer, 0)
     return _Leaves(
-        name=jnp.where(empty, lists.name[tool], leaves.name),
         value=jnp.where(empty, style.no_records, leaves.value),
         outer=jnp.where(empty[:, None], outer, leaves.outer),
         own=jnp.where(empty, key, leaves.own),
@@ -95,15 +88,23 @@ def _with_empty_lists(
 
 
 def _pairs(
-    forms: Int[Array, "4"], leaves: _Leaves, spelled: Int[Array, "H V"]
+    style: Style[int],
+    forms: Int[Array, "4"],
+    leaves: _Leaves,
+    spelled: Int[Array, "H V"],
 ) -> Int[Array, "P"]:
-    """Return a result as pairs of a name and a value."""
+    """Return a result as pairs of a path and a value."""
     pieces, is_first = [forms[0]], jnp.bool_(True)
     has = leaves.value >= 0
-    for i in range(len(leaves.name)):
+    index = style.digits.groups + leaves.outer - scalars.code(0)
+    outer = jnp.where(leaves.outer >= scalars.NUMBER, index, leaves.outer)
+    for i in range(len(leaves.own)):
+        pieces.append(jnp.where(has[i] & ~is_first, forms[2], 0))
+        for key in outer[i] if outer.shape[1] else ():
+            pieces.append(jnp.where(has[i], key, 0))
+            pieces.append(jnp.where(has[i] & (key != 0), style.digits.point, 0))
         pieces += [
-            jnp.where(has[i] & ~is_first, forms[2], 0),
-            jnp.where(has[i], leaves.name[i], 0),
+            jnp.where(has[i], leaves.own[i], 0),
             jnp.where(has[i], forms[1], 0),
             *jnp.where(has[i], spelled[i], 0),
         ]

@@ -52,7 +52,7 @@ class Limits:
 
     @property
     def num_values(self) -> int:
-        """V, the values of a result that goals can use: fields and derived ones."""
+        """V, the values of a result that goals can use."""
         return self.num_fields + self.num_derived
 
     def flat(self) -> "Limits":
@@ -73,15 +73,13 @@ class Lists:
     """The lists in the results of the tools; see `result_lists`."""
 
     # By field: the first field of its list and of its column, the number of its record,
-    # and the least and most records of its list. A field of no list is its own column
-    # and has 0 for the others.
+    # the least and most records of its list, and the keys of the path of the list. A
+    # field of no list is its own column and has 0 for the others.
     first: Int[Array, "N F"]
     column: Int[Array, "N F"]
     record: Int[Array, "N F"]
     least: Int[Array, "N F"]
     most: Int[Array, "N F"]
-    # How an empty list is shown: the symbol of its path, and the number of its keys.
-    name: Int[Array, "N F"]
     level: Int[Array, "N F"]
     # Y derived values: operation, column that is compared, column that is taken.
     derived: Int[Array, "N Y 3"]
@@ -124,13 +122,10 @@ class Tools:
     # The document of the tool's file, whose words are replaced by those above; an index
     # into `worlds.documents.Documents`. -1 if it has none and is written generically.
     document: Int[Array, "N"]
-    # What only some worlds have; None if no domain of this one needs it.
-    lists: Lists | None = None
-    # The keys of each result field, as in `text.nesting`: the outer ones, outermost
-    # first, and its own. `result_name` is its whole path.
-    result_path: Int[Array, "N F L"] | None = None
-    result_key: Int[Array, "N F"] | None = None
-    access: Access | None = None  # how tools read and change records
+    # The outer keys of each result field, outermost first, as in `text.nesting`.
+    result_path: Int[Array, "N F L"]
+    lists: Lists | None = None  # None if no domain of the world has any
+    access: Access | None = None  # how tools read and change records; None if none does
 
     @property
     def num_values(self) -> int:

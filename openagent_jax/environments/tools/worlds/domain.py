@@ -311,7 +311,9 @@ def _tool_arrays(
     code_from, call_after = np.full(N, -1, np.int32), np.full(N, -1, np.int32)
     description = np.zeros((N, limits.num_pieces), np.int32)
     arg_name, result_name = np.zeros((N, A), np.int32), np.zeros((N, F), np.int32)
-    arg_path = np.zeros((N, A, limits.depth - 1), np.int32)
+    levels = limits.depth - 1
+    arg_path = np.zeros((N, A, levels), np.int32)
+    result_path = np.zeros((N, F, levels), np.int32)
     arg_range = np.zeros((N, A, 2), np.int32)
     arg_default = np.full((N, A), -1, np.int32)
     result_range = np.zeros((3, N, F, 2), np.int32)
@@ -333,11 +335,11 @@ def _tool_arrays(
                 default = tool.optional[argument]
                 arg_default[n, a] = _default(default, ranges[kind], symbols)
         for f, (field, kind) in enumerate(tool.returns):
-            result_name[n, f] = symbols.one(field)
+            keys = nesting.encoded(nesting.parse(field), levels, symbols.one)
+            result_path[n, f], result_name[n, f] = keys
             result_range[:, n, f] = ranges[kind].splits
         _fill_variants(variants, n, tool, symbols, documents)
     rows = np.arange(N, dtype=np.int32)
-    paths = result_arrays.paths(spec, symbols, limits) if limits.depth > 1 else None
     tools = Tools(
         relation=rows,
         arg_low=arg_range[..., 0],
@@ -357,11 +359,8 @@ def _tool_arrays(
         place=rows,
         visible=np.zeros(N, bool),
         document=document,
-        lists=result_arrays.lists(spec, symbols, limits)
-        if limits.num_derived
-        else None,
-        result_path=paths and paths[0],
-        result_key=paths and paths[1],
+        result_path=result_path,
+        lists=result_arrays.lists(spec, limits) if limits.num_derived else None,
     )
     return tools, variants, result_range
 

@@ -31,8 +31,8 @@ A goal is a list of steps. The value of an argument, and the answer, is a source
 step 0; the answer may also be `done`. A tool that another one needs must be a step of
 the same goal, unless it takes no arguments (see `extra_calls`). A step with an effect
 may have a condition (see `goal_conditions.py`). The phrases of a goal are template
-strings (see `phrase_syntax.py`). Where tools have `requests`, more goals
-are sampled, and `goals` may be empty (see `request_reading.py`, `goal_sampling.py`).
+strings (see `phrase_syntax.py`). Where tools have `requests`, more goals are sampled,
+and `goals` may be empty (see `request_reading.py`, `goal_sampling.py`).
 
 A phrase is a text with its constants as `{slot}`, and choices such as `{find|get}`, one
 text of which is drawn for each task (see `phrases.py`).

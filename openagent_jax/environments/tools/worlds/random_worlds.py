@@ -154,6 +154,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         arg_default=jnp.full_like(arg_high, -1),
         result_low=jnp.where(has_field, result_low, 0),
         result_high=jnp.where(has_field, result_high, 0),
+        result_path=jnp.zeros((*result_name.shape, 0), jnp.int32),
         code=u.distinct(words.codes, num_tools),
         code_from=jnp.where(needs_gate & by_code, gate, -1),
         call_after=jnp.where(needs_gate & ~by_code, gate, -1),

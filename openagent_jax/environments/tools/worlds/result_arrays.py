@@ -1,38 +1,21 @@
-"""The nested fields and the lists of the results of tools, as arrays."""
+"""The lists of the results of tools, as arrays."""
 
 import numpy as np
-from jaxtyping import Int
 
 from openagent_jax.environments.tools import result_lists
 from openagent_jax.environments.tools.types import Limits, Lists
 from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, ToolSpec
-from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import nesting
 
 # Arrays are built with NumPy and become JAX arrays at the end.
 # pyright: reportArgumentType=false
 
 
-def paths(
-    spec: DomainSpec, symbols: ToolSymbols, limits: Limits
-) -> tuple[Int[np.ndarray, "N F L"], Int[np.ndarray, "N F"]]:
-    """Return the outer keys of each result field, and its own key."""
-    size = limits.num_tools, limits.num_fields
-    outer = np.zeros((*size, limits.depth - 1), np.int32)
-    own = np.zeros(size, np.int32)
-    for n, tool in enumerate(spec.tools):
-        for f, (name, _) in enumerate(tool.returns):
-            keys = nesting.parse(name)
-            found = nesting.encoded(keys, limits.depth - 1, symbols.one)
-            outer[n, f], own[n, f] = found
-    return outer, own
-
-
-def lists(spec: DomainSpec, symbols: ToolSymbols, limits: Limits) -> Lists:
+def lists(spec: DomainSpec, limits: Limits) -> Lists:
     """Return the lists of the tools, and what is derived from them."""
     N, F, Y = limits.num_tools, limits.num_fields, limits.num_derived
-    names = ("first", "record", "least", "most", "name", "level")
-    arrays = {name: np.zeros((N, F), np.int32) for name in names}
+    kinds = ("first", "record", "least", "most", "level")
+    arrays = {name: np.zeros((N, F), np.int32) for name in kinds}
     column = np.tile(np.arange(F, dtype=np.int32), (N, 1))
     derived = np.zeros((N, Y, 3), np.int32)
     for n, tool in enumerate(spec.tools):
@@ -42,7 +25,6 @@ def lists(spec: DomainSpec, symbols: ToolSymbols, limits: Limits) -> Lists:
                 "first": min(index[made.leaf(0, x)] for x, _ in made.columns),
                 "least": made.at_least,
                 "most": made.at_most,
-                "name": symbols.one(made.path),
                 "level": len(nesting.parse(made.path)),
             }
             for record in range(made.at_most):
