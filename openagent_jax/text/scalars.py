@@ -195,7 +195,9 @@ def within(
 
 
 def plus(
-    value: Int[Array, "..."], other: Int[Array, "..."], sign: Int[Array, "..."] | int = 1
+    value: Int[Array, "..."],
+    other: Int[Array, "..."],
+    sign: Int[Array, "..."] | int = 1,
 ) -> Int[Array, "..."]:
     """Return the sum of numbers, or their difference; -1 where it does not fit.
 

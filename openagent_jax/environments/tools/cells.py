@@ -7,10 +7,11 @@ for another change, the episode cannot be saved any more.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 
 from openagent_jax import draw
@@ -95,6 +96,15 @@ class Touch(NamedTuple):
     values: Int[Array, "F"]  # the results of the call
 
 
+def untouched(num_tools: int, num_fields: int, num_columns: int) -> Access:
+    """Return what tools do that touch no record, in NumPy."""
+    none, no = np.zeros(num_tools, np.int32), np.zeros(num_tools, bool)
+    of_columns = np.zeros((6, num_tools, num_columns), np.int32)
+    reads = np.zeros((num_tools, num_fields), np.int32)
+    arrays: Any = (none, none.copy(), no, no.copy(), no.copy(), reads, *of_columns)
+    return Access(*arrays)
+
+
 def empty(num: int, num_columns: int) -> Cells:
     """Return an overlay of the initial world with room for some records."""
     no, zero = jnp.zeros(num, bool), jnp.zeros((num, num_columns), jnp.int32)
@@ -114,7 +124,9 @@ def initial(
       key: the key of the record.
     """
     low, high = access.initial_low[tool], access.initial_high[tool]
-    value = draw.mix(draw.mix(draw.mix(world, jnp.int32(_SALT)), access.table[tool]), key)
+    value = draw.mix(
+        draw.mix(draw.mix(world, jnp.int32(_SALT)), access.table[tool]), key
+    )
     value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
@@ -337,5 +349,3 @@ def step_order(
 def start(num_steps: int, num_columns: int) -> Cells:
     """Return the overlay of an episode before its first call."""
     return empty(num_steps + SPARE, num_columns)
-
-

@@ -131,9 +131,7 @@ def _wrong(
         record=made & ~wanted.alive | again,
         column=off & needs & ~set_by_creation & (now.was_alive | wanted.alive)[:, None]
         | differs & again[:, None],
-        target=jnp.where(
-            set_by_creation | added & ~to_add, wanted.columns, now.was
-        ),
+        target=jnp.where(set_by_creation | added & ~to_add, wanted.columns, now.was),
         known=set_by_creation | cells.seen,
     )
 

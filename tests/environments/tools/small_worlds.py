@@ -132,9 +132,15 @@ class World:
             if tool.table and it["alive"] == tool.creates:
                 continue
             own = set(tool.sets) | ({ADD} if tool.sign else set())
-            if own & it["own"] or tool.deletes and it["own"] or tool.creates and it["own"]:
+            if (
+                own & it["own"]
+                or tool.deletes
+                and it["own"]
+                or tool.creates
+                and it["own"]
+            ):
                 continue
-            # Equal reads only with a change between them that always makes a difference.
+            # Equal reads only with a change between them that makes a difference.
             last = it["last"].get(name)
             if last is not None and not (
                 not tool.writes and "1" in tool.returns and last < it.get("added", -1)
@@ -256,9 +262,7 @@ class World:
                 np.int32(self.number(self.answer)),
                 np.int32(0),
             ),
-            faults=types.Faults(
-                failures, table(value=-1), np.zeros(N, bool), table()
-            ),
+            faults=types.Faults(failures, table(value=-1), np.zeros(N, bool), table()),
             phrase=np.zeros(1, np.int32),
             constants=constants,
             shown=np.ones(Q, bool),
@@ -269,7 +273,14 @@ def _code(value: int) -> int:
     return scalars.code(value)
 
 
-OK, BAD, NO_RECORD, DEAD, EARLY, UNKNOWN = "ok", "bad", "no record", "dead", "early", "?"
+OK, BAD, NO_RECORD, DEAD, EARLY, UNKNOWN = (
+    "ok",
+    "bad",
+    "no record",
+    "dead",
+    "early",
+    "?",
+)
 
 
 class Model:
@@ -411,7 +422,9 @@ class Model:
             tool = self.world.tools[name]
             key = args[tool.args.index("key")] if "key" in tool.args else values[0]
             goal |= {(key, v): args[a] for v, a in tool.sets.items()}
-        steps = list(zip((name for name, _ in self.world.steps), self.args, strict=True))
+        steps = list(
+            zip((name for name, _ in self.world.steps), self.args, strict=True)
+        )
 
         def allowed(row, args):
             name = self.world.names[self.world.rows[row]]

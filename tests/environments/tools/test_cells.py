@@ -56,7 +56,9 @@ def play(lexicon, tasks, rows, args):
             knows = jnp.any(state.succeeded & there) & (source >= 0)
             code = jnp.where(knows, task.tools.code[source], -1)
             act = types.Action(
-                jnp.int32(reply_scan.CALL), types.ToolCall(row, arg, code), jnp.int32(-1)
+                jnp.int32(reply_scan.CALL),
+                types.ToolCall(row, arg, code),
+                jnp.int32(-1),
             )
             new, seen = environment.step(lexicon, task, state, act, 99)
             new = jax.tree.map(lambda x, y: jnp.where(row < 0, x, y), state, new)
@@ -77,7 +79,9 @@ def play(lexicon, tasks, rows, args):
 def coded(world, row, args):
     """The arguments of a call as values."""
     kinds = world.tools[world.names[world.rows[row]]].args
-    values = [x if k == "key" else scalars.code(x) for k, x in zip(kinds, args, strict=True)]
+    values = [
+        x if k == "key" else scalars.code(x) for k, x in zip(kinds, args, strict=True)
+    ]
     return values + [0] * (small.A - len(values))
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -53,6 +53,41 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class TableSpec:
+    """Records of one kind, which tools read and change; see `domain_tables.py`."""
+
+    name: str
+    key: str  # the type of what identifies a record
+    columns: Fields
+    present: bool  # whether all records exist at first, or none
+
+
+@dataclass(frozen=True)
+class AccessSpec:
+    """What a tool does to the record that it touches."""
+
+    table: str
+    key: str  # an argument
+    is_drawn: bool = False  # the key is not an argument, but a field that is returned
+    creates: bool = False
+    deletes: bool = False
+    reads: Mapping[str, str] = field(default_factory=dict)  # returned field -> column
+    sets: Mapping[str, str] = field(default_factory=dict)  # column -> argument
+    adds: Mapping[str, str] = field(default_factory=dict)
+    subtracts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that the tool writes."""
+        return {*self.sets, *self.adds, *self.subtracts}
+
+    @property
+    def writes(self) -> bool:
+        """Whether the tool changes the record."""
+        return self.creates or self.deletes or bool(self.columns)
+
+
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool: what it means, and the words that may present it."""
 
@@ -70,6 +105,7 @@ class ToolSpec:
     function: Mapping[str, Any]  # the function object of the file, which agents read
     requests: Requests | None = None  # None: no goals are sampled from the tool
     listed_as: str | None = None  # its name in the list it is from, if that is another
+    access: AccessSpec | None = None  # None: it touches no record
 
     @property
     def needs(self) -> list[str]:
@@ -99,6 +135,7 @@ class DomainSpec:
     goals: tuple[GoalSpec, ...]
     review: tuple[str, ...] = ()  # notes for people, which have no effect
     source: str = ""  # where the tools are from
+    tables: tuple[TableSpec, ...] = ()
     divided: bool = False  # whether both splits are made of the training split
 
 
