@@ -307,10 +307,10 @@ def compile(
     types = {kind.name: kind for kind in spec.types}
     amounts: dict[tuple[str, str], TypeSpec] = {}  # what is added to each column
     for tool in spec.tools:
-        does = tool.access
-        for column, argument in {**does.adds, **does.subtracts}.items() if does else ():
-            kind = types[dict(tool.arguments)[argument]]
-            amounts[does.table, column] = kind
+        if does := tool.access:
+            for column, argument in {**does.adds, **does.subtracts}.items():
+                kind = types[dict(tool.arguments)[argument]]
+                amounts[does.table, column] = kind
     for n, tool in enumerate(spec.tools):
         if (does := tool.access) is None:
             continue
