@@ -1,4 +1,4 @@
-"""Tables of domain files: faults, goals that follow the rules, and tasks with records."""
+"""Tables of domain files: faults, goals that follow the rules, tasks with records."""
 
 import numpy as np
 import pytest
