@@ -29,7 +29,8 @@ from openagent_jax.environments.logs.logged_task import (
     LoggedTask,
     Source,
 )
-from openagent_jax.environments.tools import choices, types
+from openagent_jax.environments.tools import cells, choices, types
+from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
@@ -63,6 +64,7 @@ class LoggedWorlds:
         first; tasks that are equal to one of them follow.
       around: pieces before and after a rewritten request, by split; Y rewrites each.
       codes: first symbol of a code, and the end of the range.
+      access: no record is touched; None where no task of the batch has tables.
       num: number of tasks of each split.
       num_distinct: number of different tasks of each split.
     """
@@ -83,6 +85,7 @@ class LoggedWorlds:
     of_split: Int[Array, "2 _"]
     around: Int[Array, "2 Y 2"]
     codes: Int[Array, "2"]
+    access: Access | None
     num: tuple[int, ...] = field(metadata=dict(static=True))
     num_distinct: tuple[int, ...] = field(metadata=dict(static=True))
 
@@ -163,6 +166,7 @@ class LoggedWorlds:
                 place=row,
                 visible=row < self.num_visible[r],
                 document=none - 1,
+                access=self.access,
             ),
             goal=jax.tree.map(lambda x: x[r], self.goal),
             faults=Faults(self.failures[r], none - 1, none.astype(bool), none),
@@ -309,6 +313,8 @@ def compile(
             goal.answer[r] = source_index(task.answer)
     _add_distractors(arrays["document"], arrays["num_visible"], tasks, test, table)
     of_split, num, num_distinct = _splits(tasks, range(R))
+    columns = limits.num_columns
+    access = cells.untouched(N, F, columns) if columns else None
     made = LoggedWorlds(
         documents=table.arrays(),
         goal=goal,
@@ -317,6 +323,7 @@ def compile(
         num=num,
         num_distinct=num_distinct,
         around=_around(symbols),
+        access=access,
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         **arrays,
     )

@@ -7,10 +7,11 @@ for another change, the episode cannot be saved any more.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 
 from openagent_jax import draw
@@ -93,6 +94,15 @@ class Touch(NamedTuple):
     before: Record
     after: Record
     values: Int[Array, "F"]  # the results of the call, and what is derived from them
+
+
+def untouched(num_tools: int, num_fields: int, num_columns: int) -> Access:
+    """Return what tools do that touch no record, in NumPy."""
+    none, no = np.zeros(num_tools, np.int32), np.zeros(num_tools, bool)
+    of_columns = np.zeros((6, num_tools, num_columns), np.int32)
+    reads = np.zeros((num_tools, num_fields), np.int32)
+    arrays: Any = (none, none.copy(), no, no.copy(), no.copy(), reads, *of_columns)
+    return Access(*arrays)
 
 
 def empty(num: int, num_columns: int) -> Cells:

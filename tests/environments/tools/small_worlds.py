@@ -140,7 +140,7 @@ class World:
                 and it["own"]
             ):
                 continue
-            # Equal reads only with a change between them that always makes a difference.
+            # Equal reads only with a change between them that makes a difference.
             last = it["last"].get(name)
             if last is not None and not (
                 not tool.writes and "1" in tool.returns and last < it.get("added", -1)
@@ -442,14 +442,6 @@ class Model:
 
         return allowed
 
-    def calls(self):
-        """All calls: (row, arguments)."""
-        ranges = {"key": KEYS, "value": VALUES, "amount": AMOUNTS}
-        for row, number in enumerate(self.world.rows):
-            kinds = self.world.tools[self.world.names[number]].args
-            for args in itertools.product(*(range(*ranges[kind]) for kind in kinds)):
-                yield row, args
-
     def fewest(self, start=None, allowed=None) -> int | None:
         """The calls of the shortest way to success; None if there is none.
 
@@ -457,20 +449,31 @@ class Model:
           start: a state; None is the first.
           allowed: which calls may be made; None is all.
         """
-        calls = [call for call in self.calls() if allowed is None or allowed(*call)]
+        possible = [
+            call for call in calls(self.world) if allowed is None or allowed(*call)
+        ]
         frontier, seen, depth = [start or self.start], {start or self.start}, 0
         while frontier:
             if any(map(self.succeeds, frontier)):
                 return depth
             after = []
             for state in frontier:
-                for call in calls:
+                for call in possible:
                     _, _, new = self.call(state, *call)
                     if new not in seen and not new[-1]:
                         seen.add(new)
                         after.append(new)
             frontier, depth = after, depth + 1
         return None
+
+
+def calls(world: World):
+    """All calls of a world: (row, arguments)."""
+    ranges = {"key": KEYS, "value": VALUES, "amount": AMOUNTS}
+    for row, number in enumerate(world.rows):
+        kinds = world.tools[world.names[number]].args
+        for args in itertools.product(*(range(*ranges[kind]) for kind in kinds)):
+            yield row, args
 
 
 def batch(worlds: list[World], seed: int = 0) -> types.Task:

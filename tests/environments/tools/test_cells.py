@@ -94,7 +94,7 @@ def plain(values, kinds):
 
 def models(worlds, tasks):
     """The worlds in plain Python, with their drawn facts."""
-    calls = [list(small.Model.calls(Bare(world))) for world in worlds]
+    calls = [list(small.calls(world)) for world in worlds]
     rows = np.zeros((len(worlds), NUM_CALLS), np.int32)
     args = np.zeros((len(worlds), NUM_CALLS, small.A), np.int32)
     for i, (world, own) in enumerate(zip(worlds, calls, strict=True)):
@@ -115,13 +115,6 @@ def models(worlds, tasks):
     return made
 
 
-class Bare:
-    """What `Model.calls` needs."""
-
-    def __init__(self, world):
-        self.world = world
-
-
 def check(start, num_wrong, seed=0):
     """Check a batch of worlds; return what happened in each."""
     worlds = [small.World(start + i) for i in range(BATCH)]
@@ -130,11 +123,11 @@ def check(start, num_wrong, seed=0):
     rows = np.full((BATCH, NUM_WRONG), -1, np.int32)
     args = np.zeros((BATCH, NUM_WRONG, small.A), np.int32)
     calls = []
-    for i, model in enumerate(made):
-        every = list(model.calls())
+    for i, world in enumerate(worlds):
+        every = list(small.calls(world))
         calls.append([rng.choice(every) for _ in range(num_wrong)])
         for t, call in enumerate(calls[i]):
-            rows[i, t], args[i, t] = call[0], coded(worlds[i], *call)
+            rows[i, t], args[i, t] = call[0], coded(world, *call)
     out = play(helpers.lexicon("poi"), tasks, rows, args)
     first, (seen, wrong), end = helpers.host(out)
     found, faults = [], []

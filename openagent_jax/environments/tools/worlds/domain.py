@@ -27,6 +27,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
 from openagent_jax.environments.tools import choices
+from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
@@ -38,6 +39,7 @@ from openagent_jax.environments.tools.types import (
 )
 from openagent_jax.environments.tools.worlds import (
     domain_spec,
+    domain_tables,
     goal_tables,
     phrases,
     result_arrays,
@@ -83,6 +85,8 @@ class Domain:
     # By split: where the interval ends from which a uniform number chooses a domain.
     ends: Float[Array, "2 D"]
     result_range: Int[Array, "D 3 N F 2"]  # by split
+    # What initial values of columns are drawn from, by split; None without tables.
+    initial_range: Int[Array, "D 3 N V 2"] | None
     goal_domain: Int[Array, "G"]
     goal_tool: Int[Array, "G C"]
     goal_source: Int[Array, "G C A"]
@@ -159,6 +163,7 @@ class Domain:
                 result_high=result_high,
                 code=draw.distinct_symbols(uniforms[-2:], *code_range),
                 visible=visible,
+                access=self._access(d, split, tools.access),
             ),
             goal=Goal(
                 tool=self.goal_tool[g],
@@ -175,6 +180,15 @@ class Domain:
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )
+
+    def _access(
+        self, d: Int[Array, ""], split: int, access: Access | None
+    ) -> Access | None:
+        """Return what tools do to records, whose initial values are of a split."""
+        if access is None or self.initial_range is None:
+            return None
+        low, high = jnp.moveaxis(self.initial_range[d, split], -1, 0)
+        return replace(access, initial_low=low, initial_high=high)
 
     def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
         """Return what perturbations of a split draw from.
@@ -245,6 +259,9 @@ def compile(
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
     arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
     tools, variants, result_range = arrays
+    splits = {name: kind.splits for name, kind in ranges.items()}
+    tables = domain_tables.compile(spec, splits, limits)
+    tools = replace(tools, access=tables and tables.access)
     goals = goal_tables.compile(spec, ranges, limits)
     room = len(goals.goal_answer)
     of_domain = (tools, variants, result_range, goals.set_needs, goals.pairing)
@@ -258,6 +275,7 @@ def compile(
         first_goal=np.zeros(1, np.int32),
         ends=np.ones((2, 1), np.float32),
         result_range=result_range,
+        initial_range=tables and tables.initial[None],
         goal_domain=np.zeros(room, np.int32),
         goal_tool=goals.goal_tool,
         goal_source=goals.goal_source,

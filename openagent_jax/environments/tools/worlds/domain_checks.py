@@ -7,7 +7,11 @@ from reprlib import repr as brief
 from typing import Any
 
 from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec, TypeSpec
+from openagent_jax.environments.tools.worlds.domain_spec import (
+    TableSpec,
+    ToolSpec,
+    TypeSpec,
+)
 
 
 class Checker:
@@ -17,6 +21,7 @@ class Checker:
       limits: sizes that the domain has to fit.
       types: the types of the document by name; None for a type with faults.
       tools: the tools of the document by name; None for a tool with faults.
+      tables: the tables of the document by name; None for a table with faults.
       used: texts that must differ, by category: text -> where it is used.
       faults: the faults, each as one line, `place: problem; remedy`.
       places: the places of the faults.
@@ -28,6 +33,7 @@ class Checker:
         self.limits = limits
         self.types: dict[str, TypeSpec | None] = {}
         self.tools: dict[str, ToolSpec | None] = {}
+        self.tables: dict[str, TableSpec | None] = {}
         self.used: dict[str, dict[str, str]] = collections.defaultdict(dict)
         self.faults: list[str] = []
         self.places: set[str] = set()

@@ -8,6 +8,7 @@ an `x-openagent` block that says what it means:
     code_from            tool whose successful call reveals the `code` to pass here
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
+    state                what it does to a record of a table (see `domain_tables.py`)
     requests             words from which requests are put together; optional
     listed_as            its name in the list that it was drafted from, if agents could
                          not call a tool of that name
@@ -53,6 +54,7 @@ from typing import Any
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import (
     development,
+    domain_tables,
     domain_types,
     goal_conditions,
     nested_arguments,
@@ -186,6 +188,7 @@ def read(document: Any, limits: Limits) -> DomainSpec:
     for index, item in enumerate(tools):
         tool = _tool(item, f"tools[{index}]", check)
         check.tools[tool.name if tool else _name(item)] = tool
+    tables = domain_tables.read(document, tools, check)
     in_order = _check_needs([_name(item) for item in tools], check)
     goals = [
         _goal(item, f"goals[{index}]", in_order, check)
@@ -206,6 +209,7 @@ def read(document: Any, limits: Limits) -> DomainSpec:
         tuple(goal for goal in goals if goal),
         tuple(head.review),
         source,
+        tables,
     )
 
 
@@ -350,6 +354,8 @@ def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | N
     conditions = goal_conditions.read(goal.steps, place, check)
     if sources and in_order:
         _check_steps([name for name, _ in steps], place, sources, check)
+    if sources:
+        domain_tables.check_goal(goal.constants, steps, place, check)
     phrases = _texts(goal.phrases, check.used["phrase"], f"{place}.phrases", check)
     slots = [f"{{{slot}}}" for slot in goal.constants]
     for pool, texts in phrases.items():

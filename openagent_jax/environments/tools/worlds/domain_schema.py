@@ -208,6 +208,25 @@ class Function(Model, extra="allow"):
     parameters: Parameters = Parameters()
 
 
+class Table(Model):
+    key: Text
+    fields: Annotated[Fields, NOT_EMPTY]
+    initially: Literal["present", "absent"]
+
+
+class State(Model):
+    """What a tool does to a record; see `domain_tables.py`."""
+
+    table: Text
+    key: Text
+    reads: Fields = {}
+    sets: Fields = {}
+    adds: Fields = {}
+    subtracts: Fields = {}
+    creates: bool = False
+    deletes: bool = False
+
+
 class Meaning(Model):
     listed_as: Prose = ABSENT
     arguments: Annotated[Arguments, _at_most("num_args")]
@@ -219,6 +238,7 @@ class Meaning(Model):
     descriptions: Paraphrases
     argument_names: dict[Name, Synonyms]
     requests: Requests = ABSENT
+    state: State = ABSENT
 
 
 class Tool(Model):
@@ -269,6 +289,7 @@ class DomainFile(Model):
     types: dict[Name, Any]
     tools: Annotated[list[Any], NOT_EMPTY, _at_most("num_tools")]
     goals: list[Any]  # may be empty if goals can be sampled
+    tables: dict[Name, Any] = {}
     review: Texts = []
     source: Any = ABSENT  # "authored", or a `Package`
 

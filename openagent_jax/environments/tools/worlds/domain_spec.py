@@ -69,6 +69,41 @@ class Requests:
 
 
 @dataclass(frozen=True)
+class TableSpec:
+    """Records of one kind, which tools read and change; see `domain_tables.py`."""
+
+    name: str
+    key: str  # the type of what identifies a record
+    columns: Fields
+    present: bool  # whether all records exist at first, or none
+
+
+@dataclass(frozen=True)
+class AccessSpec:
+    """What a tool does to the record that it touches."""
+
+    table: str
+    key: str  # an argument
+    is_drawn: bool = False  # the key is not an argument, but a field that is returned
+    creates: bool = False
+    deletes: bool = False
+    reads: Mapping[str, str] = field(default_factory=dict)  # returned field -> column
+    sets: Mapping[str, str] = field(default_factory=dict)  # column -> argument
+    adds: Mapping[str, str] = field(default_factory=dict)
+    subtracts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that the tool writes."""
+        return {*self.sets, *self.adds, *self.subtracts}
+
+    @property
+    def writes(self) -> bool:
+        """Whether the tool changes the record."""
+        return self.creates or self.deletes or bool(self.columns)
+
+
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool: what it means, and the words that may present it."""
 
@@ -92,6 +127,7 @@ class ToolSpec:
     derived: Fields = ()
     # What has to be open for each argument to be given; see `nested_arguments`.
     gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    access: AccessSpec | None = None  # None: it touches no record
 
     @property
     def values(self) -> Fields:
@@ -143,6 +179,7 @@ class DomainSpec:
     goals: tuple[GoalSpec, ...]
     review: tuple[str, ...] = ()  # notes for people, which have no effect
     source: str = ""  # where the tools are from
+    tables: tuple[TableSpec, ...] = ()
     divided: bool = False  # whether both splits are made of the training split
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from openagent_jax.environments.tools.worlds import domain_tables
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DONE,
     GoalSpec,
@@ -27,6 +28,8 @@ class Plan:
       asked: the step whose result is the answer; -1 if there is none.
       asks: whether the answer is no mere result of an effect.
       last: the step that the request is for.
+      in_order: pairs of steps, the first of which has to come before the second in the
+        request too, because of a record that one of them changes.
     """
 
     def __init__(self, goal: GoalSpec, tools: dict[str, ToolSpec]):
@@ -55,6 +58,7 @@ class Plan:
         self.last = self.asked if self.asks else len(names) - 1
         used = {s for arguments in self.arguments for s in arguments.values()}
         used |= {*compared.values()}
+        self.in_order = domain_tables.conflicts(goal.steps, tools)
         self.fields = [
             sorted(s for s in used if parse_source(s)[0] == step)
             for step in range(len(names))

@@ -9,7 +9,7 @@ import random
 from dataclasses import replace
 
 from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import request_writing
+from openagent_jax.environments.tools.worlds import domain_tables, request_writing
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DomainSpec,
     GoalSpec,
@@ -101,7 +101,7 @@ class _Sampler:
             return False
         self.seen.add(key)
         goal = draft.goal(self.spec, f"sampled_{len(self.goals)}")
-        if goal is None:
+        if goal is None or not domain_tables.fits(goal, self.spec):
             return False
         names = [name for name, _ in goal.steps]
         needed = frozenset((*names, *extra_calls(self.spec, goal)))

@@ -140,6 +140,8 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
         first_goal=np.cumsum([0, *num_goals[:-1]], dtype=np.int32),
         ends=ends,
         result_range=_stacked(*(part.result_range for part in parts)),
+        # Domains of one world have equal limits: all have columns, or none.
+        initial_range=jax.tree.map(_stacked, *(part.initial_range for part in parts)),
         goal_domain=np.pad(which, (0, size - len(which))),
         goal_tool=goals("goal_tool"),
         goal_source=goals("goal_source"),

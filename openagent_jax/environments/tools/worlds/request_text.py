@@ -71,6 +71,9 @@ class RequestText:
         if form.goal_first:
             _need(not self.recalls and plan.before(steps[-1]) >= set(steps[:-1]))
             steps = [steps[-1], *steps[:-1]]
+        place = self._places(steps)
+        _need(all(place[a] < place[b] or place[a] == place[b] and a in self.nested
+                  for a, b in plan.in_order))  # fmt: skip
         clauses: list[list[Piece]] = []
         for index, step in enumerate(steps):
             self.ahead = form.goal_first and index == 0 and len(steps) > 1
@@ -79,6 +82,14 @@ class RequestText:
         if self.recalls:
             clauses.append(self._recalled())
         return request_pieces.polished(self._joined(clauses), form.terse, self.rng)
+
+    def _places(self, steps: list[int]) -> dict[int, int]:
+        """Return the number of the clause in which each step is mentioned first."""
+        place = {step: index for index, step in enumerate(steps)}
+        for step in reversed(range(len(self.plan.tools))):
+            if step in self.nested:
+                place[step] = place[self.plan.users[step][0]]
+        return place
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
         form, count = self.form, len(clauses)
