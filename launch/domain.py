@@ -159,7 +159,9 @@ def check(file: str) -> None:
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
     warnings += value_schema.warnings(spec)
     sampled = goal_sampling.sample_goals(spec, limits, c.sandbox.num_goals)
-    played = tested["clean"].goal, trained["clean"].goal
+    played = {int(x) for one in (tested, trained) for x in one["clean"].goal}
+    num_played = len(played - {*range(len(spec.goals))})
+    of_sampled = f" and {num_played} of {len(sampled)} sampled ones" * bool(sampled)
     warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible, sampled)
     given = config_flags.get_override_values(flags.FLAGS["config"])
     fixed, raised, made = sizing.fixed(c, given), [], []
@@ -175,8 +177,8 @@ def check(file: str) -> None:
     longest = {name: int(one.lengths.prompt.max()) for name, one in tested.items()}
     print(
         f"{file}: no faults. {len(spec.tools)} tools, {len(spec.types)} types, "
-        f"{len(spec.goals)} goals; the longest prompt has {longest['clean']} tokens, "
-        f"perturbed {max(longest.values())}"
+        f"{len(spec.goals)} goals{of_sampled}; the longest prompt has "
+        f"{longest['clean']} tokens, perturbed {max(longest.values())}"
     )
     for title, notes in (("Warnings", warnings), ("To be reviewed", spec.review)):
         if notes:

@@ -19,7 +19,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import library, registry
 from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools.worlds import development
-from openagent_jax.environments.world import World, names_of
+from openagent_jax.environments.world import names_of
 from openagent_jax.expert import Lengths
 from openagent_jax.types import Sizes
 

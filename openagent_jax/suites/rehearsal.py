@@ -135,7 +135,7 @@ def troubles(
     clean, goals = seen[draw.CLEAN], (*spec.goals, *sampled)
     turns = f"sandbox.max_turns={sizes.max_turns} turns"
     unsolvable, too_long = [], []
-    for number, goal in enumerate(goals):
+    for number in range(len(goals)):
         tasks = clean.goal == number
         if not np.all(clean.solvable[tasks]):
             unsolvable.append(number)
