@@ -112,6 +112,7 @@ def check(file: str) -> None:
     from openagent_jax.environments.tools import make
     from openagent_jax.environments.tools.worlds import (
         domain_file,
+        goal_sampling,
         lookalikes,
         value_schema,
     )
@@ -157,7 +158,11 @@ def check(file: str) -> None:
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
     warnings += value_schema.warnings(spec)
-    warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible)
+    sampled = goal_sampling.sample_goals(spec, limits, c.sandbox.num_goals)
+    played = {int(x) for one in (tested, trained) for x in one["clean"].goal}
+    num_played = len(played - {*range(len(spec.goals))})
+    of_sampled = f" and {num_played} of {len(sampled)} sampled ones" * bool(sampled)
+    warnings += rehearsal.troubles(spec, tested, sizes, limits, num_visible, sampled)
     given = config_flags.get_override_values(flags.FLAGS["config"])
     fixed, raised, made = sizing.fixed(c, given), [], []
     for key, room, tokens, name in rehearsal.rooms(
@@ -172,8 +177,8 @@ def check(file: str) -> None:
     longest = {name: int(one.lengths.prompt.max()) for name, one in tested.items()}
     print(
         f"{file}: no faults. {len(spec.tools)} tools, {len(spec.types)} types, "
-        f"{len(spec.goals)} goals; the longest prompt has {longest['clean']} tokens, "
-        f"perturbed {max(longest.values())}"
+        f"{len(spec.goals)} goals{of_sampled}; the longest prompt has "
+        f"{longest['clean']} tokens, perturbed {max(longest.values())}"
     )
     for title, notes in (("Warnings", warnings), ("To be reviewed", spec.review)):
         if notes:
@@ -191,7 +196,7 @@ def show(file: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from launch.common import backbones, build, checks, config, errors
+    from launch.common import backbones, build, checks, config, errors, sizing
     from openagent_jax import perturb
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
@@ -213,7 +218,10 @@ def show(file: str) -> None:
     checks.check(c)
     if file not in registry.SPECS and not logs.is_log(file):
         print_requests(file, c.sandbox)
-    source = build.world(c, backbones.backbone(c), file)
+    model = backbones.backbone(c)
+    given = config_flags.get_override_values(flags.FLAGS["config"])
+    c = sizing.wide(c, model, file, sizing.fixed(c, given))
+    source = build.world(c, model, file)
     keys = draw.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if source.summary:

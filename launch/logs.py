@@ -9,7 +9,8 @@ that can be mapped to tasks form a domain, which every command accepts:
 --config.sandbox.domain=my_logs.jsonl
 
 `check` prints which conversations are mapped, and why the others are not, under the
-limits in --config (default: configs/base.py). `textcraft` writes the gold trajectories
+limits in --config (default: configs/base.py). Limits on tokens count if they are set,
+since an evaluation or a run raises the others. `textcraft` writes the gold trajectories
 of the package platoon-textcraft, or of the folder of its data files that --source
 names. docs/own_logs.md has the rules.
 """
@@ -43,7 +44,7 @@ def main(command: str, file: str = "") -> None:
 
 def check(file: str) -> None:
     """Print which conversations of a log become tasks, and why others do not."""
-    from launch.common import backbones, build, checks, compile_cache, config
+    from launch.common import backbones, build, checks, compile_cache, config, sizing
     from openagent_jax.environments.logs import logs
     from openagent_jax.environments.world import SPLITS
 
@@ -54,7 +55,10 @@ def check(file: str) -> None:
     compile_cache.use(c.compile_cache)
     try:
         checks.check(c)
-        source = build.world(c, backbones.backbone(c), file)
+        model = backbones.backbone(c)
+        given = config_flags.get_override_values(flags.FLAGS["config"])
+        c = sizing.wide(c, model, file, sizing.fixed(c, given))
+        source = build.world(c, model, file)
         print_log(source.source, source.summary, source.notes)
     except cli.UsageError as error:
         if not isinstance(error.__cause__, logs.NothingMapped):

@@ -1,9 +1,9 @@
 """Fit the limits on tokens to a user's own tools, before the long work begins.
 
-The defaults suit `poi` and `medical`. For other domains and for files, limits that
-nobody has set are raised to what their tasks need. A limit that was set is kept, and is
-an error if a prompt or a result would not fit, since the evaluation could not be
-finished.
+The defaults suit `poi` and `medical`. For other domains, for files and for logs, limits
+that nobody has set are raised to what their tasks need. A limit that was set is kept:
+longer conversations of a log are skipped, and it is an error if any other prompt or
+result would not fit, since the evaluation could not be finished.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import library, registry
 from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools.worlds import development
-from openagent_jax.environments.world import World, names_of
+from openagent_jax.environments.world import names_of
 from openagent_jax.expert import Lengths
 from openagent_jax.types import Sizes
 
@@ -66,8 +66,7 @@ def fitted(
 ) -> Config:
     """Return the config of an evaluation, or of a run, with room for its tasks.
 
-    A limit counts as set if it is in `given`, or differs from `configs/base.py`. Limits
-    on the conversations of a log are kept, since they choose which of them are used.
+    A limit counts as set if it is in `given`, or differs from `configs/base.py`.
 
     Args:
       c: the config.
@@ -84,17 +83,18 @@ def fitted(
     outgrows = any(map(_outgrows, domains))
     if not outgrows and all(values[x] >= usually[x] for x in FATAL):
         return c
-    kept = fixed(c, given)
-    if not outgrows or any(map(logs.is_log, domains)):
-        kept = {*KEYS, NUM_TOKENS}
-    longest = measure(c, model, usual)
-    training = _of_training(c, model) if trains and outgrows else longest
+    kept = fixed(c, given) if outgrows else {*KEYS, NUM_TOKENS}
+    longest = measure(c, model, usual, kept)
+    training = _of_training(c, model, kept) if trains and outgrows else longest
     both = {part: max(longest[part], training[part]) for part in longest}
     _check_set(c, longest, kept)
     sizes = needed(c.sandbox.sizes, both, model.config.max_positions)
     changes = {key: getattr(sizes, name) for key, name in KEYS.items()}
-    if trains and not c.algorithm.is_reinforcement:
-        changes[NUM_TOKENS] = _raised(values[NUM_TOKENS], training["episode"].tokens)
+    of_log = any(map(logs.is_log, domains))
+    if (trains or of_log) and not c.algorithm.is_reinforcement:
+        # Longer conversations of a log are left out of an evaluation too.
+        rows = both if of_log else training
+        changes[NUM_TOKENS] = _raised(values[NUM_TOKENS], rows["episode"].tokens)
     changes = {
         key: value
         for key, value in changes.items()
@@ -130,9 +130,19 @@ def fixed(c: Config, given: Collection[str]) -> set[str]:
     return {key for key in keys if key in given or values[key] != usually[key]}
 
 
-def measure(c: Config, model: Backbone, usual: str) -> dict[str, Longest]:
-    """Measure the tasks of an evaluation, by the fields of `expert.Lengths`."""
-    source, domain = _world(c, model, c.eval_domain), c.eval_domain
+def measure(
+    c: Config, model: Backbone, usual: str, kept: Collection[str] = ()
+) -> dict[str, Longest]:
+    """Measure the tasks of an evaluation, by the fields of `expert.Lengths`.
+
+    Args:
+      c: the config.
+      model: the model of the policy.
+      usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+      kept: the limits that are not raised; see `wide`.
+    """
+    domain = c.eval_domain
+    source = build.world(wide(c, model, domain, kept), model, domain)
     with errors.blame("eval.split"):  # a log may have no task of this split
         source.check(c.eval.split)
     environment, tables = source.environment, source.tables
@@ -148,17 +158,36 @@ def measure(c: Config, model: Backbone, usual: str) -> dict[str, Longest]:
     return _longest(room.of_tasks(source, drawn))
 
 
-def _of_training(c: Config, model: Backbone) -> dict[str, Longest]:
+def _of_training(
+    c: Config, model: Backbone, kept: Collection[str]
+) -> dict[str, Longest]:
     """Measure tasks that a run trains on, as `measure` does."""
-    return _longest(room.measure(c, _world(c, model, c.sandbox.domain)))
+    domain = c.sandbox.domain
+    source = build.world(wide(c, model, domain, kept), model, domain)
+    return _longest(room.measure(c, source))
 
 
-def _world(c: Config, model: Backbone, domain: str) -> World:
-    """Return a world in which no text is refused for its length, except in a log."""
-    most = model.config.max_positions
-    wide = {"sandbox.prompt_tokens": most, "sandbox.context_tokens": most}
-    wide[NUM_TOKENS] = max(most, c.algorithm.num_tokens)
-    return build.world(c if logs.is_log(domain) else c.replace(wide), model, domain)
+def wide(c: Config, model: Backbone, domain: str, kept: Collection[str]) -> Config:
+    """Return the config of a world in which no text is refused for its length.
+
+    Args:
+      c: the config.
+      model: the model of the policy.
+      domain: the domain of the world.
+      kept: the limits that are not raised. They choose which conversations of a log
+        are used, and leave out nothing of any other domain.
+    """
+    most, of_log = model.config.max_positions, logs.is_log(domain)
+    sizes = dict.fromkeys((*KEYS, NUM_TOKENS), most)
+    if of_log:  # beside a prompt, episodes need as much room as those of any domain
+        beside = c.sandbox.context_tokens - c.sandbox.prompt_tokens
+        sizes["sandbox.prompt_tokens"] = most - beside
+    raised = {
+        key: max(size, c.room.get(key, 0))
+        for key, size in sizes.items()
+        if not (of_log and key in kept)
+    }
+    return c.replace(raised)
 
 
 def _longest(found: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Longest]:
@@ -246,4 +275,10 @@ def _check_context(c: Config, model: Backbone, longest: Mapping[str, Longest]) -
         f"and {model.folder} reads {most} in all; show fewer tools "
         "(--config.sandbox.num_visible), shorten their descriptions, or take a model "
         "with a longer context"
+        + (
+            f"; --config.sandbox.prompt_tokens={prompt.tokens // 2} would skip long "
+            "conversations"
+            if logs.is_log(c.eval_domain)
+            else ""
+        )
     )

@@ -16,7 +16,10 @@ from openagent_jax.drafting.list_schemas import (
     Unsupported,
     resolve,
 )
-from openagent_jax.environments.tools.worlds.domain_schema import LETTERS, NAME
+from openagent_jax.environments.tools.worlds.domain_schema import (
+    ARGUMENT,
+    ARGUMENT_LETTERS,
+)
 from openagent_jax.text import nesting, schema_paths
 from openagent_jax.text.nesting import Path
 
@@ -75,8 +78,10 @@ def scalar(path: Path, schema: Any, root: Any, notes: list[str]) -> Schema:
     """
     what = _what(path)
     for key in path:
-        if isinstance(key, str) and not NAME.fullmatch(key):
-            raise Unsupported(f"{what} is not a valid name; {LETTERS}")
+        if isinstance(key, str) and not ARGUMENT.fullmatch(key):
+            dot = "a dot stands between the keys of nested arguments; "
+            dot *= "." in key
+            raise Unsupported(f"{what} is not a valid name; {dot}{ARGUMENT_LETTERS}")
     schema = resolve(schema, root, what, notes)
     if "const" in schema:
         schema = {**schema, "enum": [schema["const"]]}

@@ -90,14 +90,15 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
         environment cannot represent.
     """
     list_place, items = _items(document)
-    faults = [
+    if faults := [
         f"{place}: duplicate key; remove or rename one"
         for place, value in _walk(items, list_place)
         if value is TWICE
-    ]
+    ]:
+        raise DomainError(*faults)
     found: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
     places: dict[str, str] = {}
-    for index, item in enumerate(items) if not faults else ():
+    for index, item in enumerate(items):
         place = f"{list_place}[{index}]"
         try:
             name, function = _function(item, place)
@@ -108,8 +109,6 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
             faults += error.faults
         else:
             found.append((place, name, function, item))
-    if faults:
-        raise DomainError(*faults)
     valid = tool_names.valid([name for _, name, _, _ in found])
     tools, rejected, known = [], {}, {*places, *valid}
     for (place, listed, function, item), name in zip(found, valid, strict=True):
@@ -121,14 +120,13 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
             rejected[name] = [_line(place, name, problem) for problem in error.args]
     unknown = sorted(set(skip) - known)
     problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(places)}"
-    require(not unknown, "skip", problem)
-    if rejected:
-        first, *others = itertools.chain(*rejected.values())
-        names = ",".join([*skip, *rejected])
-        raise DomainError(
-            f"{first}, or leave the tool out: --skip={names}",
-            *(f"{line}, or leave the tool out" for line in others),
-        )
+    require(faults or not unknown, "skip", problem)
+    lines = list(itertools.chain(*rejected.values()))
+    for index, line in enumerate(lines):
+        names = "" if index else f": --skip={','.join([*skip, *rejected])}"
+        faults.append(f"{line}, or leave the tool out{names}")
+    if faults:
+        raise DomainError(*faults)
     require(tools, list_place, "no tools are left; list at least one")
     return tools
 

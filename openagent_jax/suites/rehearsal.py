@@ -5,6 +5,7 @@ perturbations find nothing to change, and which texts do not fit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,12 +18,13 @@ from openagent_jax import expert
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import perturb
 from openagent_jax.environments.tools.types import Limits, Task
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, GoalSpec
 from openagent_jax.environments.world import World
 from openagent_jax.types import Environment, Sizes, Tables
 
 NUM_TASKS = 256  # tasks of each scenario
 NUM_DRAWN = 2048  # tasks that are drawn, from which goals are chosen evenly
+NUM_NAMED = 3  # sampled goals with the same problem that are named
 SCENARIOS = (draw.CLEAN, *(entry.name for entry in perturb.CATALOGUE))
 TRAINED = (
     draw.CLEAN,
@@ -118,6 +120,7 @@ def troubles(
     sizes: Sizes,
     limits: Limits,
     num_visible: int,
+    sampled: Sequence[GoalSpec] = (),
 ) -> Iterator[str]:
     """Yield warnings of what may not work as the author of the domain expects.
 
@@ -127,20 +130,35 @@ def troubles(
       sizes: the sizes of an episode.
       limits: the sizes of the arrays of a task.
       num_visible: the number of tools that a task shows (`sandbox.num_visible`).
+      sampled: the goals of the world that were sampled, which follow those of `spec`.
     """
-    clean = seen[draw.CLEAN]
-    for number, goal in enumerate(spec.goals):
-        tasks, at = clean.goal == number, f"goals[{number}] ({goal.name})"
+    clean, goals = seen[draw.CLEAN], (*spec.goals, *sampled)
+    turns = f"sandbox.max_turns={sizes.max_turns} turns"
+    unsolvable, too_long = [], []
+    for number in range(len(goals)):
+        tasks = clean.goal == number
         if not np.all(clean.solvable[tasks]):
-            yield f"{at}: the oracle cannot solve it; look at what its tools need"
+            unsolvable.append(number)
         elif not np.all(clean.success[tasks]):
-            turns = f"sandbox.max_turns={sizes.max_turns} turns"
-            yield f"{at}: the oracle does not solve it in {turns}; raise them"
+            too_long.append(number)
+    for found, problem in (
+        (unsolvable, "the oracle cannot solve it; look at what its tools need"),
+        (too_long, f"the oracle does not solve it in {turns}; raise them"),
+    ):
+        authored = [x for x in found if x < len(spec.goals)]
+        others = found[len(authored) :]
+        for number in authored:
+            yield f"goals[{number}] ({goals[number].name}): {problem}"
+        for number in others[:NUM_NAMED]:
+            calls = ", then ".join(name for name, _ in goals[number].steps)
+            yield f"a sampled goal ({calls}): {problem}"
+        if (num := len(others) - NUM_NAMED) > 0:
+            yield f"{num} more sampled goals: {problem.replace(' it', ' them', 1)}"
     for name in SCENARIOS[1:]:
         # This perturbation draws other values even if no type has unfamiliar ones.
         familiar = name == "entity_shift" and not _entities(spec)
         if familiar or not np.any(seen[name].changed):
-            why = _why(name, spec, limits, num_visible)
+            why = _why(name, replace(spec, goals=goals), limits, num_visible)
             yield f"{name} changes nothing here{why and f': {why}'}"
 
 

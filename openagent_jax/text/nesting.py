@@ -30,7 +30,7 @@ U = TypeVar("U")
 OBJECT, ARRAY = range(2)  # kinds of containers
 Pair = tuple[T, T]
 Path = tuple[str | int, ...]  # keys of objects and indices of arrays
-_KEY = r"[A-Za-z_][A-Za-z0-9_-]*"
+_KEY = r"[A-Za-z_$@][A-Za-z0-9_$@-]*"  # `$filter` and `@type` occur in real lists
 PATH = re.compile(rf"{_KEY}(?:\.(?:{_KEY}|0|[1-9][0-9]*))*")
 
 

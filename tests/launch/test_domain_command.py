@@ -90,6 +90,89 @@ def test_draft_reports_all_faults(commands, tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["bare.json"]
 
 
+def bad_list():
+    """A list with all kinds of faults, and what each is named by."""
+    many = {"enum": [f"v{i}" for i in range(10_000)]}
+    faulty = (
+        (TEXT, "tools[0]: not "),  # replaced below
+        (TEXT, "tools[2]: 'same' is also tools[1]; keep one of the two"),
+        ({"$ref": "#/$defs/No"}, "tools[3].parameters.properties.x: the reference"),
+        ({"$ref": "#/properties/x"}, "tools[4].parameters.properties.x: it refers "),
+        (many, "tools[5].parameters.properties.x: an enum of 10,000 values"),
+        ({"type": "array"}, "tools[6]: 'do_6', argument 'x': an array without `it"),
+    )
+    tools, places = [], []
+    for number, (schema, place) in enumerate(faulty):
+        parameters = {"properties": {"x": schema}, "required": ["x"]}
+        tool = {"name": f"do_{number}", "parameters": parameters}
+        tools += [{**tool, "name": "same"}] * 2 if number == 1 else [tool]
+        places.append(place)
+    for key in ("user.name", "my key"):
+        properties = {key: TEXT, "$filter": TEXT, "X-Request-Id": TEXT}
+        place = f"tools[{len(tools)}]: 'do {key}', argument {key!r} is not a valid name"
+        tools.append({"name": f"do {key}", "parameters": {"properties": properties}})
+        places.append(place.replace(f"do {key}", re.sub("[. ]", "_", f"do {key}")))
+    tools[0] = "do_0"
+    return tools, places
+
+
+def test_draft_reports_all_kinds_of_faults_at_once(commands, tmp_path):
+    tools, places = bad_list()
+    file, out = tmp_path / "bare.json", tmp_path / "out.json"
+    file.write_text(json.dumps(tools))
+    done = commands("domain", "draft", str(file), f"--out={out}")
+    assert done.code == 2 and [x.name for x in tmp_path.iterdir()] == ["bare.json"]
+    lines = done.out.splitlines()
+    assert len(lines) == len(places)
+    for line, place in zip(lines, places, strict=True):
+        assert line.startswith(f"{file}: {place}")
+        assert ";" in line or "leave the tool out" in line  # the remedy
+    assert f"{len(places)} faults; correct what is named above" in done.err
+
+
+def test_two_hundred_tools(commands, tmp_path):
+    """They are drafted, and the flag that they need is named."""
+    file, out = tmp_path / "bare.json", tmp_path / "out.json"
+    tools = [
+        {
+            "name": f"get_gauge_{i}",
+            "description": f"Read the gauge {i} of the power station.",
+            "parameters": {"properties": {f"dial_{i}": TEXT}},
+        }
+        for i in range(200)
+    ]
+    file.write_text(json.dumps(tools))
+    done = commands("domain", "draft", str(file), f"--out={out}")
+    assert done.code == 0, done.err
+    assert "tools: 200 tools need --config.sandbox.num_tools=200\n" in done.out
+    done = commands("domain", "check", str(out))
+    assert done.code == 2 and done.out == (
+        f"{out}: tools: 200 entries, but the limit is 16; remove some or raise "
+        "sandbox.num_tools\n"
+    )
+
+
+def test_values_that_no_rule_makes_up(commands, tmp_path):
+    """A pattern without an example becomes a text to fill in, which `check` names."""
+    file, out = tmp_path / "bare.json", tmp_path / "out.json"
+    schema = {**TEXT, "pattern": "^(?!XX)[A-Z]{2}$"}
+    tool = {"name": "get_lot", "description": "Find a lot.", "parameters": {}}
+    tool["parameters"] = {"properties": {"$lot": schema, "@in": TEXT, "X-No": TEXT}}
+    file.write_text(json.dumps([tool]))
+    done = commands("domain", "draft", str(file), f"--out={out}")
+    assert done.code == 0, done.err
+    place = "types.lot.values[0]: "
+    assert f"  {place}three or more values of lot (of get_lot)" in done.out
+    done = commands("domain", "check", str(out))
+    assert done.code == 2
+    assert done.out.startswith(f"{out}: {place}still says 'FILL IN: three or more")
+    text = out.read_text()
+    hole = re.search('"FILL IN:[^"]*"', text)
+    out.write_text(text.replace(hole[0], '"AB", "CD", "EF", "GH", "IJ", "KL"'))
+    (tool,) = domain_file.load(out).tools
+    assert [name for name, _ in tool.arguments] == ["$lot", "@in", "X-No"]
+
+
 def test_check_reports_all_faults(commands, drafted, tmp_path):
     document = json.loads(drafted[0].read_text())
     document["types"]["book_title"]["train"] = []

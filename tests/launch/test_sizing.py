@@ -1,5 +1,6 @@
 """Limits on tokens that fit a user's own tools, or an early error with a value."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from openagent_jax import expert
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools.worlds import domain_file
 from tests import tiny
+from tests.environments.logs.examples import calls, result, says, tool, user
 
 DOMAINS = Path(domain_file.__file__).parent / "domains"
 
@@ -143,3 +145,41 @@ def test_agents_elsewhere_need_no_room_for_tokens(own):
     made = agents.suite(c.replace({"eval.scenarios": ("identity_erasure",)}))
     first = next(iter(made.episodes(())))
     assert len(str(first.begin().tools)) > 500
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Conversations about orders; every other one has long texts."""
+
+    def conversation(number, is_long):
+        place = "and of the list of open orders in the hall " * is_long
+        tools = [tool("find_order", f"Look an order up {place}.", order="string")]
+        found = {"hall": f"H{number}", "note": f"packed {2 * place}".strip()}
+        messages = [
+            user(f"I thought {6 * place}.\nIn which hall is order A-{number}?"),
+            calls(("find_order", {"order": f"A-{number}"})),
+            result(found),
+            says(f"Answer: H{number}"),
+        ]
+        return {"messages": messages, "tools": tools}
+
+    rows = (conversation(number, number % 2) for number in range(8))
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def test_long_conversations_of_a_log_are_used(log, capsys):
+    """An evaluation makes room for them, unless a limit that is set leaves them out."""
+    c = tiny.full_config().replace({"eval.domain": log, "eval.num_tasks": 8})
+    c = c.replace({"eval.scenarios": ("tool_order",), "init_from": "random"})
+    model = tiny.backbones.backbone(c)
+    made = sizing.fitted(c, model, (), draw.ALL)
+    assert build.world(made, model, log).summary == "mapped 8 of 8 conversations"
+    raised = set(sizing.flat(made).items()) - set(sizing.flat(c).items())
+    assert {"sandbox.prompt_tokens", "sandbox.result_tokens"} <= {*dict(raised)}
+    said = capsys.readouterr().out
+    assert all(f"{key}={size}" in said for key, size in raised)
+    # A limit that is set leaves long conversations out, so no other has to be raised.
+    set_to = sizing.fitted(c, model, ("sandbox.prompt_tokens",), draw.ALL)
+    assert set_to == c

@@ -23,6 +23,11 @@ HOLE = "FILL IN:"  # begins a text that a person has to replace
 TWICE = object()  # the value of a key that is written twice
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 LETTERS = "use letters, digits, _ and -, at most 64, not a digit first"
+# Arguments have more letters: `$filter` and `@type` occur in real lists.
+ARGUMENT = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@-]{0,63}")
+ARGUMENT_LETTERS = (
+    "use letters, digits, _, -, $ and @, at most 64, not a digit or - first"
+)
 
 
 def _text_fault(text: str) -> str:
@@ -105,6 +110,7 @@ Fields = dict[Name, Text]  # name -> type or source
 # The path of an argument or of a returned value; see `nested_arguments`.
 Path = Annotated[str, Field(pattern=f"^{nesting.PATH.pattern}$", max_length=256)]
 Arguments = dict[Path, Text]
+Argument = Annotated[str, Field(pattern=f"^{ARGUMENT.pattern}$")]
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
 
@@ -236,7 +242,7 @@ class Meaning(Model):
     effect: bool = False
     names: Synonyms
     descriptions: Paraphrases
-    argument_names: dict[Name, Synonyms]
+    argument_names: dict[Argument, Synonyms]
     requests: Requests = ABSENT
     state: State = ABSENT
 
@@ -390,11 +396,17 @@ def _message(model: type[Model], error: ErrorDetails) -> str:
         return f"unknown {key} {text}; {suggest(value, known)}"
     return {
         "missing": f"missing key {key!r}; add it",
-        "string_pattern_mismatch": f"{text} is not a valid name; {LETTERS}",
+        "string_pattern_mismatch": f"{text} is not a valid name; {_letters(error)}",
         "too_short": "empty list; add at least one entry",
         "less_than_equal": f"{text} is too large; write 0 to {MAX_DECIMALS}",
         "greater_than_equal": f"{text} is too small; write 0 to {MAX_DECIMALS}",
     }.get(kind, error["msg"])
+
+
+def _letters(error: ErrorDetails) -> str:
+    """Return the letters that a name may have which does not match its pattern."""
+    is_argument = "$@" in error.get("ctx", {}).get("pattern", "")
+    return ARGUMENT_LETTERS if is_argument else LETTERS
 
 
 def _place(place: str, error: ErrorDetails) -> str:
