@@ -68,6 +68,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # Limits of tool worlds, which are the sizes of the arrays of a task.
     c.sandbox.num_tools = 16  # tools
     c.sandbox.num_args = 3  # arguments of a tool, not counting a code
+    c.sandbox.depth = 0  # of nested arguments; 0: what the files of the domains need
     c.sandbox.num_fields = 2  # fields of a result, not counting a code
     c.sandbox.num_steps = 5  # steps of a goal
     c.sandbox.num_constants = 4  # values in a request

@@ -122,7 +122,7 @@ def check(file: str) -> None:
         raise cli.UsageError(
             f"{file} is a log; check it by python -m launch.logs check"
         )
-    limits = make.limits_of(c.sandbox)
+    limits = make.limits_of(c.sandbox.of(file))
     if faults := domain_file.faults(file, limits):
         print("\n".join(f"{file}: {fault}" for fault in faults))
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
@@ -251,7 +251,7 @@ def print_requests(file: str, sandbox: "Settings") -> None:
         goal_sampling,
     )
 
-    limits = make.limits_of(sandbox)
+    limits = make.limits_of(sandbox.of(file))
     spec = domain_file.load(file, limits)
     goals = goal_sampling.sample_goals(spec, limits, sandbox.num_goals)
     if goals:
@@ -279,7 +279,7 @@ def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     from openagent_jax.environments.tools.worlds import domain_file
 
     if registry.spec(file) is make.DOMAINS:
-        for tool in domain_file.load(file, make.limits_of(sandbox)).tools:
+        for tool in domain_file.load(file, make.limits_of(sandbox.of(file))).tools:
             if tool.listed_as:
                 yield f"{tool.name} is {tool.listed_as} in the list that it is from"
 

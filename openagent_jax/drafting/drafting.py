@@ -27,7 +27,7 @@ from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import nested_arguments
 from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.environments.tools.worlds.domain_spec import require
-from openagent_jax.text import messages, nesting, schema_paths, style, wording
+from openagent_jax.text import messages, schema_paths, style, wording
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,6 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     place = f"tools[{index}].x-openagent"
     num = {"num_args": len(tool.arguments), "num_constants": len(tool.required)}
-    num["depth"] = max((len(nesting.parse(x)) for x in tool.arguments), default=1)
     for argument, decision in listed.unions.items():
         if argument in listed.arguments:
             yield f"{place}.arguments: {name}, {decision}"

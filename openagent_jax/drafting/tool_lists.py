@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.drafting import list_checks, list_leaves, number_ranges, tool_names
+from openagent_jax.drafting import list_leaves, number_ranges, tool_names
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
     SCALAR_TYPES,
@@ -24,6 +24,7 @@ from openagent_jax.drafting.list_schemas import (
     resolve,
     with_json_types,
 )
+from openagent_jax.environments.tools.worlds import schema_checks
 from openagent_jax.environments.tools.worlds.domain_schema import TWICE
 from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
 from openagent_jax.text import nesting
@@ -193,13 +194,13 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         else f"{place}.function.{schema_key}"
     )
     wrong = {
-        key: list(list_checks.problems(value, f"{at}.properties.{key}", root))
+        key: list(schema_checks.problems(value, f"{at}.properties.{key}", root))
         for key, value in properties.items()
     }
     rest = {key: value for key, value in parameters.items() if key != "properties"}
     problems = [
         *itertools.chain(*wrong.values()),
-        *list_checks.problems(rest, at, root),
+        *schema_checks.problems(rest, at, root),
     ]
     required, optional = list(_required(parameters, properties)), {}
     arguments, unions = {}, {}

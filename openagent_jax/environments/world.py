@@ -48,7 +48,7 @@ class Settings:
     # Sizes of the arrays of a task in tool worlds; see `tools.types.Limits`.
     num_tools: int = 16
     num_args: int = 3
-    depth: int = 1
+    depth: int = 0  # 0: as deep as the arguments of the domains
     num_fields: int = 2
     num_steps: int = 5
     num_constants: int = 4

@@ -60,11 +60,23 @@ class Source(NamedTuple):
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return the sizes of the arrays of a task."""
+    """Return the sizes of the arrays of a task.
+
+    Without a limit, arguments may be nested as deep as in the files of the domains.
+    """
+    every = (settings.domain, settings.test_domains, settings.transfer)
+    files = [
+        x
+        for domain in every
+        for x in names_of(domain)
+        if x.removesuffix(":dev").endswith(".json")
+    ]
+    depth = settings.depth or max(map(domain_file.depth, files), default=1)
     names = ("tools", "args", "fields", "steps", "constants")
     sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
-    more = ("value_bytes", "num_derived", "depth", "conditions")
-    return Limits(**sizes, **{name: getattr(settings, name) for name in more})
+    more = ("value_bytes", "num_derived", "conditions")
+    sizes |= {name: getattr(settings, name) for name in more}
+    return Limits(**sizes, depth=depth)
 
 
 @cache  # equal environments share compiled programs
@@ -129,7 +141,7 @@ def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
       ValueError: a file has faults.
     """
     del room
-    mixture.load(names_of(domain), limits_of(settings))
+    mixture.load(names_of(domain), limits_of(settings.of(domain)))
 
 
 def make_random(settings: Settings, spelling: Spelling) -> World:

@@ -61,6 +61,7 @@ from openagent_jax.environments.tools.worlds import (
     phrase_syntax,
     request_reading,
     result_reading,
+    schema_checks,
     value_schema,
 )
 from openagent_jax.environments.tools.worlds import domain_schema as schema
@@ -138,6 +139,26 @@ def builtins() -> list[str]:
     True
     """
     return sorted(path.stem for path in DOMAINS.glob("*.json"))
+
+
+def depth(path_or_name: str) -> int:
+    """Return how deep the arguments of a domain are nested; 1 if it cannot be read.
+
+    >>> depth("poi"), depth("no_such_file.json")
+    (1, 1)
+    """
+    try:
+        document = read_json(_find(path_or_name.removesuffix(development.SUFFIX)))
+    except DomainError:
+        return 1
+    tools = document.get("tools") if isinstance(document, dict) else None
+    deepest = 1
+    for tool in tools if isinstance(tools, list) else ():
+        meaning = tool.get("x-openagent") if isinstance(tool, dict) else None
+        paths = meaning.get("arguments") if isinstance(meaning, dict) else None
+        for path in paths if isinstance(paths, dict) else ():
+            deepest = max(deepest, 1 + path.count("."))
+    return min(deepest, schema.MAX_DEPTH)
 
 
 def read_json(file: Path) -> Any:
@@ -244,7 +265,12 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     if text not in own:
         check.unused([text], descriptions, f"{at}.description")
     own[text] = ""
-    schema.check_json(item["function"], at, check)
+    if schema.check_json(item["function"], at, check):
+        parameters = item["function"].get("parameters")
+        at_schema = f"{at}.parameters"
+        for fault in schema_checks.problems(parameters, at_schema, parameters):
+            where, _, problem = fault.partition(": ")
+            check.require(False, where, problem)
     paths = nested_arguments.in_order(meaning.arguments)
     slots, root = nested_arguments.keys(paths), function.parameters.model_dump()
     nested_arguments.check(function, paths, f"{at}.parameters", check)

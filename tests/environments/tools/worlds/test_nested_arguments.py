@@ -10,7 +10,11 @@ import pytest
 
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file, nested_arguments
+from openagent_jax.environments.tools.worlds import (
+    domain_file,
+    goal_sampling,
+    nested_arguments,
+)
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import chat, nesting, reply_scan
 from openagent_jax.text import lexicon as lexicons
@@ -317,3 +321,29 @@ def test_a_file_without_faults(tmp_path):
         "stay.quiet": False,
         "tags.1": None,
     }
+
+
+def test_sampled_goals_give_parts_together(tmp_path):
+    """Phrases name nested arguments by their paths; optional parts come as a whole."""
+    made = trips.document()
+    slots = "in {filters.city}[ up to {filters.price}], tagged {tags.0}[ and {tags.1}]"
+    slots += "[ in a {stay.kind} for {stay.nights}][ and {stay.quiet}]"
+    made["goals"] = []
+    made["tools"][0]["x-openagent"]["requests"] = {
+        "do": {pool: [f"trip {pool} {slots}"] for pool in trips.POOLS},
+        "fields": {"inn": {pool: [f"the trip {pool} {slots}"] for pool in trips.POOLS}},
+    }
+    description = "what a trip does"
+    made["tools"][0]["function"]["description"] = description
+    spec = domain_file.load(str(inns.save(tmp_path, made)), LIMITS)
+    goals = goal_sampling.sample_goals(spec, LIMITS, 64)
+    given = [dict(goal.steps[0][1]) for goal in goals]
+    (tool,) = spec.tools
+    assert len({frozenset(x) for x in given}) > 4
+    for arguments, goal in zip(given, goals, strict=True):
+        assert not set(nested_arguments.missing(arguments, tool.gates))
+        assert {"filters.city", "tags.0"} <= arguments.keys()
+        assert ("stay.kind" in arguments) == ("stay.nights" in arguments)
+        for path, source in arguments.items():
+            assert source[1:] == path.replace(".", "_")
+            assert f"{{{source[1:]}}}" in goal.phrases["train"][0]

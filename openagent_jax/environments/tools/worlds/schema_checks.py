@@ -1,4 +1,4 @@
-"""Find what is wrong in the schemas of a list of tools, wherever it stands in them.
+"""Find what is wrong in the schemas of tools, wherever it stands in them.
 
 Agents read the documents of tools word for word, so a reference that leads nowhere or a
 choice of thousands is a fault in an optional argument too.
@@ -17,7 +17,7 @@ def problems(schema: Any, place: str, root: Any) -> Iterator[str]:
 
     Args:
       schema: the schema, of which all that is in it is looked at.
-      place: where it is in the list.
+      place: where it is in the file.
       root: the schema in which its references are looked up.
     """
     todo = [(schema, place)]
