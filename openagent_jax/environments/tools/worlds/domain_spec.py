@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 COUNT = "count"  # the type of the number of records of a list
@@ -140,6 +140,17 @@ class ToolSpec:
         if self.requests is None:
             return ()
         return tuple(x for x in self.values if x[0] in self.requests.fields)
+
+    @cached_property
+    def of_lists(self) -> frozenset[str]:
+        """The values that are of a record of a list, or derived from a list."""
+        leaves = (
+            made.leaf(record, column)
+            for made in self.lists
+            for record in range(made.at_most)
+            for column, _ in made.columns
+        )
+        return frozenset((*leaves, *dict(self.derived)))
 
     @property
     def needs(self) -> list[str]:

@@ -29,7 +29,7 @@ MAX_EXTRA = 2  # prerequisites without arguments of one goal
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
 GIVE_OPTIONAL = 0.5  # how often a call gives an optional argument
 ASK_FOUND = 0.3  # how often a goal for an effect asks for what was found on the way
-CONDITION = 0.3  # how often an effect gets a condition, where it can
+CONDITION = 0.2  # how often an effect gets a condition, where it can
 MAX_CHOICES = 4  # of an enum that is compared with one of its values
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 
@@ -150,6 +150,8 @@ class Draft:
             for name, kind in tools.usable[self.steps[other]].named
             if tools.comparisons(kind)
         ]  # fmt: skip
+        related = [x for x in options if self._share_value(x[0], x[1][0])]
+        options = related or options
         has_room = len(self.constants) < self.num_constants
         if options and has_room and self.rng.random() < CONDITION:
             step, value, kind = self.rng.choice(options)
@@ -157,6 +159,13 @@ class Draft:
             slot = self._slot(f"{kind}_limit")
             self.constants.append((slot, kind))
             self.conditions[step] = value, comparison, slot
+
+    def _share_value(self, step: int, other: int) -> bool:
+        """Tell whether two steps use the same value, or one uses what the other finds."""
+        mine = [x for x in self.holes if step in dict(x.users)]
+        return any(
+            other in dict(x.users) or (x.value and x.value[0] == other) for x in mine
+        )
 
     def _slot(self, name: str) -> str:
         """Return a name that no constant has."""

@@ -363,7 +363,9 @@ class RequestText:
             unit = self.units.get(self.plan.kinds[source], "")
             return [Slot(source[1:]), *[f" {unit}"] * bool(unit)]
         form, noun = self.form, _noun(self.plan.kinds[source])
-        head, step = self._head(source), parse_source(source)[0]
+        head, (step, name) = self._head(source), parse_source(source)
+        # After "list the rooms", it would not be clear which room is meant.
+        _need(name not in self.plan.tools[step].of_lists or not self._is_do(step))
         others = [x for x in scope - {source} if self._head(x) == head]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:

@@ -13,7 +13,7 @@ SIZES = dict(num_fields=7, num_derived=6, depth=3, conditions=True)
 VERBS = {
     "list": ("list", "go through", "all", "every"),
     "book": ("book", "reserve", "get", "grab"),
-    "call": ("ring", "phone", "dial", "buzz"),
+    "call": ("place", "make", "start", "do"),
     "look": ("look at", "inspect", "check", "view"),
 }
 POOLS = ("train", "test", "rewrite_train", "rewrite_test")
@@ -150,7 +150,7 @@ def good():
                 "call a clerk of the office",
                 {"clerk": "clerk"},
                 {"line": "seat"},
-                _do("call", "the clerk {clerk}"),
+                _do("call", "a call to {clerk}"),
                 {"line": _noun("the * line of the clerk {clerk}")},
                 effect=True,
             ),
