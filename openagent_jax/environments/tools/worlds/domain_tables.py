@@ -62,14 +62,18 @@ def read(document: Any, items: Sequence[Any], check: Checker) -> tuple[TableSpec
     for name, item in part.items() if isinstance(part, dict) else ():
         tables[name] = _table(name, item, f"tables.{name}", check)
     writers: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for index, (name, tool) in enumerate(list(check.tools.items())):
-        if tool is None or index >= len(items):
-            continue
-        meaning = items[index]["x-openagent"]
-        if "state" not in meaning:
+    for index, item in enumerate(items):
+        function = item.get("function") if isinstance(item, dict) else None
+        name = str(function.get("name")) if isinstance(function, dict) else ""
+        meaning = item.get("x-openagent") if isinstance(item, dict) else None
+        tool = check.tools.get(name)
+        if tool is None or not isinstance(meaning, dict) or "state" not in meaning:
             continue
         place = f"tools[{index}].x-openagent.state"
-        state = schema.State.model_validate(meaning["state"])
+        if (
+            state := schema.parse(schema.State, meaning["state"], place, check)
+        ) is None:
+            continue
         if not check.known(state.table, tables, f"{place}.table", "unknown table"):
             continue
         if (table := tables[state.table]) is None:

@@ -421,7 +421,7 @@ def test_no_document_crashes_the_checks(changes):
     faults = faults_of(document)
     assert all(re.fullmatch("[^\n]+: [^\n]+; [^\n]+", fault) for fault in faults)
     extra = "extra: unknown key 'extra'; known: "
-    extra += "name, description, types, tools, goals, review, source"
+    extra += "name, description, types, tools, goals, tables, review, source"
     assert {*faults_of({**document, "extra": 1})} == {*faults, extra}
 
 
