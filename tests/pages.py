@@ -15,7 +15,7 @@ def page(name: str) -> str:
 
 def checkout(folder: Path) -> Path:
     """Make a checkout that may be written to."""
-    for name in ("configs", "launch", "openagent_jax"):
+    for name in ("configs", "launch", "openagent_jax", "tests"):
         (folder / name).symlink_to(ROOT / name)
     return folder
 
