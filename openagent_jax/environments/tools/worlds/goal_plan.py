@@ -23,12 +23,14 @@ class Plan:
       given: the names of the arguments of each step.
       inner: the step that each argument of each step is from; -1 for the request.
       kinds: source -> type, for all constants and results.
+      head: the last word of the noun for each of these.
       users: the steps that use a result of each step.
       needed_by: the steps that each step has to come before.
       fields: the results of each step that later ones use, as sources.
       asked: the step whose result is the answer; -1 if there is none.
       asks: whether the answer is no mere result of an effect.
       last: the step that the request is for.
+      found_nested: what `nested` has returned, for callers that ask again.
     """
 
     def __init__(self, goal: GoalSpec, tools: dict[str, ToolSpec]):
@@ -44,6 +46,7 @@ class Plan:
         for step, tool in enumerate(self.tools):
             for name, kind in tool.returns:
                 self.kinds[f"#{step}.{name}"] = kind
+        self.head = {x: kind.split("_")[-1].lower() for x, kind in self.kinds.items()}
         self.users: list[list[int]] = [[] for _ in goal.steps]
         for user, inner in enumerate(self.inner):
             for step in inner.values():
@@ -63,6 +66,7 @@ class Plan:
                     if parse_source(s)[0] == step})
             for step in range(len(names))
         ]  # fmt: skip
+        self.found_nested: dict[tuple, dict[int, int]] = {}
 
     def before(self, step: int) -> set[int]:
         """Return the steps whose results a step needs, or that have to come first."""

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import lru_cache
 
 from openagent_jax.environments.tools.worlds import phrase_syntax
 from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
@@ -9,8 +10,14 @@ from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece,
 
 def framed(frame: str, phrase: list[Piece]) -> list[Piece]:
     """Return a frame with a phrase in the place of its `@`."""
+    before, after = _around(frame)
+    return [*before, *phrase, *after]
+
+
+@lru_cache(4096)
+def _around(frame: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     before, _, after = frame.partition("@")
-    return [*phrase_syntax.parse(before), *phrase, *phrase_syntax.parse(after)]
+    return phrase_syntax.parse(before), phrase_syntax.parse(after)
 
 
 def distinct(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -54,18 +54,21 @@ class RequestText:
         self.recalls = plan.asks and bool(
             plan.users[plan.asked] or plan.needed_by[plan.asked]
         )
-        self.nested = plan.nested(form.nesting, self._can_nest)
+        least, most = form.clauses
+        # What needs no phrases is checked first, because most constructions fail here.
+        _need(("ask" if plan.asks else "do") in form.last_kinds)
+        _need(least <= len(plan.tools) + self.recalls)
+        _need(not (form.goal_first and self.recalls))
+        self.nested = self._nested()
         steps = [s for s in range(len(plan.tools)) if s not in self.nested]
         if plan.asks and not self.recalls:
             steps.remove(plan.asked)
             steps.append(plan.asked)
-        least, most = form.clauses
         _need(least <= len(steps) + self.recalls <= most)
-        _need(("ask" if plan.asks else "do") in form.last_kinds)
         _need(plan.asks or plan.tools[steps[-1]].effect)
         _need(not form.finds_first or not self._is_do(steps[0]))
         if form.goal_first:
-            _need(not self.recalls and plan.before(steps[-1]) >= set(steps[:-1]))
+            _need(plan.before(steps[-1]) >= set(steps[:-1]))
             steps = [steps[-1], *steps[:-1]]
         clauses: list[list[Piece]] = []
         for index, step in enumerate(steps):
@@ -75,6 +78,14 @@ class RequestText:
         if self.recalls:
             clauses.append(self._recalled())
         return request_pieces.polished(self._joined(clauses), form.terse, self.rng)
+
+    def _nested(self) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth."""
+        form, found = self.form, self.plan.found_nested
+        key = form.nesting, form.do_kinds, self.pool
+        if key not in found:
+            found[key] = self.plan.nested(form.nesting, self._can_nest)
+        return found[key]
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
         form, count = self.form, len(clauses)
@@ -122,22 +133,21 @@ class RequestText:
 
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
-        heads = {self._head(source) for source in self.plan.fields[step]}
+        self.last_do = step
+        if not self.plan.fields[step]:
+            return
+        heads = [content_words(self.plan.head[x]) for x in self.plan.fields[step]]
         texts = [(x,) if isinstance(x, str) else x.texts
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not frozenset().union(*map(content_words, heads)) <= words:
+            if not frozenset().union(*heads) <= words:
                 self.unnamed.add(step)
-        self.last_do = step
-
-    def _head(self, source: str) -> str:
-        """Return the last word of the noun for a value."""
-        return self.plan.kinds[source].split("_")[-1].lower()
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
-        return any(phrase.kind == kind for phrase in self._options(step, ""))
+        name, given = self.plan.tools[step].name, self.plan.given[step]
+        return kind in self.book.kinds(name, self.pool, given)
 
     def _can_nest(self, step: int, depth: int) -> bool:
         """Tell whether the result of a step can be a part of another phrase."""
@@ -291,8 +301,9 @@ class RequestText:
         if source[0] == "$":
             return Slot(source[1:])
         form, noun = self.form, _noun(self.plan.kinds[source])
-        head, step = self._head(source), parse_source(source)[0]
-        others = [x for x in scope - {source} if self._head(x) == head]
+        heads, step = self.plan.head, parse_source(source)[0]
+        head = heads[source]
+        others = [x for x in scope if heads[x] == head and x != source]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:
             _need(form.ahead and not others)

@@ -70,5 +70,12 @@ class Writer:
         except request_text.Unsuitable:
             return ""
         text = phrase_syntax.write(pieces)
-        fits = len(phrase_syntax.parse(text)) <= self.limits.num_phrase_pieces
-        return text if fits and phrase_syntax.num_words(text) <= MAX_WORDS else ""
+        # Pieces can become one, and words too, so that these are upper bounds; a request
+        # that is near the limits is parsed.
+        most, most_words = len(pieces), text.count(" ") + 2 * len(pieces)
+        if most > self.limits.num_phrase_pieces:
+            most = len(phrase_syntax.parse(text))
+        if most_words > MAX_WORDS:
+            most_words = phrase_syntax.num_words(text)
+        fits = most <= self.limits.num_phrase_pieces and most_words <= MAX_WORDS
+        return text if fits else ""
