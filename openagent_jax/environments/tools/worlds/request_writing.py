@@ -64,9 +64,7 @@ class Writer:
           rng: draws from these.
         """
         try:
-            pieces = request_text.RequestText(
-                plan, form, pool, rng, self.book
-            ).pieces()
+            pieces = request_text.RequestText(plan, form, pool, rng, self.book).pieces()
         except request_text.Unsuitable:
             return ""
         text = phrase_syntax.write(pieces)
