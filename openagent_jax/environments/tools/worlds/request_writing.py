@@ -68,8 +68,8 @@ class Writer:
         except request_text.Unsuitable:
             return ""
         text = phrase_syntax.write(pieces)
-        # Pieces can become one, and words too, so that these are upper bounds; a request
-        # that is near the limits is parsed.
+        # Neighbours may become one piece or one word, so that these are upper bounds. A
+        # request near the limits is parsed.
         most, most_words = len(pieces), text.count(" ") + 2 * len(pieces)
         if most > self.limits.num_phrase_pieces:
             most = len(phrase_syntax.parse(text))
