@@ -11,7 +11,7 @@ from typing import NamedTuple
 from openagent_jax.environments.tools.worlds import request_pieces, tool_phrases
 from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec
 from openagent_jax.environments.tools.worlds.request_reading import content_words
-from openagent_jax.environments.tools.worlds.tool_phrases import Kind, Phrase
+from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
 
 
 class Place(NamedTuple):
@@ -49,7 +49,7 @@ class Phrasebook:
     def __init__(self, tools: Mapping[str, ToolSpec]):
         self._tools = tools
         self._phrases: dict[tuple, tuple[Phrase, ...]] = {}
-        self._kinds: dict[tuple, frozenset[Kind]] = {}
+        self._kinds: dict[tuple, frozenset[str]] = {}
         self._fitting: dict[Place, tuple[Alternatives, ...]] = {}
 
     def phrases(
@@ -62,7 +62,7 @@ class Phrasebook:
             self._phrases[key] = found
         return found
 
-    def kinds(self, name: str, pool: str, given: tuple[str, ...]) -> frozenset[Kind]:
+    def kinds(self, name: str, pool: str, given: tuple[str, ...]) -> frozenset[str]:
         """Return the kinds of the phrases that ask for the call of a tool."""
         key = name, pool, given
         if (found := self._kinds.get(key)) is None:

@@ -27,7 +27,8 @@ def distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 def either(texts: tuple[str, ...], link: str) -> Piece:
     """Return a choice between texts that are `distinct`."""
-    return Choice(texts, link) if len(texts) > 1 else texts[0]
+    first, *others = texts
+    return Choice(texts, link) if others else first
 
 
 def polished(pieces: list[Piece], is_terse: bool, rng: random.Random) -> list[Piece]:
