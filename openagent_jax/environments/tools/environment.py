@@ -198,33 +198,36 @@ def _recorded(
 
 def solution(task: Task) -> Solution:
     """Return what the steps of the goal do, each after those before it."""
-    access, calls = task.tools.access, []
-    cells = access and records.empty(task.goal.tool.shape[0], access.source.shape[1])
-    num_steps, num_args = task.goal.source.shape
+    access, num_steps = task.tools.access, task.goal.tool.shape[0]
     values = jnp.full((num_steps, task.tools.num_values), -1, jnp.int32)
-    all_args = []
-    for c in range(num_steps):  # in order: a source is always an earlier step
-        tool = jnp.maximum(task.goal.tool[c], 0)
-        sources, default = task.goal.source[c], task.tools.arg_default[tool]
-        args = jnp.stack([_source(task, values, sources[a]) for a in range(num_args)])
+    cells = access and records.empty(num_steps, access.source.shape[1])
+
+    def call(made, step):  # a loop compiles once
+        values, cells = made
+        c, wanted, sources = step
+        tool = jnp.maximum(wanted, 0)
+        default = task.tools.arg_default[tool]
+        args = _source(task, values, sources)
         args = jnp.where(sources < 0, jnp.maximum(default, 0), args)
-        all_args.append(args)
-        found = results(task, tool, args)
-        if access is not None and cells is not None:
-            call = records.touch(access, task.world, cells, tool, args, found)
-            found = call.values
-            happens = conditions.required(task, values)[c] & (call.status == style.OK)
+        found, key = results(task, tool, args), jnp.int32(0)
+        if access is not None:
+            touch = records.touch(access, task.world, cells, tool, args, found)
+            found, key = touch.values, touch.key
+            happens = conditions.required(task, values)[c] & (touch.status == style.OK)
             table = jnp.where(happens, access.table[tool], 0)
             none = jnp.zeros(access.source.shape[1], bool)
-            cells, _ = records.write(cells, table, call.key, call.after, none)
-            calls.append(call.key)
-        values = values.at[c].set(jnp.where(task.goal.tool[c] >= 0, found, -1))
+            cells, _ = records.write(cells, table, key, touch.after, none)
+        values = values.at[c].set(jnp.where(wanted >= 0, found, -1))
+        return (values, cells), (args, key)
+
+    # In order: a source is always an earlier step.
+    order = jnp.arange(num_steps), task.goal.tool, task.goal.source
+    (values, cells), (args, keys) = jax.lax.scan(call, (values, cells), order)
     steps = None
     if access is not None and cells is not None:
-        keys, world = jnp.stack(calls), task.world
-        left = jax.vmap(lambda n, key: records.find(access, world, cells, n, key))
+        left = jax.vmap(lambda n, key: records.find(access, task.world, cells, n, key))
         steps = Steps(keys, left(jnp.maximum(task.goal.tool, 0), keys))
-    return Solution(jnp.stack(all_args), values, steps)
+    return Solution(args, values, steps)
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
@@ -347,6 +350,6 @@ def _note(
     return replace(noted, done=done), jnp.where(plain, wrong, ok & astray)
 
 
-def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, ""]) -> Array:
+def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, "..."]) -> Array:
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     return jnp.where(source < 0, 0, table[source])

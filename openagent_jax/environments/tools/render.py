@@ -121,20 +121,16 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
     error = [style.error_open, message, about, style.error_close]
 
-    reply = []
-    told, is_first = ~task.shown, jnp.bool_(True)
-    spelled = scalars.spell(style.digits, task.constants)
-    for q in range(told.shape[0]):
-        reply += [
-            jnp.where(told[q] & ~is_first, style.comma_blank, 0),
-            *jnp.where(told[q], spelled[q], 0),
-        ]
-        is_first &= ~told[q]
-    reply += [jnp.where(is_first, style.nothing, 0)]
+    told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
+    between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)
+    reply = jnp.concatenate([between[:, None], constants], axis=1)
+    reply = jnp.where(told[:, None], reply, 0).reshape(-1)
+    reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 
-    error, reply = map(layout.stack, (error, reply))
     size = max(len(body), len(reply))
-    body, error, reply = (layout.pad(x, size) for x in (body, error, reply))
+    body, error, reply = (
+        layout.pad(x, size) for x in (body, layout.stack(error), reply)
+    )
     replied = result.status == styles.USER_REPLY
     words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)

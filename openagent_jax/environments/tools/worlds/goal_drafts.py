@@ -63,8 +63,9 @@ class Tools:
         known = self.types.get(kind)  # None for the number of records of a list
         if known is not None and known.kind == "number":
             return ("at_most", "at_least") if known.minimum < known.maximum else ()
-        is_choice = known is not None and known.kind == "enum" and not known.unquoted
-        return ("equals",) if is_choice and 1 < len(known.train) <= MAX_CHOICES else ()
+        if known is None or known.kind != "enum" or known.unquoted:
+            return ()
+        return ("equals",) if 1 < len(known.train) <= MAX_CHOICES else ()
 
 
 @dataclass
@@ -161,7 +162,7 @@ class Draft:
             self.conditions[step] = value, comparison, slot
 
     def _share_value(self, step: int, other: int) -> bool:
-        """Tell whether two steps use the same value, or one uses what the other finds."""
+        """Tell whether steps use the same value, or one uses what the other finds."""
         mine = [x for x in self.holes if step in dict(x.users)]
         return any(
             other in dict(x.users) or (x.value and x.value[0] == other) for x in mine
@@ -248,18 +249,22 @@ class Draft:
         for slot, slot_kind in self.constants:
             if slot_kind == kind and (-1, slot) not in used:
                 yield -1, slot
-        after = self._after(users)
-        for step, name in enumerate(self.steps):
-            for returned, returned_kind in self.tools.usable[name].named:
-                value = step, returned
-                if returned_kind == kind and step not in after and value not in used:
-                    yield value
+        values = [
+            (step, returned)
+            for step, name in enumerate(self.steps)
+            for returned, returned_kind in self.tools.usable[name].named
+            if returned_kind == kind
+        ]
+        if values := [value for value in values if value not in used]:
+            after = self._after(users)
+            yield from (value for value in values if value[0] not in after)
 
     def _after(self, steps: set[int]) -> set[int]:
         """Return some steps, and those that must come after any of them."""
         after, more = set(steps), True
+        before = [self.before(step) for step in range(len(self.steps))]
         while more:
-            more = {s for s in range(len(self.steps)) if self.before(s) & after} - after
+            more = {step for step, needs in enumerate(before) if needs & after} - after
             after |= more
         return after
 
@@ -306,8 +311,8 @@ class Draft:
             (self.steps[step], self.steps[value[0]], value[1], comparison)
             for step, (value, comparison, _) in self.conditions.items()
         }
-        same = frozenset(self.steps), frozenset(arguments), answer
-        return (*same, frozenset(conditions))
+        calls = frozenset(self.steps), frozenset(arguments), answer
+        return (*calls, frozenset(conditions))
 
     def goal(self, spec: DomainSpec, name: str) -> GoalSpec | None:
         """Return the goal without its phrases; None if its steps need each other, or

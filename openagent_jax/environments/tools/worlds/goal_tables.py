@@ -82,7 +82,8 @@ def compile(
             for a, (argument, _) in enumerate(spec.tools[index[name]].arguments):
                 if argument in arguments:  # else it is left out
                     goal_source[g, c, a] = source(arguments[argument])
-        for c, when in goal.conditions.items() if goal_when is not None else ():
+        for c, when in goal.conditions.items():
+            assert goal_when is not None
             comparison = COMPARISONS[when.comparison]
             goal_when[g, c] = source(when.value), comparison, source(when.limit)
         if goal.answer != domain_spec.DONE:

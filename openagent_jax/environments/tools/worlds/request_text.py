@@ -9,8 +9,9 @@ reference would be ambiguous, or if no phrase of a tool fits its place.
 import contextlib
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from openagent_jax.environments.tools.worlds import phrase_syntax, request_pieces
 from openagent_jax.environments.tools.worlds.domain_spec import (
@@ -19,6 +20,7 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
 )
 from openagent_jax.environments.tools.worlds.goal_plan import Plan
 from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
+from openagent_jax.environments.tools.worlds.phrasebook import Phrasebook, Place
 from openagent_jax.environments.tools.worlds.request_grammar import Construction
 from openagent_jax.environments.tools.worlds.request_reading import content_words
 from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
@@ -38,7 +40,7 @@ class RequestText:
     form: Construction
     pool: str  # of the words of the tools
     rng: random.Random
-    options: Callable[[str, str, str, tuple[str, ...]], tuple[Phrase, ...]]
+    book: Phrasebook
     units: Mapping[str, str]  # type -> the unit of its numbers; "" for none
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
@@ -58,18 +60,21 @@ class RequestText:
         self.recalls = plan.asks and bool(
             plan.users[plan.asked] or plan.needed_by[plan.asked]
         )
-        self.nested = plan.nested(form.nesting, self._can_nest)
+        least, most = form.clauses
+        # What needs no phrases is checked first, because most constructions fail here.
+        _need(("ask" if plan.asks else "do") in form.last_kinds)
+        _need(least <= len(plan.tools) + self.recalls)
+        _need(not (form.goal_first and self.recalls))
+        self.nested = self._nested()
         steps = [s for s in range(len(plan.tools)) if s not in self.nested]
         if plan.asks and not self.recalls:
             steps.remove(plan.asked)
             steps.append(plan.asked)
-        least, most = form.clauses
         _need(least <= len(steps) + self.recalls <= most)
-        _need(("ask" if plan.asks else "do") in form.last_kinds)
         _need(plan.asks or plan.tools[steps[-1]].effect)
         _need(not form.finds_first or not self._is_do(steps[0]))
         if form.goal_first:
-            _need(not self.recalls and plan.before(steps[-1]) >= set(steps[:-1]))
+            _need(plan.before(steps[-1]) >= set(steps[:-1]))
             steps = [steps[-1], *steps[:-1]]
         place = self._places(steps)
         _need(all(place[a] < place[b] or place[a] == place[b] and a in self.nested
@@ -90,6 +95,14 @@ class RequestText:
             if step in self.nested:
                 place[step] = place[self.plan.users[step][0]]
         return place
+
+    def _nested(self) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth."""
+        form, found = self.form, self.plan.found_nested
+        key = form.nesting, form.do_kinds, self.pool
+        if key not in found:
+            found[key] = self.plan.nested(form.nesting, self._can_nest)
+        return found[key]
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
         form, count = self.form, len(clauses)
@@ -152,7 +165,7 @@ class RequestText:
             value = self._phrase(step, name, scope, ("noun",), is_inner=True)
         else:
             value = self._value(when.value, scope, False)
-        parts = {"@": value, "%": [Slot(when.limit[1:])], "&": clause}
+        parts = {"@": value, "%": self._value(when.limit, scope, False), "&": clause}
         pieces: list[Piece] = []
         for text in re.split("([@%&])", frame):
             pieces += parts.get(text) or phrase_syntax.parse(text)
@@ -160,22 +173,21 @@ class RequestText:
 
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
-        heads = {self._head(source) for source in self.plan.fields[step]}
+        self.last_do = step
+        if not self.plan.fields[step]:
+            return
+        heads = [content_words(self.plan.head[x]) for x in self.plan.fields[step]]
         texts = [(x,) if isinstance(x, str) else x.texts
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not frozenset().union(*map(content_words, heads)) <= words:
+            if not frozenset().union(*heads) <= words:
                 self.unnamed.add(step)
-        self.last_do = step
-
-    def _head(self, source: str) -> str:
-        """Return the last word of the noun for a value."""
-        return self.plan.kinds[source].split("_")[-1].lower()
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
-        return any(phrase.kind == kind for phrase in self._options(step, ""))
+        name, given = self.plan.tools[step].name, self.plan.given[step]
+        return kind in self.book.kinds(name, self.pool, given)
 
     def _can_nest(self, step: int, depth: int) -> bool:
         """Tell whether the result of a step can be a part of another phrase."""
@@ -200,8 +212,8 @@ class RequestText:
         )
 
     def _options(self, step: int, field: str) -> tuple[Phrase, ...]:
-        name, given = self.plan.tools[step].name, tuple(self.plan.arguments[step])
-        return self.options(name, field, self.pool, given)
+        name, given = self.plan.tools[step].name, self.plan.given[step]
+        return self.book.phrases(name, field, self.pool, given)
 
     def _is_do(self, step: int) -> bool:
         """Tell whether a clause asks for the call itself, not for one of its fields."""
@@ -277,7 +289,7 @@ class RequestText:
         step: int,
         name: str,
         scope: set[str],
-        kinds: Sequence[str],
+        kinds: tuple[str, ...],
         pronoun: str = "",
         naming: str = "",
         tells: bool = True,
@@ -300,62 +312,34 @@ class RequestText:
           before: the word after the phrase, which must not be the one before its last
             slot: "the lamp in the hall in the house" could be read in two ways.
         """
-        plan = self.plan
-        arguments = plan.arguments[step]
-        inner = {a: parse_source(s)[0] for a, s in arguments.items()}
-        host = {a: s for a, s in inner.items() if s in self.nested}
-        fitting = [
-            phrase
-            for phrase in self._options(step, name)
-            if phrase.kind in kinds
-            and (phrase.is_simple or not is_inner)
-            and (may_trail or not phrase.texts[-1])
-            and (tells or self.form.terse or not phrase.tells)
-            and (not naming or self._names(phrase, naming))
-            and not self._doubles(phrase, step)
-            and (not before or phrase.last_word != before)
-            and all(phrase.can_host(a, self.nested[s]) for a, s in host.items())
-        ]
+        plan, form, nested = self.plan, self.form, self.nested
+        arguments, inner = plan.arguments[step], plan.inner[step]
+        named = (_noun(plan.kinds[naming]), parse_source(naming)[1]) if naming else ()
+        refers = [a for a, s in inner.items() if s >= 0 and s not in nested]
+        fitting = self.book.fitting(Place(
+            plan.tools[step].name, name, self.pool, plan.given[step],
+            kinds, is_inner, may_trail, tells or form.terse, named, before,
+            tuple([(a, nested[s]) for a, s in inner.items() if s in nested]),
+            tuple(refers), self.that if refers else "",
+        ))  # fmt: skip
         _need(fitting)
-        alike = self.rng.choice(fitting).alike
-        fitting = [phrase for phrase in fitting if phrase.alike == alike]
+        chosen = self.rng.choice(fitting)
         link = self._link()
-        pieces: list[Piece] = [
-            request_pieces.either((x.texts[0] for x in fitting), link)
-        ]
-        for index, slot in enumerate(fitting[0].slots):
-            after = [phrase.texts[index + 1] for phrase in fitting]
-            if slot in host:
-                source = arguments[slot]
-                is_last = not any(after) and index == len(fitting[0].slots) - 1
+        pieces = [request_pieces.either(chosen.texts[0], link)]
+        for index, slot in enumerate(chosen.slots):
+            if inner[slot] in nested:
+                is_last = index == len(chosen.slots) - 1 and not chosen.trails[index]
                 pieces += self._phrase(
-                    inner[slot], parse_source(source)[1], scope, ("noun",),
+                    inner[slot], parse_source(arguments[slot])[1], scope, ("noun",),
                     is_inner=True, may_trail=is_last,
-                    before="" if is_last else (after[0].split() or [""])[0],
+                    before="" if is_last else chosen.next_words[index],
                 )  # fmt: skip
             else:
                 it = pronoun == arguments[slot] and len(arguments) == 1
-                it = it and not any(p.texts[index].endswith(" of ") for p in fitting)
-                pieces += self._value(arguments[slot], scope, it and self.form.pronoun)
-            pieces.append(request_pieces.either(after, link))
+                it = it and not chosen.ends_with_of[index]
+                pieces += self._value(arguments[slot], scope, it and form.pronoun)
+            pieces.append(request_pieces.either(chosen.texts[index + 1], link))
         return pieces
-
-    def _names(self, phrase: Phrase, source: str) -> bool:
-        """Tell whether the words of a phrase ask for this result and for no other."""
-        step, name = parse_source(source)
-        tool, words = self.plan.tools[step], content_words(" ".join(phrase.texts))
-        named = content_words(_noun(self.plan.kinds[source])), content_words(name)
-        return len(tool.returns) == 1 and any(x and x <= words for x in named)
-
-    def _doubles(self, phrase: Phrase, step: int) -> bool:
-        """Tell whether the word before a reference would be written twice."""
-        word = f"{self.form.that.split(' ')[0]} "
-        return any(
-            source[0] == "#"
-            and parse_source(source)[0] not in self.nested
-            and f" {phrase.texts[phrase.slots.index(argument)]}".endswith(f" {word}")
-            for argument, source in self.plan.arguments[step].items()
-        )
 
     def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
         """Return a constant, or a reference to a result."""
@@ -363,10 +347,11 @@ class RequestText:
             unit = self.units.get(self.plan.kinds[source], "")
             return [Slot(source[1:]), *[f" {unit}"] * bool(unit)]
         form, noun = self.form, _noun(self.plan.kinds[source])
-        head, (step, name) = self._head(source), parse_source(source)
+        heads, (step, name) = self.plan.head, parse_source(source)
+        head = heads[source]
         # After "list the rooms", it would not be clear which room is meant.
         _need(name not in self.plan.tools[step].of_lists or not self._is_do(step))
-        others = [x for x in scope - {source} if self._head(x) == head]
+        others = [x for x in scope if heads[x] == head and x != source]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:
             _need(form.ahead and not others)
@@ -382,6 +367,11 @@ class RequestText:
     def _link(self) -> str:
         self.num_links += 1
         return str(self.num_links)
+
+    @cached_property
+    def that(self) -> str:
+        """The word that references begin with."""
+        return self.form.that.split(" ")[0]
 
 
 def _need(condition: object) -> None:

@@ -1,6 +1,5 @@
 """Lists, nested fields and conditions, played: experts, texts, and dull agents."""
 
-import json
 from dataclasses import replace
 
 import jax
@@ -9,10 +8,10 @@ import numpy as np
 import pytest
 
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools import conditions, result_lists
+from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import nesting, reply_scan, scalars, style
+from openagent_jax.text import reply_scan
 from tests import helpers
 from tests.environments.tools.worlds import ferries
 
@@ -40,7 +39,9 @@ def program(world):
         step = (goal.source - num) // size
         row = goal.tool[jnp.maximum(step, 0)]
         lists = task.tools.lists
-        which = jnp.maximum((goal.source - num) % size - (size - lists.derived.shape[1]), 0)
+        which = jnp.maximum(
+            (goal.source - num) % size - (size - lists.derived.shape[1]), 0
+        )
         derived = lists.derived[row, which]
         is_best = (goal.source >= num) & (
             (goal.source - num) % size >= size - lists.derived.shape[1]
