@@ -186,18 +186,22 @@ class Draft:
         for slot, slot_kind in self.constants:
             if slot_kind == kind and (-1, slot) not in used:
                 yield -1, slot
-        after = self._after(users)
-        for step, name in enumerate(self.steps):
-            for returned, returned_kind in self.tools.usable[name].returns:
-                value = step, returned
-                if returned_kind == kind and step not in after and value not in used:
-                    yield value
+        values = [
+            (step, returned)
+            for step, name in enumerate(self.steps)
+            for returned, returned_kind in self.tools.usable[name].returns
+            if returned_kind == kind
+        ]
+        if values := [value for value in values if value not in used]:
+            after = self._after(users)
+            yield from (value for value in values if value[0] not in after)
 
     def _after(self, steps: set[int]) -> set[int]:
         """Return some steps, and those that must come after any of them."""
         after, more = set(steps), True
+        before = [self.before(step) for step in range(len(self.steps))]
         while more:
-            more = {s for s in range(len(self.steps)) if self.before(s) & after} - after
+            more = {step for step, needs in enumerate(before) if needs & after} - after
             after |= more
         return after
 

@@ -20,31 +20,42 @@ class Plan:
       goal: the goal.
       tools: the tool of each step.
       arguments: the sources of the arguments of each step.
+      given: the names of the arguments of each step.
+      inner: the step that each argument of each step is from; -1 for the request.
       kinds: source -> type, for all constants and results.
+      head: the last word of the noun for each of these.
       users: the steps that use a result of each step.
       needed_by: the steps that each step has to come before.
       fields: the results of each step that later ones use, as sources.
       asked: the step whose result is the answer; -1 if there is none.
       asks: whether the answer is no mere result of an effect.
       last: the step that the request is for.
+      found_nested: what `nested` has returned, for callers that ask again.
     """
 
     def __init__(self, goal: GoalSpec, tools: dict[str, ToolSpec]):
         self.goal = goal
         self.tools = [tools[name] for name, _ in goal.steps]
         self.arguments = [arguments for _, arguments in goal.steps]
+        self.given = [tuple(arguments) for arguments in self.arguments]
+        self.inner = [
+            {name: parse_source(source)[0] for name, source in arguments.items()}
+            for arguments in self.arguments
+        ]
         self.kinds = {f"${slot}": kind for slot, kind in goal.constants}
         for step, tool in enumerate(self.tools):
             for name, kind in tool.returns:
                 self.kinds[f"#{step}.{name}"] = kind
+        self.head = {x: kind.split("_")[-1].lower() for x, kind in self.kinds.items()}
         self.users: list[list[int]] = [[] for _ in goal.steps]
-        for user, arguments in enumerate(self.arguments):
-            for source in arguments.values():
-                if (step := parse_source(source)[0]) >= 0:
+        for user, inner in enumerate(self.inner):
+            for step in inner.values():
+                if step >= 0:
                     self.users[step].append(user)
         names = [name for name, _ in goal.steps]
+        needs = [needs_before(tools, [], name) for name in names]
         self.needed_by = [
-            {u for u, user in enumerate(names) if name in needs_before(tools, [], user)}
+            {user for user, before in enumerate(needs) if name in before}
             for name in names
         ]
         self.asked = -1 if goal.answer == DONE else parse_source(goal.answer)[0]
@@ -55,6 +66,7 @@ class Plan:
                     if parse_source(s)[0] == step})
             for step in range(len(names))
         ]  # fmt: skip
+        self.found_nested: dict[tuple, dict[int, int]] = {}
 
     def before(self, step: int) -> set[int]:
         """Return the steps whose results a step needs, or that have to come first."""
@@ -81,10 +93,9 @@ class Plan:
                 continue
             if len(self.users[step]) != 1 or self.needed_by[step] - {*self.users[step]}:
                 continue
-            inner = [depth.get(parse_source(s)[0], 0)
-                     for s in self.arguments[step].values()]  # fmt: skip
-            deep = 1 + max(inner, default=0)
-            is_leaf = all(source[0] == "$" for source in self.arguments[step].values())
+            inner = self.inner[step].values()
+            deep = 1 + max((depth.get(s, 0) for s in inner), default=0)
+            is_leaf = all(s < 0 for s in inner)
             host = self.users[step][0]
             allowed = deep <= MAX_DEPTH if nesting != "leaves" else is_leaf
             if nesting == "split" and host == self.last:

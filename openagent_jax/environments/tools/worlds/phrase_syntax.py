@@ -53,7 +53,7 @@ def parse(phrase: str) -> tuple[Piece, ...]:
 
 def write(pieces: Iterable[Piece]) -> str:
     """Return the phrase that has these pieces; the inverse of `parse`."""
-    return "".join(_written(piece) for piece in pieces)
+    return "".join([x if isinstance(x, str) else _written(x) for x in pieces])
 
 
 def _written(piece: Piece) -> str:

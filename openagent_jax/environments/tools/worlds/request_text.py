@@ -8,13 +8,14 @@ reference would be ambiguous, or if no phrase of a tool fits its place.
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from openagent_jax.environments.tools.worlds import phrase_syntax, request_pieces
 from openagent_jax.environments.tools.worlds.domain_spec import parse_source
 from openagent_jax.environments.tools.worlds.goal_plan import Plan
 from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
+from openagent_jax.environments.tools.worlds.phrasebook import Phrasebook, Place
 from openagent_jax.environments.tools.worlds.request_grammar import Construction
 from openagent_jax.environments.tools.worlds.request_reading import content_words
 from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
@@ -34,7 +35,7 @@ class RequestText:
     form: Construction
     pool: str  # of the words of the tools
     rng: random.Random
-    options: Callable[[str, str, str, tuple[str, ...]], tuple[Phrase, ...]]
+    book: Phrasebook
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
     ahead: bool = False  # whether results are referred to before they are named
@@ -53,18 +54,21 @@ class RequestText:
         self.recalls = plan.asks and bool(
             plan.users[plan.asked] or plan.needed_by[plan.asked]
         )
-        self.nested = plan.nested(form.nesting, self._can_nest)
+        least, most = form.clauses
+        # What needs no phrases is checked first, because most constructions fail here.
+        _need(("ask" if plan.asks else "do") in form.last_kinds)
+        _need(least <= len(plan.tools) + self.recalls)
+        _need(not (form.goal_first and self.recalls))
+        self.nested = self._nested()
         steps = [s for s in range(len(plan.tools)) if s not in self.nested]
         if plan.asks and not self.recalls:
             steps.remove(plan.asked)
             steps.append(plan.asked)
-        least, most = form.clauses
         _need(least <= len(steps) + self.recalls <= most)
-        _need(("ask" if plan.asks else "do") in form.last_kinds)
         _need(plan.asks or plan.tools[steps[-1]].effect)
         _need(not form.finds_first or not self._is_do(steps[0]))
         if form.goal_first:
-            _need(not self.recalls and plan.before(steps[-1]) >= set(steps[:-1]))
+            _need(plan.before(steps[-1]) >= set(steps[:-1]))
             steps = [steps[-1], *steps[:-1]]
         clauses: list[list[Piece]] = []
         for index, step in enumerate(steps):
@@ -74,6 +78,14 @@ class RequestText:
         if self.recalls:
             clauses.append(self._recalled())
         return request_pieces.polished(self._joined(clauses), form.terse, self.rng)
+
+    def _nested(self) -> dict[int, int]:
+        """Return the steps that become noun phrases, each with its depth."""
+        form, found = self.form, self.plan.found_nested
+        key = form.nesting, form.do_kinds, self.pool
+        if key not in found:
+            found[key] = self.plan.nested(form.nesting, self._can_nest)
+        return found[key]
 
     def _joined(self, clauses: list[list[Piece]]) -> list[Piece]:
         form, count = self.form, len(clauses)
@@ -121,22 +133,21 @@ class RequestText:
 
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
-        heads = {self._head(source) for source in self.plan.fields[step]}
+        self.last_do = step
+        if not self.plan.fields[step]:
+            return
+        heads = [content_words(self.plan.head[x]) for x in self.plan.fields[step]]
         texts = [(x,) if isinstance(x, str) else x.texts
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not frozenset().union(*map(content_words, heads)) <= words:
+            if not frozenset().union(*heads) <= words:
                 self.unnamed.add(step)
-        self.last_do = step
-
-    def _head(self, source: str) -> str:
-        """Return the last word of the noun for a value."""
-        return self.plan.kinds[source].split("_")[-1].lower()
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
-        return any(phrase.kind == kind for phrase in self._options(step, ""))
+        name, given = self.plan.tools[step].name, self.plan.given[step]
+        return kind in self.book.kinds(name, self.pool, given)
 
     def _can_nest(self, step: int, depth: int) -> bool:
         """Tell whether the result of a step can be a part of another phrase."""
@@ -157,8 +168,8 @@ class RequestText:
         )
 
     def _options(self, step: int, field: str) -> tuple[Phrase, ...]:
-        name, given = self.plan.tools[step].name, tuple(self.plan.arguments[step])
-        return self.options(name, field, self.pool, given)
+        name, given = self.plan.tools[step].name, self.plan.given[step]
+        return self.book.phrases(name, field, self.pool, given)
 
     def _is_do(self, step: int) -> bool:
         """Tell whether a clause asks for the call itself, not for one of its fields."""
@@ -190,7 +201,7 @@ class RequestText:
         plan, form, step = self.plan, self.form, self.plan.asked
         if plan.goal.answer in plan.fields[step]:
             answer = self._value(plan.goal.answer, self.known, False)
-            return request_pieces.framed(form.recall or form.ask, answer)
+            return request_pieces.framed(form.recall or form.ask, [answer])
         within = self._within(step)  # another field of the same call
         _need(not any(parse_source(source)[0] in self.nested for source in within))
         name = parse_source(plan.goal.answer)[1]
@@ -233,7 +244,7 @@ class RequestText:
         step: int,
         name: str,
         scope: set[str],
-        kinds: Sequence[str],
+        kinds: tuple[str, ...],
         pronoun: str = "",
         naming: str = "",
         tells: bool = True,
@@ -256,85 +267,63 @@ class RequestText:
           before: the word after the phrase, which must not be the one before its last
             slot: "the lamp in the hall in the house" could be read in two ways.
         """
-        plan = self.plan
-        arguments = plan.arguments[step]
-        inner = {a: parse_source(s)[0] for a, s in arguments.items()}
-        host = {a: s for a, s in inner.items() if s in self.nested}
-        fitting = [
-            phrase
-            for phrase in self._options(step, name)
-            if phrase.kind in kinds
-            and (phrase.is_simple or not is_inner)
-            and (may_trail or not phrase.texts[-1])
-            and (tells or self.form.terse or not phrase.tells)
-            and (not naming or self._names(phrase, naming))
-            and not self._doubles(phrase, step)
-            and (not before or phrase.last_word != before)
-            and all(phrase.can_host(a, self.nested[s]) for a, s in host.items())
-        ]
+        plan, form, nested = self.plan, self.form, self.nested
+        arguments, inner = plan.arguments[step], plan.inner[step]
+        named = (_noun(plan.kinds[naming]), parse_source(naming)[1]) if naming else ()
+        refers = [a for a, s in inner.items() if s >= 0 and s not in nested]
+        fitting = self.book.fitting(Place(
+            plan.tools[step].name, name, self.pool, plan.given[step],
+            kinds, is_inner, may_trail, tells or form.terse, named, before,
+            tuple([(a, nested[s]) for a, s in inner.items() if s in nested]),
+            tuple(refers), self.that if refers else "",
+        ))  # fmt: skip
         _need(fitting)
-        alike = self.rng.choice(fitting).alike
-        fitting = [phrase for phrase in fitting if phrase.alike == alike]
+        chosen = self.rng.choice(fitting)
         link = self._link()
-        pieces: list[Piece] = [
-            request_pieces.either((x.texts[0] for x in fitting), link)
-        ]
-        for index, slot in enumerate(fitting[0].slots):
-            after = [phrase.texts[index + 1] for phrase in fitting]
-            if slot in host:
-                source = arguments[slot]
-                is_last = not any(after) and index == len(fitting[0].slots) - 1
+        pieces = [request_pieces.either(chosen.texts[0], link)]
+        for index, slot in enumerate(chosen.slots):
+            if inner[slot] in nested:
+                is_last = index == len(chosen.slots) - 1 and not chosen.trails[index]
                 pieces += self._phrase(
-                    inner[slot], parse_source(source)[1], scope, ("noun",),
+                    inner[slot], parse_source(arguments[slot])[1], scope, ("noun",),
                     is_inner=True, may_trail=is_last,
-                    before="" if is_last else (after[0].split() or [""])[0],
+                    before="" if is_last else chosen.next_words[index],
                 )  # fmt: skip
             else:
                 it = pronoun == arguments[slot] and len(arguments) == 1
-                it = it and not any(p.texts[index].endswith(" of ") for p in fitting)
-                pieces += self._value(arguments[slot], scope, it and self.form.pronoun)
-            pieces.append(request_pieces.either(after, link))
+                it = it and not chosen.ends_with_of[index]
+                pieces.append(self._value(arguments[slot], scope, it and form.pronoun))
+            pieces.append(request_pieces.either(chosen.texts[index + 1], link))
         return pieces
 
-    def _names(self, phrase: Phrase, source: str) -> bool:
-        """Tell whether the words of a phrase ask for this result and for no other."""
-        step, name = parse_source(source)
-        tool, words = self.plan.tools[step], content_words(" ".join(phrase.texts))
-        named = content_words(_noun(self.plan.kinds[source])), content_words(name)
-        return len(tool.returns) == 1 and any(x and x <= words for x in named)
-
-    def _doubles(self, phrase: Phrase, step: int) -> bool:
-        """Tell whether the word before a reference would be written twice."""
-        word = f"{self.form.that.split(' ')[0]} "
-        return any(
-            source[0] == "#"
-            and parse_source(source)[0] not in self.nested
-            and f" {phrase.texts[phrase.slots.index(argument)]}".endswith(f" {word}")
-            for argument, source in self.plan.arguments[step].items()
-        )
-
-    def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
+    def _value(self, source: str, scope: set[str], it: bool) -> Piece:
         """Return a constant, or a reference to a result."""
         if source[0] == "$":
-            return [Slot(source[1:])]
+            return Slot(source[1:])
         form, noun = self.form, _noun(self.plan.kinds[source])
-        head, step = self._head(source), parse_source(source)[0]
-        others = [x for x in scope - {source} if self._head(x) == head]
+        heads, step = self.plan.head, parse_source(source)[0]
+        head = heads[source]
+        others = [x for x in scope if heads[x] == head and x != source]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:
             _need(form.ahead and not others)
-            return [form.ahead.replace("@", noun)]
+            return form.ahead.replace("@", noun)
         if step in self.unnamed:
             _need(form.made and self.last_do == step)
-            return [form.made.replace("@", noun)]
+            return form.made.replace("@", noun)
         frame = form.found if others else form.that
         _need(frame and not (others and self.plan.tools[step].effect))
         text = frame.replace("@", noun)
-        return [Choice((text, "it")) if it and not others else text]
+        return Choice((text, "it")) if it and not others else text
 
     def _link(self) -> str:
         self.num_links += 1
         return str(self.num_links)
+
+    @cached_property
+    def that(self) -> str:
+        """The word that references begin with."""
+        return self.form.that.split(" ")[0]
 
 
 def _need(condition: object) -> None:

@@ -6,9 +6,9 @@ import random
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import (
     phrase_syntax,
+    phrasebook,
     request_grammar,
     request_text,
-    tool_phrases,
 )
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DomainSpec,
@@ -17,7 +17,6 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
 )
 from openagent_jax.environments.tools.worlds.goal_plan import Plan
 from openagent_jax.environments.tools.worlds.request_grammar import Construction
-from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
 
 MAX_WORDS = 90
 MAX_PHRASES = 4  # of a goal and pool
@@ -30,7 +29,7 @@ class Writer:
         self.tools = {tool.name: tool for tool in spec.tools}
         self.limits = limits
         self.constructions = request_grammar.by_pool(spec.divided)
-        self._phrases: dict[tuple, tuple[Phrase, ...]] = {}
+        self.book = phrasebook.Phrasebook(self.tools)
 
     def phrases(self, goal: GoalSpec, rng: random.Random) -> Synonyms | None:
         """Return the phrases of a goal by pool, each by another construction.
@@ -65,21 +64,16 @@ class Writer:
           rng: draws from these.
         """
         try:
-            pieces = request_text.RequestText(
-                plan, form, pool, rng, self.options
-            ).pieces()
+            pieces = request_text.RequestText(plan, form, pool, rng, self.book).pieces()
         except request_text.Unsuitable:
             return ""
         text = phrase_syntax.write(pieces)
-        fits = len(phrase_syntax.parse(text)) <= self.limits.num_phrase_pieces
-        return text if fits and phrase_syntax.num_words(text) <= MAX_WORDS else ""
-
-    def options(
-        self, name: str, field: str, pool: str, given: tuple[str, ...]
-    ) -> tuple[Phrase, ...]:
-        """Return the phrases of a tool; see `tool_phrases.phrases`."""
-        key = name, field, pool, given
-        if key not in self._phrases:
-            found = tool_phrases.phrases(self.tools[name], field, pool, given)
-            self._phrases[key] = found
-        return self._phrases[key]
+        # Neighbours may become one piece or one word, so that these are upper bounds. A
+        # request near the limits is parsed.
+        most, most_words = len(pieces), text.count(" ") + 2 * len(pieces)
+        if most > self.limits.num_phrase_pieces:
+            most = len(phrase_syntax.parse(text))
+        if most_words > MAX_WORDS:
+            most_words = phrase_syntax.num_words(text)
+        fits = most <= self.limits.num_phrase_pieces and most_words <= MAX_WORDS
+        return text if fits else ""
