@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.common.config import Config
-from openagent_jax import expert
+from openagent_jax import brief, expert
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 
@@ -101,10 +101,7 @@ def of_tasks(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
 
         return jax.vmap(lengths)(keys, edit_keys, index)
 
-    # It runs for a tenth of a second, and compiles for many without this option.
-    on_cpu = jax.default_backend() == "cpu"
-    options = {"xla_backend_optimization_level": 0} if on_cpu else None
-    play = jax.jit(play, compiler_options=options)
+    play = brief.jit(play)
     root, found = jax.random.key(drawn.seed), {}
     for i, name in enumerate((draw.CLEAN, *drawn.names)):
         blocks = [

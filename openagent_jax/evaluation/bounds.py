@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import brief
 from openagent_jax import draw as hashes
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
@@ -193,7 +194,7 @@ def _training(environment: Environment, num_tasks: int) -> Callable:
         proof = environment.certificate(tables, task)
         return _counts(environment, tables, task), proof.solvable
 
-    @jax.jit
+    @brief.jit
     def every(tables, key):
         keys = draw.task_keys(key, 0, num_tasks)
         return jax.vmap(of, (None, 0, 0, 0))(

@@ -28,7 +28,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from openagent_jax import expert, files
+from openagent_jax import brief, expert, files
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
@@ -76,7 +76,7 @@ class Keeper:
         self._spelled = _token_bytes(world.tables.lexicon)
         environment = world.environment
         # Jitted separately: plans are for people to read and do not affect scores.
-        self._plan = jax.jit(
+        self._plan = brief.jit(
             jax.vmap(
                 lambda tables, task: _plan(environment, tables, task), in_axes=(None, 0)
             )

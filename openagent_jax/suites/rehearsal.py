@@ -5,7 +5,6 @@ perturbations find nothing to change, and which texts do not fit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import expert
+from openagent_jax import brief, expert
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import perturb
 from openagent_jax.environments.tools.types import Limits, Task
@@ -62,17 +61,12 @@ def rehearse(
     environment = world.environment
     one = draw.make_draw(environment, scenarios[1:], split)
 
-    # They run for seconds, and compile for many without this option.
-    on_cpu = jax.default_backend() == "cpu"
-    options = {"xla_backend_optimization_level": 0} if on_cpu else None
-    jit = partial(jax.jit, compiler_options=options)
-
-    @jit
+    @brief.jit
     def goals(tables, keys):
         sample = jax.vmap(lambda key: environment.sample(tables, key, split))
         return sample(keys).goal.kind
 
-    @jit
+    @brief.jit
     def play(tables, scenario, keys):
         def measure(key, edit_key):
             task, _, changed = one(tables, key, edit_key, jnp.float32(1), scenario)
