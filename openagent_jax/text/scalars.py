@@ -162,9 +162,8 @@ def canonical(value: Int[Array, "..."]) -> Int[Array, "..."]:
     True
     """
     decimals, digits = _parts(value)
-    zeros = jnp.zeros_like(digits)
-    for power in _POWERS[1:-1]:
-        zeros += digits % power == 0
+    powers = _last(_POWERS[1:-1], digits.ndim)
+    zeros = jnp.sum(digits[..., None] % powers == 0, axis=-1, dtype=jnp.int32)
     zeros = jnp.minimum(zeros, decimals)
     digits = jnp.sign(digits) * (jnp.abs(digits) // jnp.asarray(_POWERS)[zeros])
     return jnp.where(value >= NUMBER, _value(decimals - zeros, digits), value)
@@ -208,26 +207,27 @@ def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECE
     powers = jnp.asarray(_POWERS)
     number, negative = jnp.abs(number), number < 0
     whole, rest = number // powers[decimals], number % powers[decimals]
-    size = jnp.ones_like(whole)
-    for power in _POWERS[1:]:
-        size += whole >= power
+    longer = whole[..., None] >= _last(_POWERS[1:], whole.ndim)
+    size = 1 + jnp.sum(longer, axis=-1, dtype=jnp.int32)
 
-    def groups(number: Array, size: Array) -> list[Array]:
-        made = []
-        for begin in range(0, 3 * _GROUP, _GROUP):
-            end = jnp.minimum(size, begin + _GROUP)
-            length = jnp.clip(end - begin, 0, _GROUP)
-            part = number // powers[jnp.clip(size - end, 0, MAX_DECIMALS + 1)]
-            part = part % powers[length]
-            short = (length > 1) & (part < powers[jnp.maximum(length - 1, 0)])
-            padded = digits.padded + jnp.where(length == 3, 10, 0) + part
-            symbol = jnp.where(short, padded, digits.groups + part)
-            made.append(jnp.where(length > 0, symbol, 0))
-        return made
+    # Both numbers and all groups at once, which compiles faster than one by one.
+    numbers = jnp.stack([whole, rest], axis=-1)[..., None]  # [..., 2, 1]
+    sizes = jnp.stack([size, decimals], axis=-1)[..., None]
+    begin = _last(_GROUP * np.arange(3, dtype=np.int32), whole.ndim + 1)
+    end = jnp.minimum(sizes, begin + _GROUP)
+    length = jnp.clip(end - begin, 0, _GROUP)
+    part = numbers // powers[jnp.clip(sizes - end, 0, MAX_DECIMALS + 1)]
+    part = part % powers[length]
+    short = (length > 1) & (part < powers[jnp.maximum(length - 1, 0)])
+    padded = digits.padded + jnp.where(length == 3, 10, 0) + part
+    groups = jnp.where(short, padded, digits.groups + part)
+    groups = jnp.where(length > 0, groups, 0)  # [..., 2, 3]
 
-    pieces = [jnp.where(negative, digits.minus, 0), *groups(whole, size)]
-    pieces += [jnp.where(decimals > 0, digits.point, 0), *groups(rest, decimals)]
-    numbers = jnp.stack(pieces, axis=-1)
+    minus = jnp.where(negative, digits.minus, 0)
+    point = jnp.where(decimals > 0, digits.point, 0)
+    marks = jnp.stack([minus, point], axis=-1)[..., None]
+    numbers = jnp.concatenate([marks, groups], axis=-1)
+    numbers = numbers.reshape(*value.shape, NUM_PIECES)
     symbols = jnp.zeros_like(numbers).at[..., 0].set(jnp.maximum(value, 0))
     return jnp.where((value >= NUMBER)[..., None], numbers, symbols)
 
@@ -343,6 +343,11 @@ def _parts(value: Int[Array, "..."]) -> tuple[Array, Array]:
     """Return the decimals of numbers, and their digits with the sign; 0 for others."""
     block = jnp.where(value >= NUMBER, value - NUMBER, _ZERO)
     return block >> _BLOCK_BITS, (block & ((1 << _BLOCK_BITS) - 1)) - _ZERO
+
+
+def _last(row: np.ndarray, num_axes: int) -> Array:
+    """Return a row as the last axis, after some axes of size 1."""
+    return jnp.asarray(row).reshape(*[1] * num_axes, -1)
 
 
 def _value(decimals: Array, digits: Array) -> Array:

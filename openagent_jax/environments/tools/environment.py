@@ -7,6 +7,7 @@ are planned in the task, so every agent meets the same results and faults.
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -159,19 +160,23 @@ def _recorded(
 
 def solution(task: Task) -> tuple[Int[Array, "C A"], Int[Array, "C F"]]:
     """Return the true arguments and results of the steps of the goal."""
-    num_steps, num_args = task.goal.source.shape
+    num_steps = task.goal.tool.shape[0]
     num_fields = task.tools.result_low.shape[1]
-    values = jnp.full((num_steps, num_fields), -1, jnp.int32)
-    all_args = []
-    for c in range(num_steps):  # in order: a source is always an earlier step
-        tool = jnp.maximum(task.goal.tool[c], 0)
-        sources, default = task.goal.source[c], task.tools.arg_default[tool]
-        args = jnp.stack([_source(task, values, sources[a]) for a in range(num_args)])
+
+    def call(values, step):  # a loop compiles once
+        c, wanted, sources = step
+        tool = jnp.maximum(wanted, 0)
+        default = task.tools.arg_default[tool]
+        args = _source(task, values, sources)
         args = jnp.where(sources < 0, jnp.maximum(default, 0), args)
-        all_args.append(args)
-        found = results(task, tool, args)
-        values = values.at[c].set(jnp.where(task.goal.tool[c] >= 0, found, -1))
-    return jnp.stack(all_args), values
+        found = jnp.where(wanted >= 0, results(task, tool, args), -1)
+        return values.at[c].set(found), args
+
+    # In order: a source is always an earlier step.
+    steps = jnp.arange(num_steps), task.goal.tool, task.goal.source
+    start = jnp.full((num_steps, num_fields), -1, jnp.int32)
+    values, args = jax.lax.scan(call, start, steps)
+    return args, values
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
@@ -240,6 +245,6 @@ def _respond(lexicon, task, state, action) -> tuple[ToolResult, Bool[Array, "C"]
     return result, useful
 
 
-def _source(task: Task, values: Int[Array, "C F"], source: Int[Array, ""]) -> Array:
+def _source(task: Task, values: Int[Array, "C F"], source: Int[Array, "..."]) -> Array:
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     return jnp.where(source < 0, 0, table[source])

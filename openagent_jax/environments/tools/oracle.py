@@ -11,6 +11,7 @@ so tools that need each other are certified as unusable.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -167,9 +168,9 @@ def _plan(
     source_step = (goal.source - num_constants) // num_fields
     given = goal.source < num_constants
 
-    cost = jnp.full(num_tools, jnp.inf)
-    step_ok = done | ~valid
-    for _ in range(num_steps + 3):  # a chain of steps, and of tools before tools
+    def wider(_, known):
+        """Return the costs of tools, and steps, that one more round finds."""
+        cost, step_ok, _ = known
         sources = jnp.all(given | step_ok[source_step], axis=1)
         args_ok = no_args | jnp.any(serves & sources[:, None], axis=0)
         provider = jnp.where(provides, cost, jnp.inf)
@@ -177,6 +178,11 @@ def _plan(
         cost = jnp.where(there & args_ok, 1.0 + failures + extra_cost, jnp.inf)
         step_cost = jnp.where(serves, cost, jnp.inf)
         step_ok = done | ~valid | (sources & (jnp.min(step_cost, axis=1) < jnp.inf))
+        return cost, step_ok, step_cost
+
+    # A chain of steps, and of tools before tools. A loop compiles once.
+    start = jnp.full(num_tools, jnp.inf), done | ~valid, jnp.full(serves.shape, jnp.inf)
+    cost, step_ok, step_cost = jax.lax.fori_loop(0, num_steps + 3, wider, start)
     tool = jnp.argmin(step_cost, axis=1)
 
     # Which tools are needed that are no steps, and before which step.

@@ -76,11 +76,16 @@ def in_use(task: Task) -> Bool[Array, "N"]:
 def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
     """Return some rows and all their prerequisites."""
     row = jnp.arange(rows.shape[0])
-    for _ in range(4):  # prerequisites of prerequisites
-        for pointer in (task.tools.code_from, task.tools.call_after):
-            points = (pointer[:, None] == row[None]) & rows[:, None]
-            rows |= jnp.any(points, axis=0)
-    return rows
+    pointers = task.tools.code_from, task.tools.call_after
+    before = [pointer[:, None] == row[None] for pointer in pointers]
+
+    def more(_, rows):
+        for points in before:
+            rows |= jnp.any(points & rows[:, None], axis=0)
+        return rows
+
+    # Prerequisites of prerequisites. A loop compiles once.
+    return jax.lax.fori_loop(0, 4, more, rows)
 
 
 def withheld(task: Task) -> Bool[Array, "N"]:
