@@ -60,7 +60,11 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     has = values >= 0
     order = jnp.argsort(~has, stable=True)
     names, values = names[order], values[order]
-    bare = jnp.append(task.tools.arg_low[tool] >= scalars.UNQUOTED, False)[order]
+    bare = task.tools.arg_low[tool] >= scalars.UNQUOTED
+    for also in jnp.moveaxis(task.tools.arg_also[tool], 1, 0):
+        is_other = scalars.within(call.args, also[:, 0], also[:, 1])
+        bare = jnp.where(is_other, also[:, 0] >= scalars.UNQUOTED, bare)
+    bare = jnp.append(bare, False)[order]
     # Only documented tools have a known purpose.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
     purpose = jnp.where(task.tools.visible[tool], purpose, 0)

@@ -180,11 +180,16 @@ def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
 
 
 def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
-    """Return limits with room for the descriptions of some domains."""
+    """Return limits with room for the descriptions and the unions of some domains."""
     texts = [tool.description for spec in specs for tool in spec.tools]
     is_long = any(documents.purpose(text) != text for text in texts)
     least = NUM_PURPOSE_PIECES + is_long
-    return replace(limits, num_pieces=max(limits.num_pieces, least))
+    also = [len(x) for spec in specs for tool in spec.tools for x in tool.also.values()]
+    return replace(
+        limits,
+        num_pieces=max(limits.num_pieces, least),
+        num_unions=max([limits.num_unions, *also]),
+    )
 
 
 def _as_symbols(form: Layout[str], symbols: Symbols) -> Layout[int]:

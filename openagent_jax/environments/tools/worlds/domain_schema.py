@@ -64,6 +64,19 @@ def _check_choice(value: Any) -> Any:
     return value
 
 
+def _check_kinds(value: Any) -> list[str]:
+    kinds = value if isinstance(value, list) else [value]
+    if not kinds:
+        raise _fault("empty list; add at least one entry")
+    for kind in kinds:
+        if not isinstance(kind, str):
+            raise _fault(f"{short(kind)} is not a string; write a string")
+        _check_text(kind)
+    if len(set(kinds)) < len(kinds):
+        raise _fault(f"{short(value)} has a type twice; remove one")
+    return kinds
+
+
 def _is_real(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value)
@@ -98,6 +111,7 @@ Fields = dict[Name, Text]  # name -> type or source
 # The path of an argument; see `nested_arguments`.
 ArgumentPath = Annotated[str, Field(pattern=f"^{PATH.pattern}$", max_length=256)]
 Arguments = dict[ArgumentPath, Text]
+Kinds = Annotated[Any, AfterValidator(_check_kinds)]  # a type, or several
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
 
@@ -186,7 +200,7 @@ class Function(Model, extra="allow"):
 
 class Meaning(Model):
     listed_as: Prose = ABSENT
-    arguments: Annotated[Arguments, _at_most("num_args")]
+    arguments: Annotated[dict[ArgumentPath, Kinds], _at_most("num_args")]
     returns: Annotated[Fields, _at_most("num_fields")]
     code_from: Text = ABSENT
     call_after: Text = ABSENT

@@ -72,6 +72,14 @@ class ToolSpec:
     listed_as: str | None = None  # its name in the list it is from, if that is another
     # What has to be open for each argument to be given; see `nested_arguments`.
     gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Further types of arguments that may be of several.
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> Fields:
+        """The arguments with each type that they may be of."""
+        more = ((path, kind) for path, kinds in self.also.items() for kind in kinds)
+        return (*self.arguments, *more)
 
     @property
     def needs(self) -> list[str]:
