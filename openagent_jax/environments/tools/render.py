@@ -61,9 +61,10 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     order = jnp.argsort(~has, stable=True)
     names, values = names[order], values[order]
     bare = task.tools.arg_low[tool] >= scalars.UNQUOTED
-    for also in jnp.moveaxis(task.tools.arg_also[tool], 1, 0):
-        is_other = scalars.within(call.args, also[:, 0], also[:, 1])
-        bare = jnp.where(is_other, also[:, 0] >= scalars.UNQUOTED, bare)
+    for u in range(task.tools.arg_also.shape[2]):
+        low, high = task.tools.arg_also[tool, :, u].T
+        is_other = scalars.within(call.args, low, high)
+        bare = jnp.where(is_other, low >= scalars.UNQUOTED, bare)
     bare = jnp.append(bare, False)[order]
     # Only documented tools have a known purpose.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
