@@ -52,6 +52,7 @@ def served(
             return [render_all(messages, tools, add_generation_prompt)]
 
     lexicon, sizes = source.tables.lexicon, source.environment.sizes
+    is_flat = template is None and lexicon.style.nested is None
     return app.Served(
         name=name,
         engine=Engine(decoder),
@@ -62,7 +63,7 @@ def served(
             SurfaceTokenizer(model.tokenizer, lexicon),
         ),
         detokenizer=reply.Detokenizer(model.tokenizer, text_style, lexicon.end_token),
-        call_style=reply.call_style(text_style, flat=template is None),
+        call_style=reply.call_style(text_style, flat=is_flat),
         # As in a rollout, there must be room left for the result of a call.
         max_context=sizes.context_tokens - sizes.result_tokens,
         max_tokens=sizes.action_tokens,

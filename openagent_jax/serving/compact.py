@@ -10,11 +10,14 @@ import json
 import re
 from typing import Any
 
-from openagent_jax.text import chat, documents
+import numpy as np
+
+from openagent_jax.text import chat, documents, nesting
 from openagent_jax.text import style as styles
 from openagent_jax.text.messages import Message, Messages, Tools
 from openagent_jax.text.style import Layout, Style
 
+MAX_LEVELS = 8  # of nested arguments; deeper ones are written as a text
 MAX_ARGUMENTS = 64  # of a call, because each number of arguments needs a layout
 # The end of a description may name tools that must be called first.
 NEEDS = re.compile(
@@ -100,15 +103,49 @@ def _call(
     style: Style[str], call: dict[str, Any], purposes: dict[str, str]
 ) -> list[str]:
     name, arguments = call["function"]["name"], _arguments(call)
-    return _fill(
-        style.calls[len(arguments)],
-        {
-            styles.TEXT: [_quoted(documents.purpose(purposes.get(name, "")))],
-            styles.NAME: [_quoted(name)],
-            styles.ARGUMENT: [*map(_quoted, arguments)],
-            styles.VALUE: [*map(_quoted, arguments.values())],
-        },
+    slots = {
+        styles.TEXT: [_quoted(documents.purpose(purposes.get(name, "")))],
+        styles.NAME: [_quoted(name)],
+    }
+    leaves = list(nesting.flat(arguments))
+    if 1 < max((len(path) for path, _ in leaves), default=1) <= MAX_LEVELS:
+        return _nested_call(leaves, slots)
+    slots[styles.ARGUMENT] = [*map(_quoted, arguments)]
+    slots[styles.VALUE] = [*map(_quoted, arguments.values())]
+    return _fill(style.calls[len(arguments)], slots)
+
+
+def _nested_call(
+    leaves: list[tuple[nesting.Path, Any]], slots: dict[int, list[str]]
+) -> list[str]:
+    """Return a call whose arguments are nested, by its leaves."""
+    nested = styles.with_nesting(_style(2)).nested
+    assert nested
+    texts = [""]
+
+    def one(text: str) -> int:
+        texts.append(text)
+        return len(texts) - 1
+
+    levels = max(len(path) for path, _ in leaves) - 1
+    symbols: dict[str, int] = {}  # equal keys need equal symbols
+    keys = [
+        nesting.encoded(
+            path, levels, lambda key: symbols.setdefault(key, one(_quoted(key)))
+        )
+        for path, _ in leaves
+    ]
+    there = np.ones(len(leaves), bool)
+    pieces = nesting.pieces(
+        nested.syntax.mapped(one),
+        np.array([outer for outer, _ in keys], np.int32),
+        np.array([own for _, own in keys], np.int32),
+        there,
+        ~there,
+        np.array([[one(_quoted(value))] for _, value in leaves], np.int32),
     )
+    body = [texts[symbol] for symbol in np.asarray(pieces) if symbol]
+    return [*_fill(nested.before, slots), *body, *_fill(nested.after, slots)]
 
 
 def _fill(layout: Layout[str], slots: dict[int, list[str]]) -> list[str]:

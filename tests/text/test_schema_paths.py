@@ -95,7 +95,7 @@ def test_the_compact_document_has_a_slot_for_each_key():
         "<from>: object {<city>}",
         "<to> (optional): null or object {<city>}",
         "<tags>: list of string; minItems 2",
-        "<guests> (optional): list of (object {<name>; age (optional)} or null); "
+        "<guests> (optional): list of ((object {<name>; age (optional)}) or null); "
         'default [{"name": "Ann", "age": 7}]',
     ]
     flat = documents.compact(function, ["from", "to", "tags", "guests"])

@@ -31,6 +31,7 @@ class Documents(NamedTuple):
       arg_name: the names of its arguments, padded with 0.
       arg_low: the first symbol that an argument can have.
       arg_high: the end of its range of symbols, exclusive.
+      arg_also: further ranges; there are none.
       variants: synonyms of all these by split, [2 D ...].
     """
 
@@ -39,6 +40,7 @@ class Documents(NamedTuple):
     arg_name: Int[Array, "D A"]
     arg_low: Int[Array, "D A"]
     arg_high: Int[Array, "D A"]
+    arg_also: Int[Array, "D A Z 2"]
     variants: domain.Variants
 
 
@@ -109,7 +111,8 @@ class DocumentTable:
         low = np.where(exists, numbers.low + shift, 0)
         high = np.where(exists, np.where(numeric, numbers.high, end) + shift, 0)
         low, high = low.astype(np.int32), high.astype(np.int32)
-        return Documents(name, description, arg_name, low, high, variants)
+        also = np.zeros((D, A, self._limits.num_unions, 2), np.int32)
+        return Documents(name, description, arg_name, low, high, also, variants)
 
     def _repeated(self, texts: Sequence[str]) -> list[int]:
         return [self._symbols.one(texts[i % len(texts)]) for i in range(NUM_SYNONYMS)]

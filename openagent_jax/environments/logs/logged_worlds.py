@@ -150,6 +150,7 @@ class LoggedWorlds:
                 relation=row,
                 arg_low=documents.arg_low[which],
                 arg_high=documents.arg_high[which],
+                arg_also=documents.arg_also[which],
                 arg_default=jnp.full_like(documents.arg_high[which], -1),
                 result_low=recorded,
                 result_high=recorded,

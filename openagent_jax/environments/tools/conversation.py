@@ -148,6 +148,10 @@ class Transcriber:
             return scalars.python(value)
         text = self._texts[value]
         is_bare = task.tools.arg_low[n, a] >= scalars.UNQUOTED
+        for low, high in np.asarray(task.tools.arg_also)[n, a].tolist():
+            shift = scalars.UNQUOTED if low >= scalars.UNQUOTED else 0
+            if low <= value + shift < high:
+                is_bare = bool(shift)
         return json.loads(text) if is_bare else text
 
     def _text(self, value: Any) -> str:

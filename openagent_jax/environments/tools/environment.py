@@ -257,6 +257,8 @@ def _respond(
     left_out = (call.args == types.MISSING) & (default >= 0)
     given = jnp.where(left_out, default, call.args)
     fits = scalars.within(given, tools.arg_low[tool], tools.arg_high[tool])
+    for u in range(tools.arg_also.shape[2]):
+        fits |= scalars.within(given, *tools.arg_also[tool, :, u].T)
     fits |= (given == default) & (default >= 0)
     code_from, call_after = tools.code_from[tool], tools.call_after[tool]
     right_code = lexicons.same_text(lexicon, call.code, tools.code[code_from])

@@ -90,6 +90,10 @@ def _bind(
     value, number = reply.arg_values[pair], reply.arg_numbers[pair]
     ends = tools.arg_low[row], tools.arg_high[row]
     args = lexicons.resolve(lexicon, value[:-1], number[:-1], *ends)
+    for u in range(tools.arg_also.shape[2]):
+        ends = tools.arg_also[row, :, u].T
+        found = lexicons.resolve(lexicon, value[:-1], number[:-1], *ends)
+        args = jnp.where(args < 0, found, args)
     # A default need not be a value of the type.
     default, said = tools.arg_default[row], jnp.maximum(value, number)[:-1]
     is_default = (default > 0) & lexicons.same_value(lexicon, said, default)

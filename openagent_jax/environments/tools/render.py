@@ -60,7 +60,12 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
     has = values >= 0
     order = jnp.argsort(~has, stable=True)
     names, values = names[order], values[order]
-    bare = jnp.append(task.tools.arg_low[tool] >= scalars.UNQUOTED, False)[order]
+    bare = task.tools.arg_low[tool] >= scalars.UNQUOTED
+    for u in range(task.tools.arg_also.shape[2]):
+        low, high = task.tools.arg_also[tool, :, u].T
+        is_other = scalars.within(call.args, low, high)
+        bare = jnp.where(is_other, low >= scalars.UNQUOTED, bare)
+    bare = jnp.append(bare, False)[order]
     # Only documented tools have a known purpose.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
     purpose = jnp.where(task.tools.visible[tool], purpose, 0)

@@ -7,8 +7,9 @@ Letters used in shapes, besides those of `openagent_jax.types`:
     F result fields             P pieces of a text
     W pieces of a description   R recorded calls of a world
     K documents                 D pieces of a document
-    V columns of a table        M records that calls have touched
+    E columns of a table        M records that calls have touched
     L outer keys of an argument or a result field
+    Z further types of an argument
 
 Shapes in annotations are of ONE element; `jax.vmap` adds leading axes.
 
@@ -39,6 +40,7 @@ class Limits:
     num_tools: int = 16
     num_args: int = 3  # of a tool, not counting the code; leaves, if they are nested
     depth: int = 1  # of arguments and results: 1 for scalars, 2 for `to.city`, `tags.0`
+    num_unions: int = 0  # further types of an argument
     num_fields: int = 2  # of a result, not counting the code
     num_steps: int = 5  # of a goal, not counting prerequisites without arguments
     num_constants: int = 4  # of a request
@@ -99,6 +101,8 @@ class Tools:
     # The range of accepted values; see `scalars.within`.
     arg_low: Int[Array, "N A"]
     arg_high: Int[Array, "N A"]  # high == low: there is no such argument
+    # The ranges of further types that an argument may be of: low and high.
+    arg_also: Int[Array, "N A Z 2"]
     # What an argument is if a call leaves it out: a value, 0 for nothing. -1: it is
     # required.
     arg_default: Int[Array, "N A"]

@@ -97,13 +97,10 @@ class Reference:
             yield path, str, parsing.to_bytes(value)
 
     def _value(self, tools, a, kind, text):
-        low, high = int(tools.arg_low[0, a]), int(tools.arg_high[0, a])
-        shift = scalars.UNQUOTED if scalars.UNQUOTED <= low < scalars.NUMBER else 0
-        value = -1
-        if text is not None:
-            value = self._resolved(text, low - shift, high - shift)
-        if value >= 0:
-            return value
+        for low, high in _ranges(tools, a) if text is not None else ():
+            shift = scalars.UNQUOTED if scalars.UNQUOTED <= low < scalars.NUMBER else 0
+            if (value := self._resolved(text, low - shift, high - shift)) >= 0:
+                return value
         is_absent = kind is None and tools.arg_default[0, a] >= 0
         return types.MISSING if is_absent else types.UNACCEPTABLE
 
@@ -118,6 +115,11 @@ class Reference:
             return scalars.shortest(number) if fits else -1
         symbols = (*self.symbols.get(text, ()), *self.numbers.get(number, ()))
         return next((s for s in symbols if low <= s < high), -1)
+
+
+def _ranges(tools, a):
+    first = int(tools.arg_low[0, a]), int(tools.arg_high[0, a])
+    return [first, *(x for x in tools.arg_also[0, a].tolist() if x[1] > x[0])]
 
 
 def _covers(path, kind, other):
@@ -170,7 +172,8 @@ def random_call(task, texts, rng):
     for a in range(tools.arg_name.shape[1]):
         if rng.random() < 0.4:
             continue
-        low, high = int(tools.arg_low[0, a]), int(tools.arg_high[0, a])
+        ranges = _ranges(tools, a)
+        low, high = ranges[rng.integers(len(ranges))]
         value = int(rng.integers(low, max(high, low + 1)))
         shown = (
             scalars.python(value)

@@ -180,15 +180,17 @@ def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
 
 
 def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
-    """Return limits with room for the descriptions and tables of some domains."""
+    """Return limits with room for the descriptions, tables and unions of domains."""
     texts = [tool.description for spec in specs for tool in spec.tools]
     is_long = any(documents.purpose(text) != text for text in texts)
     least = NUM_PURPOSE_PIECES + is_long
     columns = [len(table.columns) for spec in specs for table in spec.tables]
+    also = [len(x) for spec in specs for tool in spec.tools for x in tool.also.values()]
     return replace(
         limits,
         num_pieces=max(limits.num_pieces, least),
         num_columns=max(columns, default=0),
+        num_unions=max([limits.num_unions, *also]),
     )
 
 

@@ -333,6 +333,7 @@ def _tool_arrays(
     arg_path = np.zeros((N, A, levels), np.int32)
     result_path = np.zeros((N, F, levels), np.int32)
     arg_range = np.zeros((N, A, 2), np.int32)
+    arg_also = np.zeros((N, A, limits.num_unions, 2), np.int32)
     arg_default = np.full((N, A), -1, np.int32)
     result_range = np.zeros((3, N, F, 2), np.int32)
     variants = _no_variants(spec, limits)
@@ -349,6 +350,8 @@ def _tool_arrays(
             encoded = nesting.encoded(keys, limits.depth - 1, symbols.one)
             arg_path[n, a], arg_name[n, a] = encoded
             arg_range[n, a] = ranges[kind].accepted
+            for u, other in enumerate(tool.also.get(argument, ())):
+                arg_also[n, a, u] = ranges[other].accepted
             if argument in tool.optional:
                 default = tool.optional[argument]
                 arg_default[n, a] = _default(default, ranges[kind], symbols)
@@ -362,6 +365,7 @@ def _tool_arrays(
         relation=rows,
         arg_low=arg_range[..., 0],
         arg_high=arg_range[..., 1],
+        arg_also=arg_also,
         arg_default=arg_default,
         result_low=result_range[TRAIN, ..., 0],
         result_high=result_range[TRAIN, ..., 1],

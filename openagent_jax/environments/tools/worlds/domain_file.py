@@ -14,7 +14,8 @@ an `x-openagent` block that says what it means:
                          not call a tool of that name
 
 An argument inside an object or an array is named by its path, such as `to.city` or
-`tags.0` (see `nested_arguments.py`); in `argument_names` each key has its own entry.
+`tags.0` (see `nested_arguments.py`); in `argument_names` each key has its own entry. An
+argument that may be of several types has a list of them; each goal gives one of these.
 
 Arguments that the schema does not require are optional: a step of a goal may leave them
 out, and then a call has to leave them out too, or to give their default. The schema may
@@ -276,9 +277,15 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     nested_arguments.check(function, paths, f"{at}.parameters", check)
     gates = nested_arguments.gates(root, paths)
 
-    ordered = {path: meaning.arguments[path] for path in paths}
+    ordered = {path: meaning.arguments[path][0] for path in paths}
+    also = {path: tuple(meaning.arguments[path][1:]) for path in paths}
+    also = {path: kinds for path, kinds in also.items() if kinds}
     arguments = _fields(ordered, f"{place}.arguments", check)
+    for number in range(max(map(len, also.values()), default=0)):
+        more = {path: x[number] for path, x in also.items() if number < len(x)}
+        arguments += _fields(more, f"{place}.arguments", check)
     value_schema.check(item["function"], arguments, at, check)
+    arguments = arguments[: len(paths)]
     returns, lists = result_reading.fields(meaning.returns, f"{place}.returns", check)
     message = "nothing to return; add a field"
     check.require(meaning.returns, f"{place}.returns", message)
@@ -319,6 +326,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         lists,
         derived,
         gates,
+        also,
     )
 
 
@@ -422,8 +430,9 @@ def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
             known = check.known(source, types, f"{at}.{name}", "unknown source")
             if known and name in wanted:
                 message = f"{source} is of type {types[source]!r}"
-                message += f"; give one of type {wanted[name]!r}"
-                check.require(types[source] == wanted[name], f"{at}.{name}", message)
+                kinds = wanted[name], *tool.also.get(name, ())
+                message += f"; give one of type {' or '.join(map(repr, kinds))}"
+                check.require(types[source] in kinds, f"{at}.{name}", message)
             sources.append(source)
         if step.when is not None:
             at = f"{place}.steps[{index}].when"

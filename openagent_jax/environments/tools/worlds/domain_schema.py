@@ -75,6 +75,19 @@ def _check_choice(value: Any) -> Any:
     return value
 
 
+def _check_kinds(value: Any) -> list[str]:
+    kinds = value if isinstance(value, list) else [value]
+    if not kinds:
+        raise _fault("empty list; add at least one entry")
+    for kind in kinds:
+        if not isinstance(kind, str):
+            raise _fault(f"{short(kind)} is not a string; write a string")
+        _check_text(kind)
+    if len(set(kinds)) < len(kinds):
+        raise _fault(f"{short(value)} has a type twice; remove one")
+    return kinds
+
+
 def _is_real(value: Any) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and math.isfinite(value)
@@ -110,6 +123,7 @@ Fields = dict[Name, Text]  # name -> type or source
 # The path of an argument or of a returned value; see `nested_arguments`.
 Path = Annotated[str, Field(pattern=f"^{nesting.PATH.pattern}$", max_length=256)]
 Arguments = dict[Path, Text]
+Kinds = Annotated[Any, AfterValidator(_check_kinds)]  # a type, or several
 Argument = Annotated[str, Field(pattern=f"^{ARGUMENT.pattern}$")]
 ABSENT: Any = None  # the value of a key that is not there; `null` is not accepted
 
@@ -235,7 +249,7 @@ class State(Model):
 
 class Meaning(Model):
     listed_as: Prose = ABSENT
-    arguments: Annotated[Arguments, _at_most("num_args")]
+    arguments: Annotated[dict[Path, Kinds], _at_most("num_args")]
     returns: Annotated[dict[Path, Returned], _at_most("num_fields")]
     code_from: Text = ABSENT
     call_after: Text = ABSENT

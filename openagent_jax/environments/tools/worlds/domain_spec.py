@@ -127,6 +127,8 @@ class ToolSpec:
     derived: Fields = ()
     # What has to be open for each argument to be given; see `nested_arguments`.
     gates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Further types of arguments that may be of several.
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     access: AccessSpec | None = None  # None: it touches no record
 
     @property
@@ -151,6 +153,12 @@ class ToolSpec:
             for column, _ in made.columns
         )
         return frozenset((*leaves, *dict(self.derived)))
+
+    @property
+    def accepted(self) -> Fields:
+        """The arguments with each type that they may be of."""
+        more = ((path, kind) for path, kinds in self.also.items() for kind in kinds)
+        return (*self.arguments, *more)
 
     @property
     def needs(self) -> list[str]:

@@ -187,6 +187,8 @@ class Draft:
         for argument, kind in tool.arguments:
             is_optional = argument in tool.optional
             if self._is_given(tool.gates.get(argument, ()), is_open):
+                if argument in tool.also:
+                    kind = self.rng.choice([kind, *tool.also[argument]])
                 self.holes.append(_Hole(kind, [(step, argument)], is_optional))
         for need in self.tools.needs[name]:
             there = need in self.steps

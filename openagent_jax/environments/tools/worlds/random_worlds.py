@@ -151,6 +151,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
         relation=row,
         arg_low=jnp.where(has_arg, arg_low, 0),
         arg_high=jnp.where(has_arg, arg_high, 0),
+        arg_also=jnp.zeros((*arg_high.shape, limits.num_unions, 2), jnp.int32),
         arg_default=jnp.full_like(arg_high, -1),
         result_low=jnp.where(has_field, result_low, 0),
         result_high=jnp.where(has_field, result_high, 0),

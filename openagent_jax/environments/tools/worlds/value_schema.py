@@ -125,7 +125,7 @@ def warnings(spec: DomainSpec) -> Iterator[str]:
     """
     types = {kind.name: kind for kind in spec.types}
     for number, tool in enumerate(spec.tools):
-        found = misfits(tool.function, tool.arguments, types, LOOSE)
+        found = misfits(tool.function, tool.accepted, types, LOOSE)
         for name, type_name, problem in found:
             yield (
                 f"types.{type_name}: as {name} of tools[{number}] ({tool.name}), "

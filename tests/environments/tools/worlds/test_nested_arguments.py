@@ -21,7 +21,7 @@ from openagent_jax.text import lexicon as lexicons
 from tests import helpers
 from tests.environments.tools.worlds import inns, trips
 
-LIMITS = types.Limits(num_args=7, num_constants=7, depth=2)
+LIMITS = types.Limits(num_args=8, num_constants=8, depth=2)
 TOKENS, BYTES, NUM = 160, 640, 32
 FORMS = (helpers.COMPACT, "hermes")
 
@@ -29,7 +29,7 @@ FORMS = (helpers.COMPACT, "hermes")
 def make(folder, form=helpers.COMPACT, document=None):
     file = inns.save(folder, document or trips.document())
     settings = Settings(
-        domain=str(file), transfer="poi", num_args=7, num_constants=7, depth=2
+        domain=str(file), transfer="poi", num_args=8, num_constants=8, depth=2
     )
     spelling = Spelling(helpers.tokenizer())
     if form != helpers.COMPACT:
@@ -237,6 +237,64 @@ def test_a_wrong_or_missing_leaf(world, text, expected):
     assert action.call.args[5] >= 0
 
 
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ('"Ur"', True),
+        ("7", True),
+        ('"7"', True),  # numbers are compared by value
+        ("true", True),
+        ("24", False),
+        ("null", None),
+        ('"sea"', False),
+        ("[]", False),
+    ],
+)
+def test_a_value_of_any_type_of_a_union(world, value, accepted):
+    text = f'{GOOD[:-1]}, "by": {value}}}'
+    action, _ = status(world, lambda _: text)
+    assert action.kind == reply_scan.CALL
+    got = action.call.args[7]
+    expected = types.MISSING if accepted is None else types.UNACCEPTABLE
+    assert got >= 0 if accepted else got == expected
+
+
+def test_a_goal_gives_one_of_the_types_of_a_union(world):
+    _, made, (tasks, actions, *_), _ = world
+    seen = set()
+    for i in range(NUM):
+        task = helpers.row(tasks, i)
+        message = made.transcriber.message(task, helpers.row(actions, i))
+        arguments = message["tool_calls"][0]["function"]["arguments"]
+        by = arguments.get("by", arguments.get("by_one"))
+        seen.add((made.transcriber.goal(task), type(by)))
+    assert seen == {("all", int), ("some", bool), ("least", type(None))}
+
+
+def test_a_goal_cannot_give_another_type(tmp_path):
+    def change(made, tool):
+        made["goals"][2]["constants"]["by"] = "tag"
+
+    message = "$by is of type 'tag'; give one of type 'city' or 'hour' or 'flag'"
+    assert f"goals[2].steps[0].arguments.by: {message}" in faults(tmp_path, change)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "fault"),
+    [
+        ([], "empty list; add at least one entry"),
+        ([7], "7 is not a string; write a string"),
+        (["city", "city"], "['city', 'city'] has a type twice; remove one"),
+        (["city", "town"], "unknown type 'town'; "),
+    ],
+)
+def test_wrong_unions(tmp_path, kinds, fault):
+    def change(made, tool):
+        tool["x-openagent"]["arguments"]["by"] = kinds
+
+    assert any(x.startswith(f"{AT}.by: {fault}") for x in faults(tmp_path, change))
+
+
 def faults(tmp_path, change, limits=LIMITS):
     made = trips.document()
     change(made, made["tools"][0])
@@ -275,13 +333,13 @@ def test_paths_that_do_not_fit(tmp_path, path, fault):
     def change(made, tool):
         tool["x-openagent"]["arguments"][path] = "city"
 
-    limits = types.Limits(num_args=9, num_constants=7, depth=2)
+    limits = types.Limits(num_args=9, num_constants=8, depth=2)
     assert fault in faults(tmp_path, change, limits)
 
 
 def test_depth_is_a_limit(tmp_path):
-    found = faults(tmp_path, lambda *_: None, types.Limits(num_args=7, num_constants=7))
-    for path in trips.ARGUMENTS:
+    found = faults(tmp_path, lambda *_: None, types.Limits(num_args=8, num_constants=8))
+    for path in trips.ARGUMENTS.keys() - {"by"}:
         message = f"{path!r} is nested 2 deep, but the limit is 1; leave it out or "
         assert f"{AT}: {message}raise sandbox.depth to 2" in found
 
@@ -312,14 +370,16 @@ def test_a_file_without_faults(tmp_path):
     (tool,) = spec.tools
     assert [path for path, _ in tool.arguments] == [
         "filters.city", "filters.price", "stay.kind", "stay.nights", "stay.quiet",
-        "tags.0", "tags.1",
+        "tags.0", "tags.1", "by",
     ]  # fmt: skip
+    assert tool.also == {"by": ("hour", "flag")}
     assert tool.optional == {
         "filters.price": None,
         "stay.kind": None,
         "stay.nights": None,
         "stay.quiet": False,
         "tags.1": None,
+        "by": None,
     }
 
 

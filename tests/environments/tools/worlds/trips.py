@@ -14,6 +14,7 @@ SCHEMA = {
             "items": {"type": "string"},
             "description": "labels, the most important one first",
         },
+        "by": {"type": ["string", "integer", "boolean"]},
         "stay": {
             "anyOf": [
                 {
@@ -46,13 +47,15 @@ ARGUMENTS = {
     "stay.nights": "hour",
     "filters.price": "price",
     "stay.quiet": "flag",
+    "by": ["city", "hour", "flag"],
 }
-KEYS = ("filters", "city", "price", "tags", "stay", "kind", "nights", "quiet")
+KEYS = ("filters", "city", "price", "tags", "stay", "kind", "nights", "quiet", "by")
 GOALS = {
     "all": tuple(ARGUMENTS),
     "least": ("filters.city", "tags.0"),
-    "some": ("filters.city", "tags.0", "tags.1", "stay.kind", "stay.nights"),
+    "some": ("filters.city", "tags.0", "tags.1", "stay.kind", "stay.nights", "by"),
 }
+BY = {"all": "hour", "some": "flag"}  # the type of `by` in each goal
 
 
 def document():
@@ -78,7 +81,10 @@ def _goal(name, paths):
     words = ", ".join(f"{{{slot}}}" for slot in slots.values())
     return {
         "name": name,
-        "constants": {slot: ARGUMENTS[path] for path, slot in slots.items()},
+        "constants": {
+            slot: BY[name] if path == "by" else ARGUMENTS[path]
+            for path, slot in slots.items()
+        },
         "steps": [
             {
                 "tool": "find_trip",
