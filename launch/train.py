@@ -82,8 +82,10 @@ def main() -> None:
         return
     started = time.time()
     compile_cache.use(c.compile_cache)
+    asked = c
     if stored is None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
+    fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
     fed = build.feed(c, source)
     scorer = scoring.Scorer(c, model, c.seed)
@@ -95,7 +97,7 @@ def main() -> None:
         _write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
-        for shortfall in () if fed else room.shortfalls(c, source):
+        for shortfall in () if fed or fits else room.shortfalls(c, source):
             print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)

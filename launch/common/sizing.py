@@ -108,6 +108,19 @@ def fitted(
     return made
 
 
+def fits(asked: Config, made: Config, model: Backbone, given: Collection[str]) -> bool:
+    """Tell whether `fitted` made room for every task that a run trains on.
+
+    Args:
+      asked: the config that `fitted` got.
+      made: the config that it returned.
+      model: the model of the policy.
+      given: the keys that flags have set.
+    """
+    is_measured = any(map(_outgrows, _domains(asked))) and not fixed(asked, given)
+    return is_measured and made.sandbox.context_tokens < model.config.max_positions
+
+
 def _outgrows(domain: str) -> bool:
     """Tell whether the tasks of a domain may need more room than the defaults give.
 

@@ -99,7 +99,7 @@ def bad_list():
         ({"$ref": "#/$defs/No"}, "tools[3].parameters.properties.x: the reference"),
         ({"$ref": "#/properties/x"}, "tools[4].parameters.properties.x: it refers "),
         (many, "tools[5].parameters.properties.x: an enum of 10,000 values"),
-        ({"type": "array"}, "tools[6]: 'do_6', argument 'x': an array without `it"),
+        ({"type": "array"}, "tools[6]: 'do_5', argument 'x': an array without `it"),
     )
     tools, places = [], []
     for number, (schema, place) in enumerate(faulty):

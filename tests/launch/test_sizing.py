@@ -103,6 +103,11 @@ def test_a_run_has_room_for_what_it_trains_on_too(monkeypatch, own):
     monkeypatch.setattr(sizing, "_of_training", lambda *_: training)
     run = sizing.fitted(c, model, (), "suite", trains=True)
     assert run.sandbox.prompt_tokens == 288 and run.algorithm.num_tokens == 448
+    # Nothing has to be measured again, unless a limit is set or the context too short.
+    assert sizing.fits(c, run, model, ())
+    assert not sizing.fits(c, run, model, ("sandbox.prompt_tokens",))
+    whole = run.replace({"sandbox.context_tokens": model.config.max_positions})
+    assert not sizing.fits(c, whole, model, ())
     alone = sizing.fitted(c, model, (), "suite")
     assert alone.sandbox.prompt_tokens == 256 and alone.algorithm.num_tokens == 416
     # The same command continues the run: its limits are those that it began with.
@@ -156,7 +161,7 @@ def log(tmp_path):
         tools = [tool("find_order", f"Look an order up {place}.", order="string")]
         found = {"hall": f"H{number}", "note": f"packed {2 * place}".strip()}
         messages = [
-            user(f"I thought {6 * place}.\nIn which hall is order A-{number}?"),
+            user(f"I thought {16 * place}.\nIn which hall is order A-{number}?"),
             calls(("find_order", {"order": f"A-{number}"})),
             result(found),
             says(f"Answer: H{number}"),

@@ -141,6 +141,27 @@ def test_troubles(rehearsed):
     ]
 
 
+def test_sampled_goals_are_named_by_their_calls(tmp_path):
+    """Three with the same problem are named, and the others are counted."""
+    file = tmp_path / "gates.json"
+    file.write_text(json.dumps(DOMAIN))
+    spec = domain_file.load(file, LIMITS)
+    sampled = [dataclasses.replace(spec.goals[0], name=f"s{i}") for i in range(6)]
+    num = len(spec.goals) + len(sampled)
+    fine, lengths = np.ones(num, bool), Lengths(*[np.ones(num, int)] * 4)
+    solvable = fine & (np.arange(num) < 3)  # the last five cannot be solved
+    one = rehearsal.Rehearsed(np.arange(num), fine, solvable, solvable, lengths)
+    seen = dict.fromkeys(rehearsal.SCENARIOS, one)
+    told = list(rehearsal.troubles(spec, seen, SIZES, LIMITS, 12, sampled))
+    problem = "the oracle cannot solve it; look at what its tools need"
+    assert told[:4] == [
+        *[f"a sampled goal (paint): {problem}"] * 3,
+        "2 more sampled goals: the oracle cannot solve them; look at what its tools "
+        "need",
+    ]
+    assert not any("goals[" in line for line in told)
+
+
 def test_trained_scenarios():
     assert "runtime_error" in rehearsal.TRAINED and rehearsal.TRAINED[0] == "clean"
     assert not {"rule_shift", "tool_order"} & {*rehearsal.TRAINED}
