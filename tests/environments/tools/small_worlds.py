@@ -251,6 +251,8 @@ class World:
                 description=table(1),
                 arg_name=table(A),
                 arg_path=np.zeros((N, A, 0), np.int32),
+                arg_also=np.zeros((N, A, 0, 2), np.int32),
+                result_path=np.zeros((N, F, 0), np.int32),
                 result_name=table(F),
                 place=np.arange(N, dtype=np.int32),
                 visible=visible,
