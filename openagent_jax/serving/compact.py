@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from openagent_jax.text import chat, documents, nesting
@@ -135,14 +136,14 @@ def _nested_call(
         )
         for path, _ in leaves
     ]
-    there = np.ones(len(leaves), bool)
+    there = jnp.ones(len(leaves), bool)
     pieces = nesting.pieces(
         nested.syntax.mapped(one),
-        np.array([outer for outer, _ in keys], np.int32),
-        np.array([own for _, own in keys], np.int32),
+        jnp.array([outer for outer, _ in keys], jnp.int32),
+        jnp.array([own for _, own in keys], jnp.int32),
         there,
         ~there,
-        np.array([[one(_quoted(value))] for _, value in leaves], np.int32),
+        jnp.array([[one(_quoted(value))] for _, value in leaves], jnp.int32),
     )
     body = [texts[symbol] for symbol in np.asarray(pieces) if symbol]
     return [*_fill(nested.before, slots), *body, *_fill(nested.after, slots)]

@@ -387,7 +387,7 @@ def test_sampled_goals_give_parts_together(tmp_path):
     """Phrases name nested arguments by their paths; optional parts come as a whole."""
     made = trips.document()
     slots = "in {filters.city}[ up to {filters.price}], tagged {tags.0}[ and {tags.1}]"
-    slots += "[ in a {stay.kind} for {stay.nights}][ and {stay.quiet}]"
+    slots += "[ in a {stay.kind} for {stay.nights}][ and {stay.quiet}][ by {by}]"
     made["goals"] = []
     made["tools"][0]["x-openagent"]["requests"] = {
         "do": {pool: [f"trip {pool} {slots}"] for pool in trips.POOLS},
@@ -398,12 +398,16 @@ def test_sampled_goals_give_parts_together(tmp_path):
     spec = domain_file.load(str(inns.save(tmp_path, made)), LIMITS)
     goals = goal_sampling.sample_goals(spec, LIMITS, 64)
     given = [dict(goal.steps[0][1]) for goal in goals]
-    (tool,) = spec.tools
+    (tool,), seen = spec.tools, set()
     assert len({frozenset(x) for x in given}) > 4
     for arguments, goal in zip(given, goals, strict=True):
         assert not set(nested_arguments.missing(arguments, tool.gates))
         assert {"filters.city", "tags.0"} <= arguments.keys()
         assert ("stay.kind" in arguments) == ("stay.nights" in arguments)
+        kinds = dict(goal.constants)
+        assert kinds.get("by", "city") in ("city", "hour", "flag")
+        seen.add(kinds.get("by"))
         for path, source in arguments.items():
             assert source[1:] == path.replace(".", "_")
             assert f"{{{source[1:]}}}" in goal.phrases["train"][0]
+    assert seen == {None, "city", "hour", "flag"}
