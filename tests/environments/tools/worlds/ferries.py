@@ -37,9 +37,7 @@ def _tool(name, description, arguments, returns, do, fields, **meaning):
         "properties": properties,
         "required": [*arguments],
     }
-    words = {
-        s: [f"{s} words for {description.lower()}"] for s in ("train", "test")
-    }
+    words = {s: [f"{s} words for {description.lower()}"] for s in ("train", "test")}
     return {
         "type": "function",
         "function": {
