@@ -73,6 +73,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.num_steps = 5  # steps of a goal
     c.sandbox.num_constants = 4  # values in a request
     c.sandbox.value_bytes = 64  # bytes of a value, or of the name of a tool or argument
+    c.sandbox.num_derived = 0  # values derived from the lists of a result; 0: no lists
+    c.sandbox.depth = 1  # keys and indices of the path of a result field
+    c.sandbox.conditions = False  # whether calls may depend on what was found
 
     c.model = ConfigDict()
     # The keys from here to look_back_heads are used with init_from="random" only.

@@ -5,7 +5,8 @@ argument then gets a value: a constant of the request, the result of a call that
 draft already has, or the result of a new call. Tools that must be called before another
 one (`code_from`, `call_after`) become steps with it if they take arguments, and share
 its values where the types are the same. A draft that is too short gets further effects,
-which use the values that are there (a fan-out) or constants of their own.
+which use the values that are there (a fan-out) or constants of their own. At last, an
+effect on which nothing depends may get a condition on what another call returns.
 """
 
 import itertools
@@ -162,7 +163,7 @@ class Draft:
             self.conditions[step] = value, comparison, slot
 
     def _share_value(self, step: int, other: int) -> bool:
-        """Tell whether steps use the same value, or one uses what the other finds."""
+        """Tell whether steps have a value in common, or one finds it for the other."""
         mine = [x for x in self.holes if step in dict(x.users)]
         return any(
             other in dict(x.users) or (x.value and x.value[0] == other) for x in mine

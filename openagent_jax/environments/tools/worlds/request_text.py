@@ -282,7 +282,11 @@ class RequestText:
         return found
 
     def _is_used(self, source: str) -> bool:
-        return any(source in fields for fields in self.plan.fields)
+        conditions = self.plan.goal.conditions.values()
+        arguments = self.plan.arguments
+        return any(source in used.values() for used in arguments) or any(
+            source == when.value for when in conditions
+        )
 
     def _phrase(
         self,

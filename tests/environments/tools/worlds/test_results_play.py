@@ -1,5 +1,6 @@
 """Lists, nested fields and conditions, played: experts, texts, and dull agents."""
 
+import json
 from dataclasses import replace
 
 import jax
@@ -8,10 +9,9 @@ import numpy as np
 import pytest
 
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan
+from openagent_jax.text import nesting, reply_scan, scalars, style
 from tests import helpers
 from tests.environments.tools.worlds import ferries
 
@@ -33,26 +33,22 @@ def program(world):
 
     def edited(agent, task):
         """Return the task as a dull agent takes it."""
-        goal, when = task.goal, task.goal.when
-        num, size = task.constants.shape[0], task.tools.num_values
-        # Instead of what a list is searched for, the first record.
+        goal, when, size = task.goal, task.goal.when, task.tools.num_values
+        lists, num = task.tools.lists, task.constants.shape[0]
+        # The first record, instead of the one that the list is searched for.
         step = (goal.source - num) // size
-        row = goal.tool[jnp.maximum(step, 0)]
-        lists = task.tools.lists
-        which = jnp.maximum(
-            (goal.source - num) % size - (size - lists.derived.shape[1]), 0
+        which = (goal.source - num) % size - size + lists.derived.shape[1]
+        taken = lists.derived[goal.tool[step], which, 2]
+        is_best = (goal.source >= num) & (which >= 0) & (agent == FIRST)
+        source = jnp.where(is_best, num + step * size + taken, goal.source)
+        never = (agent == NEVER) & (when[:, 0] >= 0)
+        edited = replace(
+            goal,
+            source=source,
+            tool=jnp.where(never, -1, goal.tool),
+            when=jnp.where(agent == ALWAYS, -1, when),
         )
-        derived = lists.derived[row, which]
-        is_best = (goal.source >= num) & (
-            (goal.source - num) % size >= size - lists.derived.shape[1]
-        )
-        first = num + step * size + derived[..., 2]
-        source = jnp.where(is_best & (agent == FIRST), first, goal.source)
-        impossible = jnp.full_like(when[:, 1], conditions.EQUALS)
-        when = jnp.where(agent == ALWAYS, -1, when)
-        tool = jnp.where((agent == NEVER) & (task.goal.when[:, 0] >= 0), -1, goal.tool)
-        del impossible
-        return replace(task, goal=replace(goal, source=source, when=when, tool=tool))
+        return replace(task, goal=edited)
 
     @jax.jit
     @jax.vmap
@@ -85,18 +81,6 @@ def expert(program):
     return jax.device_get(program(helpers.keys(num=NUM), jnp.full(NUM, EXPERT)))
 
 
-def of_goals(world, played, test):
-    """Which tasks have a goal that fits."""
-    goals = world_goals(world)
-    return np.array([test(goals[kind]) for kind in played[0].goal.kind])
-
-
-def world_goals(world):
-    from openagent_jax.environments.tools.worlds import goal_sampling
-
-    return goal_sampling.sample_goals(ferries.spec(), ferries.LIMITS, 1024)
-
-
 def test_the_expert_solves_every_task(expert):
     task, state, _, fits, proof = expert
     assert fits.all() and proof.solvable.all()
@@ -109,3 +93,95 @@ def test_the_expert_solves_every_task(expert):
     skipped = (proof.fewest_calls < steps)[has]
     assert 0.35 < skipped.mean() < 0.65
     assert (proof.fewest_calls == steps)[~has].all()
+
+
+def uses_best(task):
+    """Tasks where a step that is wanted in any case uses the best record of a list."""
+    num, size = task.constants.shape[1], ferries.LIMITS.num_values
+    which = (task.goal.source - num) % size - ferries.LIMITS.num_fields
+    is_best = (task.goal.source >= num) & (which >= 0)
+    return np.any(is_best.any(axis=2) & (task.goal.when[:, :, 0] < 0), axis=1)
+
+
+def test_the_first_record_is_the_best_one_by_chance(program, expert):
+    """Lists have 1 to 3 records, each as often."""
+    _, state, *_ = jax.device_get(program(helpers.keys(num=NUM), jnp.full(NUM, FIRST)))
+    rows = uses_best(expert[0])
+    assert rows.sum() > 100
+    assert 0.5 < state.success[rows].mean() < (1 + 1 / 2 + 1 / 3) / 3 + 0.1
+
+
+def test_agents_that_do_not_look_at_conditions(program, expert):
+    """They succeed exactly where a condition suits them, about half of the time."""
+    task, _, _, _, proof = expert
+    has = np.any(task.goal.when[:, :, 0] >= 0, axis=1)
+    holds = proof.fewest_calls == np.sum(task.goal.tool >= 0, axis=1)
+    for agent, suits in ((ALWAYS, holds), (NEVER, ~holds)):
+        played = program(helpers.keys(num=NUM), jnp.full(NUM, agent))
+        _, state, *_ = jax.device_get(played)
+        np.testing.assert_array_equal(state.success[has], suits[has])
+        assert state.success[~has].all()
+        assert state.wrong_effects[has].any() == (agent == ALWAYS)
+
+
+def text_of(world, value):
+    texts = lexicons.texts(world.tables.lexicon)
+    return scalars.spelled(value) if value >= scalars.NUMBER else texts[value]
+
+
+def expected(world, row, values):
+    """The object that a result is, by the file of the domain."""
+    tool = ferries.spec().tools[row]
+    leaves = {
+        nesting.parse(name): text_of(world, value)
+        for (name, _), value in zip(tool.returns, values, strict=False)
+        if value >= 0
+    }
+    empty = {
+        made.path: []
+        for made in tool.lists
+        if not any(path[0] == made.path for path in leaves)
+    }
+    return nesting.nested(leaves) | empty
+
+
+def test_results_are_nested_json(world, expert):
+    _, _, (results, pieces), _, _ = expert
+    texts, seen = lexicons.texts(world.tables.lexicon), set()
+    rows = np.argwhere(results.status == style.OK)[:600]
+    for t, i in rows:
+        shown = "".join(texts[x] for x in pieces[t, i])
+        body = shown.removeprefix("<|tool|>").removesuffix("<|assistant|>")
+        row = int(results.tool[t, i])
+        wanted = expected(world, row, results.values[t, i])
+        assert json.loads(body) == wanted
+        seen.add((row, "[]" in body))
+    assert {(0, False), (1, True), (1, False), (2, False), (3, False)} <= seen
+
+
+def test_other_styles_write_paths(world, expert):
+    tasks, _, (results, _), _, _ = expert
+    found = set()
+    for row in (0, 1):
+        t, i = np.argwhere((results.status == style.OK) & (results.tool == row))[0]
+        task, result = helpers.row(tasks, i), helpers.row(results, (t, i))
+        task = replace(task, faults=replace(task.faults, style=np.ones(16, np.int32)))
+        pieces = np.asarray(world.transcriber.observe(task, result))
+        _, text = world.transcriber.shown(pieces)
+        assert text[0] == "[" and text[-1] == "]"
+        found |= {pair.split("=")[0] for pair in text[1:-1].split("; ")}
+    assert {"office.clerk", "sailings.0.id", "sailings.0.fare"} <= found
+    assert found & {"delays", "delays.0.reason"}
+
+
+def test_columns_differ_in_random_order(expert):
+    _, _, (results, _), _, _ = expert
+    values = results.values[(results.status == style.OK) & (results.tool == 0)]
+    fares, ids = values[:, 2:7:2], values[:, 1:7:2]
+    full = fares[:, 2] >= 0
+    assert 0.25 < full.mean() < 0.45 and (fares[:, 0] >= 0).all()
+    for column in (fares, ids):
+        assert all(len(set(row)) == 3 for row in column[full].tolist())
+    numbers = np.array([[float(scalars.spelled(x)) for x in y] for y in fares[full]])
+    shares = np.bincount(numbers.argmin(axis=1), minlength=3) / full.sum()
+    assert (abs(shares - 1 / 3) < 0.12).all()
