@@ -134,7 +134,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     order = fixes = None
     may_call = jnp.ones_like(done)
     if tools.access is not None:
-        fixes = repair.fixes(task, state, done)
+        fixes = repair.fixes(task, state, done, _is_used(task))
         order = Order(fixes.before, fixes.rows & known)
         may_call = fixes.may_call
     plan = _plan(task, needed, known, done, state.succeeded, none, order)

@@ -26,20 +26,25 @@ class Fixes(NamedTuple):
     may_call: Bool[Array, "C"]  # a call of the step would do what the goal needs
 
 
-def fixes(task: Task, state: State, done: Bool[Array, "C"]) -> Fixes:
+def fixes(
+    task: Task, state: State, done: Bool[Array, "C"], used: Bool[Array, "C"]
+) -> Fixes:
     """Return the calls that put records right, and the steps that can be called.
 
     Args:
       task: the task.
       state: its state.
       done: the steps that need no call.
+      used: the steps whose results are used, or are the answer.
     """
     tools, access, goal = task.tools, task.tools.access, task.goal
     cells, steps = state.cells, state.steps
     assert access is not None and cells is not None and steps is not None
     before = records.step_order(access, goal.tool, steps)
     waits = jnp.any(before & ~done[:, None], axis=0)
-    wrong = _wrong(task, state, done, before)
+    # A step that changes a record need not show what its tool returns of it.
+    shows = used | ~access.writes[goal.tool]
+    wrong = _wrong(task, state, done, before, shows)
     of_table = cells.table[:, None] == access.table[None]  # [M, N]
     of_table &= (cells.table > 0)[:, None]
 
@@ -82,7 +87,7 @@ def fixes(task: Task, state: State, done: Bool[Array, "C"]) -> Fixes:
         rows=jnp.any(possible, axis=0),
         args=jnp.where(follows, value, types.MISSING),
         before=before,
-        may_call=~waits & _works(task, state),
+        may_call=~waits & _works(task, state, shows),
     )
 
 
@@ -94,7 +99,11 @@ class _Wrong(NamedTuple):
 
 
 def _wrong(
-    task: Task, state: State, done: Bool[Array, "C"], before: Bool[Array, "C C"]
+    task: Task,
+    state: State,
+    done: Bool[Array, "C"],
+    before: Bool[Array, "C C"],
+    shows: Bool[Array, "C"],
 ) -> _Wrong:
     """Return what is wrong with the records that calls have touched."""
     access, goal = task.tools.access, task.goal
@@ -115,7 +124,7 @@ def _wrong(
     column = 1 + jnp.arange(own.shape[1])
     reads = access.reads[goal.tool][:, :, None] == column[None, None]
     changes_before = jnp.any(before[:, :, None] & own[:, None], axis=0)  # [C, V]
-    reads_old = jnp.any(reads, axis=1) & ~changes_before & ~done[:, None]
+    reads_old = jnp.any(reads, axis=1) & ~changes_before & (shows & ~done)[:, None]
     reads_old = of_steps(reads_old) & ~set_by_creation
     written = of_steps(own) & ~set_by_creation
     added = of_steps(own & adds[:, None])
@@ -136,7 +145,7 @@ def _wrong(
     )
 
 
-def _works(task: Task, state: State) -> Bool[Array, "C"]:
+def _works(task: Task, state: State, shows: Bool[Array, "C"]) -> Bool[Array, "C"]:
     """Return whether a call of each step would do what the goal needs, as records are.
 
     For steps that touch no record it is True.
@@ -154,6 +163,6 @@ def _works(task: Task, state: State) -> Bool[Array, "C"]:
     reads = access.reads[goal.tool][:, :, None] == column[None, None]  # [C, F, V]
     fields = state.values[:, : reads.shape[1]]
     right = fields[:, :, None] == now.columns[:, None]
-    right |= own[:, None]
+    right |= own[:, None] | ~shows[:, None, None]
     can &= jnp.all(~reads | right, axis=(1, 2))
     return can | (access.table[goal.tool] == 0) | (goal.tool < 0)

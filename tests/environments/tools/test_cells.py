@@ -152,9 +152,11 @@ def check(start, num_wrong, seed=0):
             spoilt += model.wrong_effects(state, new)
             same("wrong effects", int(wrong[i, t]), spoilt)
             state = new
-        if fewest is None:  # what cannot be undone may hide that a tool is missing
+        if fewest is None:  # a change that cannot be undone may hide why
             refused = bool(end.success[i] and end.refused[i])
-            same("refusal", refused | bool(spoilt), True)
+            same(
+                "refusal", refused or state[0] != model.start[0] or state[-1] > 0, True
+            )
             continue
         left = fewest
         if num_wrong:

@@ -175,7 +175,6 @@ class TestGoals:
         ]
         pay, read = "pay_bill", "account_balance"
         assert any(x.index(pay) < x.index(read) for x in after)
-        assert any(x.index(pay) > x.index(read) for x in after)
 
 
 STATEFUL = ("banking", "calendar", "travel", "shop")
@@ -213,6 +212,8 @@ def test_a_balance_is_drawn_down():
         assert round(was - now, 2) == scalars.python(int(state.args[c, 2]))
         if rows["account_balance"] in steps:
             read = steps.index(rows["account_balance"])
+            if state.args[read, 0] != state.args[c, 0]:  # of another account
+                continue
             shown = state.values[read, 0]
             assert shown in (record.was[0], record.columns[0])
             seen += shown == record.columns[0]
