@@ -112,6 +112,7 @@ def check(file: str) -> None:
     from openagent_jax.environments.tools import make
     from openagent_jax.environments.tools.worlds import (
         domain_file,
+        domain_types,
         goal_sampling,
         lookalikes,
         value_schema,
@@ -157,7 +158,7 @@ def check(file: str) -> None:
     stages.end()
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
-    warnings += value_schema.warnings(spec)
+    warnings += [*value_schema.warnings(spec), *domain_types.warnings(spec)]
     sampled = goal_sampling.sample_goals(spec, limits, c.sandbox.num_goals)
     played = {int(x) for one in (tested, trained) for x in one["clean"].goal}
     num_played = len(played - {*range(len(spec.goals))})

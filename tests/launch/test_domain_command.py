@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.environments.tools.worlds import domain_file, domain_types
 from tests.environments.logs.examples import GOOD, says, user
 from tests.environments.logs.examples import TOOLS as LOGGED
 
@@ -168,9 +168,18 @@ def test_values_that_no_rule_makes_up(commands, tmp_path):
     assert done.out.startswith(f"{out}: {place}still says 'FILL IN: three or more")
     text = out.read_text()
     hole = re.search('"FILL IN:[^"]*"', text)
-    out.write_text(text.replace(hole[0], '"AB", "CD", "EF", "GH", "IJ", "KL"'))
+    out.write_text(
+        text.replace(
+            hole[0],
+            '"AB", "CD", "EF", "GH", "IJ", "KL", "MN", "OP", "QR", "ST", "UV", "WX"',
+        )
+    )
     (tool,) = domain_file.load(out).tools
     assert [name for name, _ in tool.arguments] == ["$lot", "@in", "X-No"]
+    assert not list(domain_types.warnings(domain_file.load(out)))
+    out.write_text(text.replace(hole[0], '"AB", "CD", "EF"'))
+    (warning,) = domain_types.warnings(domain_file.load(out))
+    assert warning.startswith("types.lot: train has 1 value, test 1 and shift 1, so ")
 
 
 def test_check_reports_all_faults(commands, drafted, tmp_path):

@@ -3,15 +3,17 @@
 import itertools
 import json
 import math
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import TypeSpec
+from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, TypeSpec
 from openagent_jax.text import scalars
 
 POOL_LIMIT = 100_000  # values of one pool
+FEW = 4  # with fewer values in a pool, its tasks are hardly different ones
 
 
 def read(name: str, item: Any, check: Checker) -> TypeSpec | None:
@@ -46,6 +48,24 @@ def read(name: str, item: Any, check: Checker) -> TypeSpec | None:
         )
         return TypeSpec(name, value.kind, train, test, shift)
     return None
+
+
+def warnings(spec: DomainSpec) -> Iterator[str]:
+    """Yield a warning for each type with few values for a split.
+
+    >>> inn = TypeSpec("inn", "entity", ("Ox", "Elm"), ("Bell",), ("Crown",))
+    >>> list(warnings(DomainSpec("inns", "", (inn,), (), ())))  # doctest: +ELLIPSIS
+    ['types.inn: train has 2 values, test 1 and shift 1, so tasks hardly differ; ...']
+    """
+    for kind in spec.types:
+        pools = {"train": kind.train, "test": kind.test, "shift": kind.shift}
+        sizes = [len(pool) for pool in pools.values()]
+        if kind.kind == "entity" and min(sizes) < FEW:
+            yield (
+                f"types.{kind.name}: train has {sizes[0]} value{'s'[: sizes[0] > 1]}, "
+                f"test {sizes[1]} and shift {sizes[2]}, so tasks hardly differ; write "
+                f"at least {FEW} for each, which are {3 * FEW} in one list"
+            )
 
 
 def _number(
