@@ -54,8 +54,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.transfer = "medical"
     # Number of tools in the prompt. A task that needs more tools shows all of these.
     c.sandbox.num_visible = 5
-    # Goals that are sampled for a domain whose tools have `requests`; 0 for none.
-    c.sandbox.num_goals = 1024
+    # The most goals that are sampled for a domain whose tools have `requests`, besides
+    # its own; -1: 1024, but none if the only domain has goals of its own, as poi has.
+    c.sandbox.num_goals = -1
     # Random worlds only: the number of tools in the prompt is drawn between this and
     # num_visible.
     c.sandbox.min_visible = 3
@@ -68,14 +69,13 @@ def get_config(arg: str = "") -> ConfigDict:
     # Limits of tool worlds, which are the sizes of the arrays of a task.
     c.sandbox.num_tools = 16  # tools
     c.sandbox.num_args = 3  # arguments of a tool, not counting a code
-    c.sandbox.depth = 0  # of nested arguments; 0: what the files of the domains need
+    c.sandbox.depth = 0  # parts of the path of an argument or field; 0: as needed
     c.sandbox.num_fields = 2  # fields of a result, not counting a code
     c.sandbox.num_steps = 5  # steps of a goal
     c.sandbox.num_constants = 4  # values in a request
     c.sandbox.value_bytes = 64  # bytes of a value, or of the name of a tool or argument
-    c.sandbox.num_derived = 0  # values derived from the lists of a result; 0: no lists
-    c.sandbox.depth = 1  # keys and indices of the path of a result field
-    c.sandbox.conditions = False  # whether calls may depend on what was found
+    c.sandbox.num_derived = 0  # counts and best records of a tool's lists; 0: as needed
+    c.sandbox.conditions = True  # whether calls of sampled goals may have conditions
 
     c.model = ConfigDict()
     # The keys from here to look_back_heads are used with init_from="random" only.

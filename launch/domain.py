@@ -159,7 +159,8 @@ def check(file: str) -> None:
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]
     warnings += [*value_schema.warnings(spec), *domain_types.warnings(spec)]
-    sampled = goal_sampling.sample_goals(spec, limits, c.sandbox.num_goals)
+    num_sampled = make.num_goals(c.sandbox.of(spec.name), spec)
+    sampled = goal_sampling.sample_goals(spec, limits, num_sampled)
     played = {int(x) for one in (tested, trained) for x in one["clean"].goal}
     num_played = len(played - {*range(len(spec.goals))})
     of_sampled = f" and {num_played} of {len(sampled)} sampled ones" * bool(sampled)
@@ -254,7 +255,7 @@ def print_requests(file: str, sandbox: "Settings") -> None:
 
     limits = make.limits_of(sandbox.of(file))
     spec = domain_file.load(file, limits)
-    goals = goal_sampling.sample_goals(spec, limits, sandbox.num_goals)
+    goals = goal_sampling.sample_goals(spec, limits, make.num_sampled(sandbox))
     if goals:
         print(f"{file}: {len(goals)} sampled goals, for example")
     num, seed = NUM_REQUESTS.value, SEED.value
@@ -265,11 +266,9 @@ def print_requests(file: str, sandbox: "Settings") -> None:
 def print_library() -> None:
     """Print a table of the builtin domains."""
     from launch.common import config, library_table
-    from openagent_jax.environments.tools import make
 
     sandbox = config.resolve(CONFIG.value).sandbox
-    lines = library_table.lines(make.limits_of(sandbox), sandbox.num_goals)
-    for line in lines:
+    for line in library_table.lines(sandbox):
         print(line, flush=True)
 
 

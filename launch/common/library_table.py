@@ -2,28 +2,32 @@
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 
 from openagent_jax.environments import library
+from openagent_jax.environments.tools import make
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
 from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, extra_calls
+from openagent_jax.environments.world import Settings
 
 HEADINGS = ("domain", "tools", "types", "goals", "mean calls", "about", "tools from")
 
 
-def lines(limits: Limits, num_goals: int) -> Iterator[str]:
+def lines(settings: Settings) -> Iterator[str]:
     """Yield the lines of two tables in Markdown: to train on, and held out.
 
     Args:
-      limits: sizes that goals have to fit.
-      num_goals: the most goals to sample from a domain.
+      settings: give the sizes that goals have to fit, and how many are sampled.
     """
+    num_goals = make.num_sampled(settings)
     groups = {"To train on": library.TRAIN, "Held out": library.HELD_OUT}
     for title, names in groups.items():
         yield from (f"## {title}", "")
         yield f"| {' | '.join(HEADINGS)} |"
         yield "| --- | ---: | ---: | ---: | ---: | --- | --- |"
         for name in names:
+            limits = make.limits_of(replace(settings, domain=name, transfer=name))
             yield row(domain_file.load(name, limits), limits, num_goals)
         yield ""
 

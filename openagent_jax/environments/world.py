@@ -37,7 +37,7 @@ class Settings:
     transfer: str = "medical"  # the domains whose tasks `domain_transfer` uses
     num_visible: int = 5  # number of documented tools, unless the goal needs more
     # How many goals are sampled for a domain whose tools have `requests`; 0 for none.
-    num_goals: int = 1024
+    num_goals: int = -1  # -1: see `tools.make.num_goals`
     min_visible: int = 3  # the least number of documented tools, for random worlds
     # The maximum sizes of an episode; see `types.Sizes`.
     max_turns: int = 10
@@ -48,14 +48,13 @@ class Settings:
     # Sizes of the arrays of a task in tool worlds; see `tools.types.Limits`.
     num_tools: int = 16
     num_args: int = 3
-    depth: int = 0  # 0: as deep as the arguments of the domains
+    depth: int = 0  # 0: what the domains need
     num_fields: int = 2
     num_steps: int = 5
     num_constants: int = 4
     value_bytes: int = 64
-    num_derived: int = 0
-    depth: int = 1
-    conditions: bool = False
+    num_derived: int = 0  # 0: what the domains need
+    conditions: bool = True
 
     def of(self, domain: str) -> "Settings":
         """Return the settings for the tasks of some domain, also for the test split."""

@@ -26,8 +26,10 @@ from openagent_jax.environments.tools import (
 from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.types import Action, Limits, State, Task, Tasks
 from openagent_jax.environments.tools.worlds import (
+    development,
     documents,
     domain_file,
+    domain_needs,
     goal_sampling,
     mixture,
     random_words,
@@ -35,6 +37,7 @@ from openagent_jax.environments.tools.worlds import (
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
+from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
@@ -59,24 +62,33 @@ class Source(NamedTuple):
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
 
 
+DEFAULT_GOALS = 1024  # sampled from a domain
+
+
 def limits_of(settings: Settings) -> Limits:
     """Return the sizes of the arrays of a task.
 
-    Without a limit, arguments may be nested as deep as in the files of the domains.
+    Domains whose results are lists make room for their records. Limits of 0 are what
+    the domains need.
     """
     every = (settings.domain, settings.test_domains, settings.transfer)
-    files = [
-        x
-        for domain in every
-        for x in names_of(domain)
-        if x.removesuffix(":dev").endswith(".json")
-    ]
-    depth = settings.depth or max(map(domain_file.depth, files), default=1)
-    names = ("tools", "args", "fields", "steps", "constants")
+    files = [x for domain in every for x in names_of(domain) if _is_file(x)]
+    needs = domain_needs.most(map(domain_file.needs, files))
+    names = ("tools", "args", "steps", "constants")
     sizes = {f"num_{name}": getattr(settings, f"num_{name}") for name in names}
-    more = ("value_bytes", "num_derived", "conditions")
-    sizes |= {name: getattr(settings, name) for name in more}
-    return Limits(**sizes, depth=depth)
+    return Limits(
+        **sizes,
+        num_fields=max(settings.num_fields, needs.num_fields),
+        depth=settings.depth or needs.depth,
+        num_derived=settings.num_derived or needs.num_derived,
+        value_bytes=settings.value_bytes,
+        conditions=settings.conditions,
+    )
+
+
+def _is_file(domain: str) -> bool:
+    name = domain.removesuffix(development.SUFFIX)
+    return name.endswith(".json") or name in domain_file.builtins()
 
 
 @cache  # equal environments share compiled programs
@@ -187,7 +199,7 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
     limits, table = limits_of(settings), ToolSymbols()
     tasks, transfer = mixture.shares(settings), mixture.equal(settings.transfer)
     specs = {
-        name: goal_sampling.with_goals(spec, limits, settings.num_goals)
+        name: goal_sampling.with_goals(spec, limits, num_goals(settings, spec))
         for name, spec in mixture.load((*tasks.names, *transfer.names), limits).items()
     }
     made = Documents(style_of(spelling, limits))
@@ -203,6 +215,20 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
         spelling,
         made,
     )
+
+
+def num_goals(settings: Settings, spec: DomainSpec) -> int:
+    """Return how many goals are sampled from a domain of a world, at most.
+
+    Unless that is set, there are none in a world of one domain that has its own goals.
+    """
+    alone = settings.num_goals < 0 and len(names_of(settings.domain)) == 1
+    return 0 if alone and spec.goals else num_sampled(settings)
+
+
+def num_sampled(settings: Settings) -> int:
+    """Return how many goals are sampled from each domain of several, at most."""
+    return DEFAULT_GOALS if settings.num_goals < 0 else settings.num_goals
 
 
 def world_of(

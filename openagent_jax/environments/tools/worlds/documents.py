@@ -180,7 +180,7 @@ def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
 
 
 def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
-    """Return limits with room for the descriptions, tables and unions of domains."""
+    """Return limits with room for what domains have, and for nothing that they lack."""
     texts = [tool.description for spec in specs for tool in spec.tools]
     is_long = any(documents.purpose(text) != text for text in texts)
     least = NUM_PURPOSE_PIECES + is_long
@@ -191,6 +191,7 @@ def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
         num_pieces=max(limits.num_pieces, least),
         num_columns=max(columns, default=0),
         num_unions=max([limits.num_unions, *also]),
+        conditions=any(goal.conditions for spec in specs for goal in spec.goals),
     )
 
 

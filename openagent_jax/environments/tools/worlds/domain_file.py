@@ -55,6 +55,7 @@ from typing import Any
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import (
     development,
+    domain_needs,
     domain_tables,
     domain_types,
     goal_conditions,
@@ -67,6 +68,7 @@ from openagent_jax.environments.tools.worlds import (
 )
 from openagent_jax.environments.tools.worlds import domain_schema as schema
 from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+from openagent_jax.environments.tools.worlds.domain_needs import Needs
 from openagent_jax.environments.tools.worlds.domain_spec import (
     DONE,
     DomainError,
@@ -101,7 +103,7 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     file = Path(name)
     try:
         file = _find(name)
-        domain = read(read_json(file), limits or Limits())
+        domain = read(read_json(file), limits or default_limits(needs(name)))
         return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(*(f"{file}: {fault}" for fault in error.faults)) from None
@@ -118,7 +120,7 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
     """
     try:
         file = _find(str(path_or_name).removesuffix(development.SUFFIX))
-        read(read_json(file), limits or Limits())
+        read(read_json(file), limits or default_limits(needs(path_or_name)))
     except DomainError as error:
         return list(error.faults)
     return []
@@ -142,24 +144,23 @@ def builtins() -> list[str]:
     return sorted(path.stem for path in DOMAINS.glob("*.json"))
 
 
-def depth(path_or_name: str) -> int:
-    """Return how deep the arguments of a domain are nested; 1 if it cannot be read.
+def needs(path_or_name: str | Path) -> Needs:
+    """Return what a domain needs of the limits; nothing if it cannot be read.
 
-    >>> depth("poi"), depth("no_such_file.json")
+    >>> needs("poi").depth, needs("no_such_file.json").depth
     (1, 1)
     """
+    name = str(path_or_name).removesuffix(development.SUFFIX)
     try:
-        document = read_json(_find(path_or_name.removesuffix(development.SUFFIX)))
+        return domain_needs.of(read_json(_find(name)))
     except DomainError:
-        return 1
-    tools = document.get("tools") if isinstance(document, dict) else None
-    deepest = 1
-    for tool in tools if isinstance(tools, list) else ():
-        meaning = tool.get("x-openagent") if isinstance(tool, dict) else None
-        paths = meaning.get("arguments") if isinstance(meaning, dict) else None
-        for path in paths if isinstance(paths, dict) else ():
-            deepest = max(deepest, 1 + path.count("."))
-    return min(deepest, schema.MAX_DEPTH)
+        return Needs()
+
+
+def default_limits(needs: Needs) -> Limits:
+    """Return the default limits, with room for what some domains need."""
+    fields = max(Limits().num_fields, needs.num_fields)
+    return Limits(depth=needs.depth, num_fields=fields, num_derived=needs.num_derived)
 
 
 def read_json(file: Path) -> Any:
