@@ -34,7 +34,7 @@ def test_lists_are_expanded():
         ({"at_least": 0}, "sailings may be empty, and then has no best record"),
         ({"at_least": 0}, "sailings.0.id: not every call returns it"),
         ({"at_least": "1"}, "returns.sailings.at_least: '1' is not a whole number"),
-        ({"least": 1}, "returns.sailings: unknown key 'least'"),
+        ({"least": 1}, "returns.sailings.least: unknown key 'least'; did you"),
         ({"list": {}}, "returns.sailings.list: empty list"),
     ],
 )
