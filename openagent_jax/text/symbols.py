@@ -45,7 +45,7 @@ class Symbols:
     def __init__(self):
         self.texts: list[str] = [""]
         self._index = {"": 0}
-        # An error that was worded later comes last too, so that worlds stay as they are.
+        # An error that was worded later comes last too, so worlds stay as they are.
         later = style.ERRORS[style.NO_RECORD]
         form = style.compact(max_args=2)
         style.mapped(form, lambda text: 0 if text == later else self.one(text))
