@@ -45,7 +45,10 @@ class Symbols:
     def __init__(self):
         self.texts: list[str] = [""]
         self._index = {"": 0}
-        style.mapped(style.compact(max_args=2), self.one)
+        # An error that was worded later comes last too, so worlds stay as they are.
+        later = style.ERRORS[style.NO_RECORD]
+        form = style.compact(max_args=2)
+        style.mapped(form, lambda text: 0 if text == later else self.one(text))
         self.numbers = self.add([str(i) for i in range(NUM_NUMBERS)])
         self._padded: Range | None = None
 

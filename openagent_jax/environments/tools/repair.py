@@ -44,7 +44,7 @@ def fixes(
     waits = jnp.any(before & ~done[:, None], axis=0)
     # A step that changes a record need not show what its tool returns of it.
     shows = used | ~access.writes[goal.tool]
-    wrong = _wrong(task, state, done, before, shows)
+    wrong = _wrong(task, state, before, shows & ~done, used & ~state.done)
     of_table = cells.table[:, None] == access.table[None]  # [M, N]
     of_table &= (cells.table > 0)[:, None]
 
@@ -101,11 +101,19 @@ class _Wrong(NamedTuple):
 def _wrong(
     task: Task,
     state: State,
-    done: Bool[Array, "C"],
     before: Bool[Array, "C C"],
-    shows: Bool[Array, "C"],
+    to_show: Bool[Array, "C"],
+    to_call: Bool[Array, "C"],
 ) -> _Wrong:
-    """Return what is wrong with the records that calls have touched."""
+    """Return what is wrong with the records that calls have touched.
+
+    Args:
+      task: the task.
+      state: its state.
+      before: see `Fixes.before`.
+      to_show: the steps that have still to return what the goal needs to know.
+      to_call: those whose own call the goal needs, whatever the records are.
+    """
     access, goal = task.tools.access, task.goal
     cells, steps = state.cells, state.steps
     assert access is not None and cells is not None and steps is not None
@@ -124,22 +132,23 @@ def _wrong(
     column = 1 + jnp.arange(own.shape[1])
     reads = access.reads[goal.tool][:, :, None] == column[None, None]
     changes_before = jnp.any(before[:, :, None] & own[:, None], axis=0)  # [C, V]
-    reads_old = jnp.any(reads, axis=1) & ~changes_before & (shows & ~done)[:, None]
+    reads_old = jnp.any(reads, axis=1) & ~changes_before & to_show[:, None]
     reads_old = of_steps(reads_old) & ~set_by_creation
     written = of_steps(own) & ~set_by_creation
     added = of_steps(own & adds[:, None])
-    # What a step has still to add to has to be as it was.
-    to_add = of_steps(own & (adds & ~state.done)[:, None]) | reads_old
+    # What a step has still to add to by its own call has to be as it was.
+    to_add = of_steps(own & (adds & to_call)[:, None]) | reads_old
     strays = (now.columns != wanted.columns) | to_add
     off = (now.columns != now.was) & now.alive[:, None]
     needs = ~written & wanted.alive[:, None] | added & strays | reads_old
     made = now.alive & ~now.was_alive
     differs = set_by_creation & (now.columns != wanted.columns)
-    again = made & wanted.alive & jnp.any(differs, axis=1)
+    to_create = jnp.any(of_step & (creates & to_call)[None], axis=1)
+    again = made & wanted.alive & (jnp.any(differs, axis=1) | to_create)
     return _Wrong(
         record=made & ~wanted.alive | again,
         column=off & needs & ~set_by_creation & (now.was_alive | wanted.alive)[:, None]
-        | differs & again[:, None],
+        | differs & (again & ~to_create)[:, None],
         target=jnp.where(set_by_creation | added & ~to_add, wanted.columns, now.was),
         known=set_by_creation | cells.seen,
     )
