@@ -154,21 +154,21 @@ def test_agents_elsewhere_need_no_room_for_tokens(own):
 
 @pytest.fixture
 def log(tmp_path):
-    """Conversations about orders; every other one has long texts."""
+    """Conversations about orders with long texts."""
 
-    def conversation(number, is_long):
-        place = "and of the list of open orders in the hall " * is_long
+    def conversation(number):
+        place = "and of the list of open orders in the hall "
         tools = [tool("find_order", f"Look an order up {place}.", order="string")]
         found = {"hall": f"H{number}", "note": f"packed {2 * place}".strip()}
         messages = [
-            user(f"I thought {16 * place}.\nIn which hall is order A-{number}?"),
+            user(f"I thought {40 * place}.\nIn which hall is order A-{number}?"),
             calls(("find_order", {"order": f"A-{number}"})),
             result(found),
             says(f"Answer: H{number}"),
         ]
         return {"messages": messages, "tools": tools}
 
-    rows = (conversation(number, number % 2) for number in range(8))
+    rows = map(conversation, range(8))
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(file)
@@ -185,6 +185,6 @@ def test_long_conversations_of_a_log_are_used(log, capsys):
     assert {"sandbox.prompt_tokens", "sandbox.result_tokens"} <= {*dict(raised)}
     said = capsys.readouterr().out
     assert all(f"{key}={size}" in said for key, size in raised)
-    # A limit that is set leaves long conversations out, so no other has to be raised.
-    set_to = sizing.fitted(c, model, ("sandbox.prompt_tokens",), draw.ALL)
-    assert set_to == c
+    # A limit that is set leaves long conversations out, which are all of these.
+    with pytest.raises(UsageError, match="skipped 8: needs more than sandbox.prompt"):
+        sizing.fitted(c, model, ("sandbox.prompt_tokens",), draw.ALL)
