@@ -141,7 +141,7 @@ class RequestText:
             self._note_do(step, phrase)
             bare = kind == "statement" and not form.terse
             clause = phrase if bare else request_pieces.framed(frame, phrase)
-            if step == plan.asked:
+            if step == plan.asked and not self.recalls:
                 _need(kind != "statement" or form.terse)
                 clause += self._result(step, scope, phrase)
             if when is not None:
