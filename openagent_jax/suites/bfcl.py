@@ -271,6 +271,7 @@ class Suite:
             "names": np.zeros((num, _VARIANTS), np.int32),
             "descriptions": np.zeros((num, _VARIANTS), np.int32),
             "arg_names": np.zeros((num, num_args, _VARIANTS), np.int32),
+            "arg_paths": np.zeros((num, num_args, 0, _VARIANTS), np.int32),
         }
         taken = {_spelled(f["name"]) for f in functions}
         for n, function in enumerate(functions):
