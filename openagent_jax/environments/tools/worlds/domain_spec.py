@@ -213,7 +213,7 @@ def parse_source(source: str) -> tuple[int, str]:
     >>> parse_source("#0.items.1.id")
     (0, 'items.1.id')
     """
-    if source[0] == "$":
+    if source[0] != "#":
         return -1, source[1:]
     step, _, name = source.partition(".")
     return int(step[1:]), name
