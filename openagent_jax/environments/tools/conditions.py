@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.text import scalars
 
-AT_MOST, AT_LEAST, EQUALS = range(3)
-COMPARISONS = {"at_most": AT_MOST, "at_least": AT_LEAST, "equals": EQUALS}
+AT_MOST, AT_LEAST, EQUALS = range(3)  # indices of `domain_spec.COMPARISONS`
 
 
 class Seen(NamedTuple):

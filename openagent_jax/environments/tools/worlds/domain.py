@@ -39,10 +39,10 @@ from openagent_jax.environments.tools.types import (
 )
 from openagent_jax.environments.tools.worlds import (
     domain_spec,
-    domain_tables,
     goal_tables,
     phrases,
     result_arrays,
+    table_arrays,
 )
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.phrases import PLAIN, Phrases
@@ -260,7 +260,7 @@ def compile(
     arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
     tools, variants, result_range = arrays
     splits = {name: kind.splits for name, kind in ranges.items()}
-    tables = domain_tables.compile(spec, splits, limits)
+    tables = table_arrays.compile(spec, splits, limits)
     tools = replace(tools, access=tables and tables.access)
     goals = goal_tables.compile(spec, ranges, limits)
     room = len(goals.goal_answer)

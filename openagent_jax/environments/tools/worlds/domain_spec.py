@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 COUNT = "count"  # the type of the number of records of a list
 DONE = "done"  # the answer of a goal that asks for an effect, not for a value
+COMPARISONS = "at_most", "at_least", "equals"
 
 Synonyms = dict[str, tuple[str, ...]]  # split -> texts of the same meaning
 Fields = tuple[tuple[str, str], ...]  # (name, type)
@@ -170,7 +171,7 @@ class Condition(NamedTuple):
     """When a step of a goal is wanted."""
 
     value: str  # the source that is compared
-    comparison: str  # a key of `conditions.COMPARISONS`
+    comparison: str  # one of `COMPARISONS`
     limit: str  # the source that it is compared with
 
 

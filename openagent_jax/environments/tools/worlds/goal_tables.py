@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from openagent_jax.environments.tools.conditions import COMPARISONS
 from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain_spec
 from openagent_jax.environments.tools.worlds.phrases import room
@@ -84,7 +83,7 @@ def compile(
                     goal_source[g, c, a] = source(arguments[argument])
         for c, when in goal.conditions.items():
             assert goal_when is not None
-            comparison = COMPARISONS[when.comparison]
+            comparison = domain_spec.COMPARISONS.index(when.comparison)
             goal_when[g, c] = source(when.value), comparison, source(when.limit)
         if goal.answer != domain_spec.DONE:
             goal_answer[g] = source(goal.answer)
