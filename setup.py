@@ -73,7 +73,7 @@ setup(
     packages=find_packages(include=["openagent_jax", "openagent_jax.*"]),
     package_data={
         "openagent_jax": ["backbones/**/*"],
-        "openagent_jax.environments.tools.worlds": ["domains/*.json", "domains/*.md"],
+        "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.html", "*.svg"],
         "openagent_jax.text": ["words.txt", "templates/*.jinja"],
     },

@@ -66,9 +66,9 @@ def main(command: str, file: str = "") -> None:
 
 def draft(file: str) -> None:
     """Write a domain file from a list of tools, and print what is left to do."""
+    from openagent_jax.domains import domain_file
+    from openagent_jax.domains.domain_spec import DomainError
     from openagent_jax.drafting import drafting, json_format
-    from openagent_jax.environments.tools.worlds import domain_file
-    from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 
     out = cli.check_out(OUT.value)
     if out.suffix != ".json":
@@ -108,15 +108,15 @@ def _usage_error(file: str, faults: Sequence[str]) -> cli.UsageError:
 def check(file: str) -> None:
     """Print all faults of a domain file; if there are none, rehearse it and warn."""
     from launch.common import config
-    from openagent_jax.environments.logs import logs
-    from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import (
+    from openagent_jax.domains import (
         domain_file,
         domain_types,
-        goal_sampling,
         lookalikes,
         value_schema,
     )
+    from openagent_jax.domains.goals import goal_sampling
+    from openagent_jax.environments.logs import logs
+    from openagent_jax.environments.tools import make
 
     c = config.resolve(CONFIG.value)
     if logs.is_log(file):
@@ -246,12 +246,9 @@ def show(file: str) -> None:
 
 def print_requests(file: str, sandbox: "Settings") -> None:
     """Print some sampled goals of a domain with their requests, if it has any."""
+    from openagent_jax.domains import domain_file
+    from openagent_jax.domains.goals import example_requests, goal_sampling
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import (
-        domain_file,
-        example_requests,
-        goal_sampling,
-    )
 
     limits = make.limits_of(sandbox.of(file))
     spec = domain_file.load(file, limits)
@@ -274,9 +271,9 @@ def print_library() -> None:
 
 def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     """Yield a line for each tool that has another name in the list it is from."""
+    from openagent_jax.domains import domain_file
     from openagent_jax.environments import registry
     from openagent_jax.environments.tools import make
-    from openagent_jax.environments.tools.worlds import domain_file
 
     if registry.spec(file) is make.DOMAINS:
         for tool in domain_file.load(file, make.limits_of(sandbox.of(file))).tools:

@@ -17,11 +17,13 @@ from tokenizers import AddedToken, Tokenizer
 import openagent_jax
 from openagent_jax import expert, types
 from openagent_jax.curriculum import draw
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import environment
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools import types as tool_types
-from openagent_jax.environments.tools.worlds import domain, domain_file, domain_spec
+from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
@@ -29,7 +31,7 @@ from openagent_jax.text import chat, reply_scan, scalars
 from openagent_jax.text import style as forms
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
-LIMITS = tool_types.Limits()
+LIMITS = Limits()
 OTHER = {"poi": "medical", "medical": "poi"}
 DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256

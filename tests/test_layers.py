@@ -24,7 +24,7 @@ LAYERS = (
     ["environments.logs"],  # these worlds are tool worlds
     ["environments.*"],  # the folder of each environment; none imports another
     ["environments.world environments.transcript environments.grading"],
-    ["expert", "environments.library"],
+    ["expert", "domains"],
     [
         "losses advantages optim sharding checkpoint metrics monitors rewards",
         "models",
@@ -40,9 +40,7 @@ PLACE = {
     for unit in group.split()
 }
 ANY_ENVIRONMENT = "environments.*"
-SHARED = {
-    f"environments.{x}" for x in "registry world transcript grading library".split()
-}
+SHARED = {f"environments.{x}" for x in "registry world transcript grading".split()}
 MAX_SHARE = 0.2  # of all lines, in one unit
 # All others use only the interface of environments, and no particular environment.
 KNOW_ENVIRONMENTS = {"launch", "suites", "interop", "drafting"}
@@ -57,7 +55,7 @@ HOMES = {
     "openai": {"agents", "launch"},  # it may not be installed
     "optax": {"optim", "train"},
     "orbax": {"checkpoint"},
-    "pydantic": {"environments.tools", "report", "serving"},
+    "pydantic": {"domains", "report", "serving"},
     "safetensors": {"models"},
     "scipy": {"report"},
     "starlette": {"serving"},  # it may not be installed

@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 
-from openagent_jax.environments import library
+from openagent_jax.domains import domain_file, library
+from openagent_jax.domains.domain_spec import DomainSpec, extra_calls
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import make
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, extra_calls
 from openagent_jax.environments.world import Settings
 
 HEADINGS = ("domain", "tools", "types", "goals", "mean calls", "about", "tools from")

@@ -16,9 +16,9 @@ from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.curriculum import draw
-from openagent_jax.environments import library, registry
+from openagent_jax.domains import development, library
+from openagent_jax.environments import registry
 from openagent_jax.environments.logs import logs
-from openagent_jax.environments.tools.worlds import development
 from openagent_jax.environments.world import names_of
 from openagent_jax.expert import Lengths
 from openagent_jax.types import Sizes

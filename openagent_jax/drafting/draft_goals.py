@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.domains import lookalikes
+from openagent_jax.domains.domain_spec import DONE
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import draft_types
 from openagent_jax.drafting.tool_lists import ListedTool
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import lookalikes
-from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.text import nesting, wording
 
 NUM_CHAINS = 2  # most goals of several steps that end in the same tool

@@ -13,6 +13,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.domains import nested_arguments
+from openagent_jax.domains.domain_schema import HOLE
+from openagent_jax.domains.domain_spec import require
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import (
     draft_goals,
     draft_types,
@@ -23,10 +27,6 @@ from openagent_jax.drafting import (
 from openagent_jax.drafting.draft_goals import DraftedTool
 from openagent_jax.drafting.list_schemas import JSON_TYPES
 from openagent_jax.drafting.tool_lists import ListedTool
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import nested_arguments
-from openagent_jax.environments.tools.worlds.domain_schema import HOLE
-from openagent_jax.environments.tools.worlds.domain_spec import require
 from openagent_jax.text import messages, schema_paths, style, wording
 
 

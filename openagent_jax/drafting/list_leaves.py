@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.domains.domain_schema import (
+    ARGUMENT,
+    ARGUMENT_LETTERS,
+)
 from openagent_jax.drafting import number_ranges
 from openagent_jax.drafting.list_schemas import (
     SCALAR_TYPES,
     Schema,
     Unsupported,
     resolve,
-)
-from openagent_jax.environments.tools.worlds.domain_schema import (
-    ARGUMENT,
-    ARGUMENT_LETTERS,
 )
 from openagent_jax.text import nesting, schema_paths
 from openagent_jax.text.nesting import Path

@@ -8,10 +8,10 @@ change what other arguments accept.
 import dataclasses
 from typing import Any
 
+from openagent_jax.domains.domain_schema import HOLE
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import tool_lists, value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 
 
 def chosen(tools: list[ListedTool]) -> list[ListedTool]:

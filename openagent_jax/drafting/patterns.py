@@ -15,7 +15,7 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from openagent_jax.environments.tools.worlds import value_schema
+from openagent_jax.domains import value_schema
 from openagent_jax.text.lexicon import MAX_TEXT
 
 MAX_ALL = 512  # a language with at most so many texts is written out

@@ -14,6 +14,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from openagent_jax.domains import schema_checks
+from openagent_jax.domains.domain_schema import TWICE
+from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.drafting import list_leaves, number_ranges, tool_names
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
@@ -24,9 +27,6 @@ from openagent_jax.drafting.list_schemas import (
     resolve,
     with_json_types,
 )
-from openagent_jax.environments.tools.worlds import schema_checks
-from openagent_jax.environments.tools.worlds.domain_schema import TWICE
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
 from openagent_jax.text import nesting
 
 MAX_SCHEMAS = 1000  # of a result that are looked at

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from openagent_jax.environments.tools.worlds.domain_schema import NAME
+from openagent_jax.domains.domain_schema import NAME
 
 MAX_LETTERS = 64
 

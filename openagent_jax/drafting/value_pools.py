@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any
 
+from openagent_jax.domains import value_schema
+from openagent_jax.domains.domain_schema import HOLE
 from openagent_jax.drafting import made_up_values, number_ranges, patterns
-from openagent_jax.environments.tools.worlds import value_schema
-from openagent_jax.environments.tools.worlds.domain_schema import HOLE
 from openagent_jax.text import scalars
 from openagent_jax.text.lexicon import MAX_TEXT
 

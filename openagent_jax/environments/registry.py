@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from openagent_jax.domains import development, domain_file
 from openagent_jax.environments.crafting import make as crafting
 from openagent_jax.environments.logs import logs
 from openagent_jax.environments.logs import make as logged
 from openagent_jax.environments.tools import make as tools
-from openagent_jax.environments.tools.worlds import development, domain_file
 from openagent_jax.environments.world import (
     EnvironmentSpec,
     Settings,

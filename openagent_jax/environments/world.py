@@ -8,7 +8,7 @@ import jax
 from jaxtyping import Array, Int
 from tokenizers import Tokenizer
 
-from openagent_jax.environments import library
+from openagent_jax.domains import library
 from openagent_jax.perturb import Entry
 from openagent_jax.text import style as styles
 from openagent_jax.types import (
@@ -45,7 +45,7 @@ class Settings:
     action_tokens: int = 60
     result_tokens: int = 36
     context_tokens: int = 512
-    # Sizes of the arrays of a task in tool worlds; see `tools.types.Limits`.
+    # Sizes of the arrays of a task in tool worlds; see `domains.limits.Limits`.
     num_tools: int = 16
     num_args: int = 3
     depth: int = 0  # 0: what the domains need

@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Int
 
 from openagent_jax import brief, expert
 from openagent_jax.curriculum import draw
+from openagent_jax.domains.domain_spec import DomainSpec, GoalSpec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import perturb
-from openagent_jax.environments.tools.types import Limits, Task
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, GoalSpec
+from openagent_jax.environments.tools.types import Task
 from openagent_jax.environments.world import World
 from openagent_jax.types import Environment, Sizes, Tables
 

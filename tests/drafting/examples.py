@@ -4,11 +4,11 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting, json_format
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file
 
-ROOM = types.Limits(num_tools=24, num_args=5, num_constants=5)
+ROOM = Limits(num_tools=24, num_args=5, num_constants=5)
 
 
 def function(name, description="", required=None, /, **properties):

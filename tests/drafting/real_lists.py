@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.domain_spec import DomainError
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting, json_format
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 from tests.drafting import examples
 
 FOLDER = Path(__file__).parent / "lists"
@@ -26,7 +26,7 @@ README = FOLDER / "README.md"
 LICENSES = FOLDER / "LICENSES.md"
 # Room for any of the lists: whether the defaults of the limits that have a flag suffice
 # is not the question.
-ROOM = types.Limits(num_tools=64, num_args=16, num_fields=16, num_constants=16, depth=8)
+ROOM = Limits(num_tools=64, num_args=16, num_fields=16, num_constants=16, depth=8)
 LONG = 256  # bytes of a description that the environment has room for
 _VALUE_PLACE = re.compile(r"types\.[^.\[]+\.(train|test|shift|values)\b")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")

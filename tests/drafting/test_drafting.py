@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openagent_jax.domains import domain_file, domain_schema, domain_spec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting, json_format
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import (
-    domain_file,
-    domain_schema,
-    domain_spec,
-)
 from openagent_jax.text import synonyms
 from tests.drafting.examples import (
     MCP,
@@ -260,7 +256,7 @@ def test_tools_beyond_the_limit_are_noted():
         tools = (function(f"get_{word}") for word in WORDS[:num])
         return [x for x in drafting.draft(openai(*tools), "many").review if "num_" in x]
 
-    most = types.Limits().num_tools
+    most = Limits().num_tools
     assert not notes(most)
     assert notes(most + 1)[0].endswith(f"need --config.sandbox.num_tools={most + 1}")
 

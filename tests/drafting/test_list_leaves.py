@@ -2,10 +2,10 @@
 
 import pytest
 
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting, json_format, list_leaves
 from openagent_jax.drafting.list_schemas import Unsupported
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file
 
 TEXT = {"type": "string"}
 GUEST = {
@@ -113,5 +113,5 @@ def test_the_draft_is_a_domain_file(tmp_path):
     assert "guest name {guests_0_name}" in goal["phrases"]["train"][0]
     file = tmp_path / "rooms.json"
     file.write_text(json_format.dumps(made.domain))
-    assert domain_file.faults(file, types.Limits(depth=3)) == []
+    assert domain_file.faults(file, Limits(depth=3)) == []
     assert domain_file.depth(str(file)) == 3

@@ -1,8 +1,8 @@
 """Optional arguments of a draft: which are kept, and which goals give them."""
 
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file
 from tests.drafting.examples import (
     TEXT,
     faults,

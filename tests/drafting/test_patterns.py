@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openagent_jax.domains import value_schema
 from openagent_jax.drafting import patterns
-from openagent_jax.environments.tools.worlds import value_schema
 
 REAL = [
     "^AP-[0-9]{3}$",

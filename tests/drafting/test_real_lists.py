@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+from openagent_jax.domains import domain_spec
 from openagent_jax.drafting import drafting
-from openagent_jax.environments.tools.worlds import domain_spec
 from tests.drafting import real_lists
 
 IDS = [file.stem for file in real_lists.FILES]

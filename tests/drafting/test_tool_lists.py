@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from openagent_jax.domains import domain_file, domain_spec
 from openagent_jax.drafting import drafting
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
 from tests.drafting.examples import (
     ROOM,
     SHOP,

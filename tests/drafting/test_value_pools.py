@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from openagent_jax.domains import domain_file, value_schema
 from openagent_jax.drafting import drafting, json_format
-from openagent_jax.environments.tools.worlds import domain_file, value_schema
 from tests.drafting.examples import (
     TEXT,
     draft_one,

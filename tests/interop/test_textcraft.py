@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import logs
-from openagent_jax.environments.tools.types import Limits
 from openagent_jax.interop import textcraft
 
 TASK = {

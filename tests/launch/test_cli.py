@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from launch.common import backbones, model_folders
-from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.domains import domain_file
 from openagent_jax.models import hf, transformer
 from tests import tiny
 from tests.commands import Done

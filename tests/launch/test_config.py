@@ -12,8 +12,8 @@ from configs import base
 from launch.common import checks, config, runs
 from launch.common.errors import UsageError
 from openagent_jax.algorithms import grpo, policy_gradient, ppo
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import make
-from openagent_jax.environments.tools.types import Limits
 from openagent_jax.types import Sizes
 from tests import tiny
 

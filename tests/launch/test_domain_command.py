@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file, domain_types
+from openagent_jax.domains import domain_file, domain_types
 from tests.environments.logs.examples import GOOD, says, user
 from tests.environments.logs.examples import TOOLS as LOGGED
 

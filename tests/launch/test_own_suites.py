@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launch.common import agents, scoring
-from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.domains import domain_file
 from openagent_jax.report import tables
 from tests import tiny
 from tests.environments.logs.examples import GOOD, chain, weather, write_log

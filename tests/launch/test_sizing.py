@@ -13,7 +13,7 @@ from launch.common.errors import UsageError
 from launch.common.sizing import Longest
 from openagent_jax import expert
 from openagent_jax.curriculum import draw
-from openagent_jax.environments.tools.worlds import domain_file
+from openagent_jax.domains import domain_file
 from tests import tiny
 from tests.environments.logs.examples import calls, result, says, tool, user
 

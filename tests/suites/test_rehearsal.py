@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_file
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import make
-from openagent_jax.environments.tools.worlds import domain_file
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.evaluation import transcript
 from openagent_jax.expert import Lengths

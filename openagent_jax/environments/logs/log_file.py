@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError
+from openagent_jax.domains.domain_spec import DomainError
 
 SUFFIX = ".jsonl"  # of a domain that is a log
 HEADER = "evaluation"  # the key of the first line of an evaluation's log

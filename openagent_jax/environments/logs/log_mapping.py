@@ -37,6 +37,7 @@ The world of the task is what the log recorded. The rules are:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from openagent_jax.domains.domain_spec import DONE
 from openagent_jax.environments.logs import json_kinds, log_language
 from openagent_jax.environments.logs.log_conversation import (
     CannotMap,
@@ -58,7 +59,6 @@ from openagent_jax.environments.logs.logged_task import (
     pieces,
 )
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.text import chat, style
 from openagent_jax.text import messages as conversation
 from openagent_jax.text.lexicon import MAX_TEXT

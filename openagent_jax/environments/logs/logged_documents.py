@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Int
 
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs.logged_task import Document
-from openagent_jax.environments.tools.types import Limits
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import scalars, style, wording

@@ -19,6 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
+from openagent_jax.domains.domain_spec import DONE
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import logs
 from openagent_jax.environments.logs.logged_documents import (
     Documents,
@@ -35,13 +37,11 @@ from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
     Goal,
-    Limits,
     Task,
     TaskPools,
     Tools,
 )
 from openagent_jax.environments.tools.worlds import domain
-from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import wording
 

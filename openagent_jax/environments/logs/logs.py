@@ -9,6 +9,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from openagent_jax.domains import development
+from openagent_jax.domains.domain_spec import DomainError, require
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import (
     log_conversation,
     log_file,
@@ -16,9 +19,6 @@ from openagent_jax.environments.logs import (
 )
 from openagent_jax.environments.logs.log_conversation import CannotMap
 from openagent_jax.environments.logs.logged_task import LoggedTask
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import development
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError, require
 from openagent_jax.text import token_bytes as spelling
 
 TEST_SHARE = 4  # one in this many conversations is in the test split

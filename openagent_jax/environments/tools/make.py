@@ -14,7 +14,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from openagent_jax import draw
-from openagent_jax.environments import grading, library
+from openagent_jax.domains import development, domain_file, domain_needs, library
+from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
+from openagent_jax.environments import grading
 from openagent_jax.environments.tools import (
     conversation,
     environment,
@@ -24,20 +28,15 @@ from openagent_jax.environments.tools import (
     render,
 )
 from openagent_jax.environments.tools.perturb.edits import Pools
-from openagent_jax.environments.tools.types import Action, Limits, State, Task, Tasks
+from openagent_jax.environments.tools.types import Action, State, Task, Tasks
 from openagent_jax.environments.tools.worlds import (
-    development,
     documents,
-    domain_file,
-    domain_needs,
-    goal_sampling,
     mixture,
     random_words,
     random_worlds,
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,

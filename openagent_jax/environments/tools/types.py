@@ -21,46 +21,16 @@ query, `Q + c * V + f` for value `f` of the result of step `c`. The V values of 
 are its F fields, and those that are derived from its lists (see `result_lists`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import jax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.grading import Record
 from openagent_jax.environments.tools.cells import Access, Cells, Steps
 from openagent_jax.environments.tools.choices import Choices
-from openagent_jax.text.lexicon import MAX_TEXT
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The sizes of the arrays of a task, and the length of its values."""
-
-    num_tools: int = 16
-    num_args: int = 3  # of a tool, not counting the code; leaves, if they are nested
-    depth: int = 1  # of arguments and results: 1 for scalars, 2 for `to.city`, `tags.0`
-    num_unions: int = 0  # further types of an argument
-    num_fields: int = 2  # of a result, not counting the code
-    num_steps: int = 5  # of a goal, not counting prerequisites without arguments
-    num_constants: int = 4  # of a request
-    num_pieces: int = 4  # of a description
-    num_phrase_pieces: int = 24  # of a request
-    value_bytes: int = MAX_TEXT  # of a value or name that calls have, in UTF-8
-    num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
-    num_derived: int = 0  # values derived from the lists of a result; 0: no lists
-    conditions: bool = False  # whether steps of a goal may have conditions
-    num_columns: int = 0  # of a table; 0 if no tool reads or changes records
-
-    @property
-    def num_values(self) -> int:
-        """V, the values of a result that goals can use."""
-        return self.num_fields + self.num_derived
-
-    def flat(self) -> "Limits":
-        """Return the limits of worlds whose results have neither paths nor lists."""
-        return replace(self, num_derived=0, depth=1, conditions=False)
-
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
 NUM_PURPOSE_PIECES = Limits.num_pieces

@@ -2,8 +2,8 @@
 
 import pytest
 
+from openagent_jax.domains.domain_spec import DomainError
 from openagent_jax.environments.logs import log_file
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 
 
 class TestLines:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from openagent_jax.domains.domain_spec import DONE
 from openagent_jax.environments.logs import logged_task
 from openagent_jax.environments.logs.logged_task import UNSOLVABLE
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds.domain_spec import DONE
 from tests.environments.logs.examples import (
     FOUND,
     GOOD,

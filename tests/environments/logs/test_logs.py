@@ -6,8 +6,8 @@ import json
 import jax
 import pytest
 
+from openagent_jax.domains.domain_spec import DomainError
 from openagent_jax.environments.logs import logs
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError
 from tests.environments.logs.examples import (
     GOOD,
     LIMITS,

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_spec
 from openagent_jax.environments.tools import environment, types
-from openagent_jax.environments.tools.worlds import domain_spec
 from openagent_jax.text import reply_scan, style
 from tests import helpers
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, Limits
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
 from openagent_jax.text import chat, documents, messages, nesting, style
 from openagent_jax.text.style import Layout, Piece, Style
 from openagent_jax.text.symbols import Symbols

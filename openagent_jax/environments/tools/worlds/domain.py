@@ -26,19 +26,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
+from openagent_jax.domains import domain_spec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
     Goal,
-    Limits,
     Task,
     TaskPools,
     Tools,
 )
 from openagent_jax.environments.tools.worlds import (
-    domain_spec,
     goal_tables,
     phrases,
     result_arrays,

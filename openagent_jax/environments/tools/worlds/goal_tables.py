@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_spec
+from openagent_jax.domains import domain_spec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools.worlds.phrases import room
 
 MAX_SETS = 512  # different sets of tools that the goals of a domain may need

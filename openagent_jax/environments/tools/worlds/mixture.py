@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain, domain_file, phrases
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.limits import Limits
+from openagent_jax.environments.tools.worlds import domain, phrases
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.domain import Domain
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
 from openagent_jax.environments.tools.worlds.goal_tables import GOAL_BLOCK
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, names_of

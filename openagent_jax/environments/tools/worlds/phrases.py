@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from openagent_jax.domains.domain_spec import GoalSpec
+from openagent_jax.domains.goals import phrase_syntax
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.choices import Choices
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import phrase_syntax
-from openagent_jax.environments.tools.worlds.domain_spec import GoalSpec
 from openagent_jax.text.symbols import Symbols
 
 PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")

@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
-from openagent_jax.environments.tools import types
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools.types import Faults, Goal, Task, Tools
 from openagent_jax.environments.tools.worlds.random_words import (
     GAPS,
@@ -76,7 +76,7 @@ class _Uniforms:
         return draw.distinct_symbols(self(2), *ends)
 
 
-def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> Task:
+def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
     """Sample a task with a world of its own.
 
     Args:
@@ -220,7 +220,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: types.Limits) -> T
 
 def _wire(
     u: _Uniforms,
-    limits: types.Limits,
+    limits: Limits,
     steps: Int[Array, ""],
     has_arg: Bool[Array, "N A"],
     has_field: Bool[Array, "N F"],
@@ -262,7 +262,7 @@ def _wire(
 def _describe(
     words: Words,
     u: _Uniforms,
-    limits: types.Limits,
+    limits: Limits,
     steps: Int[Array, ""],
 ) -> tuple[Int[Array, "N E"], Int[Array, "N 2"]]:
     """Sample the descriptions.
@@ -305,7 +305,7 @@ def _describe(
 def _request(
     words: Words,
     u: _Uniforms,
-    limits: types.Limits,
+    limits: Limits,
     steps: Int[Array, ""],
     asks_by_name: Bool[Array, ""],
     source: Int[Array, "C A"],

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from openagent_jax.domains.domain_spec import DomainSpec, ToolSpec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import result_lists
-from openagent_jax.environments.tools.types import Limits, Lists
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, ToolSpec
+from openagent_jax.environments.tools.types import Lists
 from openagent_jax.text import nesting
 
 # Arrays are built with NumPy and become JAX arrays at the end.

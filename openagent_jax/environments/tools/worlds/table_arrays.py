@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from openagent_jax.domains.domain_spec import DomainSpec, TypeSpec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import cells
 from openagent_jax.environments.tools.cells import Access
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, TypeSpec
 from openagent_jax.text import scalars
 
 

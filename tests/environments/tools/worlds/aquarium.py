@@ -5,9 +5,9 @@ import json
 import re
 from pathlib import Path
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.limits import Limits
 
 FILE = Path(__file__).with_suffix(".json")
 DOCUMENT = json.loads(FILE.read_text(encoding="utf-8"))

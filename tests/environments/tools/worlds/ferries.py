@@ -3,9 +3,9 @@ what was found."""
 
 import json
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.limits import Limits
 
 LIMITS = Limits(num_fields=7, num_derived=6, depth=3, conditions=True)
 SIZES = dict(num_fields=7, num_derived=6, depth=3, conditions=True)

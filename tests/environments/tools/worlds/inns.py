@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
 
 REMOVE = ...  # in place of a value
 

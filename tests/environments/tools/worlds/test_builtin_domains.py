@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
 
 NAMES = ("poi", "medical")
 DOMAINS = {name: domain_file.load(name) for name in NAMES}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
 from tests.environments.tools.worlds import inns
 
 DOMAINS = {name: domain_file.load(name) for name in ("poi", "medical")}

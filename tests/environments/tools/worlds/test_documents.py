@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_file, lookalikes
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.perturb import edits
-from openagent_jax.environments.tools.worlds import domain_file, lookalikes
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.serving import compact
 from openagent_jax.text import chat, lexicon, reply_scan

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_spec
 from openagent_jax.environments.tools.worlds import domain as domains
-from openagent_jax.environments.tools.worlds import domain_spec
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import SPLITS

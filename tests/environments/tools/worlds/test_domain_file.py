@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.limits import Limits
 from tests.environments.tools.worlds.inns import (
     REMOVE,
     check_fault,
@@ -427,7 +427,7 @@ def test_no_document_crashes_the_checks(changes):
 
 def faults_of(document):
     try:
-        domain_file.read(document, types.Limits())
+        domain_file.read(document, Limits())
     except domain_spec.DomainError as error:
         return error.faults
     return ()
@@ -494,6 +494,6 @@ class TestAuthoring:
         write(document, path, "x" * 80)
         message = "has 80 bytes, but the limit is 64; shorten it or raise "
         message += "sandbox.value_bytes to 80"
-        domain_file.load(save(tmp_path, document), types.Limits(value_bytes=80))
+        domain_file.load(save(tmp_path, document), Limits(value_bytes=80))
         with pytest.raises(domain_spec.DomainError, match=message):
             load(tmp_path, document)

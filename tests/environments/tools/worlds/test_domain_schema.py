@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.limits import Limits
 from tests.environments.tools.worlds.inns import (
     REMOVE,
     check_fault,
@@ -209,7 +209,7 @@ def test_limits_can_be_raised(tmp_path):
         domain_spec.DomainError, match="17 entries, but the limit is 16"
     ):
         domain_file.load(file)
-    domain = domain_file.load(file, types.Limits(num_tools=17))
+    domain = domain_file.load(file, Limits(num_tools=17))
     assert len(domain.tools) == 17
 
 

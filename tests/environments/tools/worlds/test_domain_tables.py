@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import (
-    domain_file,
-    domain_spec,
-    domain_tables,
-    goal_sampling,
-)
+from openagent_jax.domains import domain_file, domain_spec, domain_tables
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 from tests.environments.tools.worlds import aquarium
@@ -165,7 +161,7 @@ class TestGoals:
 
     def test_sampled_goals_follow_the_rules(self):
         spec = domain_file.load("banking")
-        goals = goal_sampling.sample_goals(spec, types.Limits(), 300)
+        goals = goal_sampling.sample_goals(spec, Limits(), 300)
         tools = {tool.name: tool for tool in spec.tools}
         assert all(domain_tables.fits(goal, spec) for goal in goals)
         after = [

@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openagent_jax.environments.tools.worlds import (
-    domain_file,
-    domain_spec,
-    goal_sampling,
-)
-from openagent_jax.environments.tools.worlds.domain_spec import DONE, parse_source
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.domain_spec import DONE, parse_source
+from openagent_jax.domains.goals import goal_sampling
 from tests.environments.tools.worlds import aquarium
 from tests.environments.tools.worlds.aquarium import LIMITS
 

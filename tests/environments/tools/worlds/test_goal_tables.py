@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_spec, goal_tables
+from openagent_jax.domains import domain_spec
+from openagent_jax.environments.tools.worlds import goal_tables
 from tests import helpers
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from openagent_jax.environments import library
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
+from openagent_jax.domains import domain_file, library
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
 from openagent_jax.text import documents, style
 from tests import helpers
 

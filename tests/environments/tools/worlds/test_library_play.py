@@ -7,7 +7,8 @@ import pytest
 
 from openagent_jax import expert, perturb
 from openagent_jax.curriculum import draw
-from openagent_jax.environments import library, registry
+from openagent_jax.domains import library
+from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling
 from tests import helpers
 

@@ -8,20 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_file, nested_arguments
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import types
-from openagent_jax.environments.tools.worlds import (
-    domain_file,
-    goal_sampling,
-    nested_arguments,
-)
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import chat, nesting, reply_scan
 from openagent_jax.text import lexicon as lexicons
 from tests import helpers
 from tests.environments.tools.worlds import inns, trips
 
-LIMITS = types.Limits(num_args=8, num_constants=8, depth=2)
+LIMITS = Limits(num_args=8, num_constants=8, depth=2)
 TOKENS, BYTES, NUM = 160, 640, 32
 FORMS = (helpers.COMPACT, "hermes")
 
@@ -333,12 +331,12 @@ def test_paths_that_do_not_fit(tmp_path, path, fault):
     def change(made, tool):
         tool["x-openagent"]["arguments"][path] = "city"
 
-    limits = types.Limits(num_args=9, num_constants=8, depth=2)
+    limits = Limits(num_args=9, num_constants=8, depth=2)
     assert fault in faults(tmp_path, change, limits)
 
 
 def test_depth_is_a_limit(tmp_path):
-    found = faults(tmp_path, lambda *_: None, types.Limits(num_args=8, num_constants=8))
+    found = faults(tmp_path, lambda *_: None, Limits(num_args=8, num_constants=8))
     for path in trips.ARGUMENTS.keys() - {"by"}:
         message = f"{path!r} is nested 2 deep, but the limit is 1; leave it out or "
         assert f"{AT}: {message}raise sandbox.depth to 2" in found

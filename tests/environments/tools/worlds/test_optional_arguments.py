@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_file
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools.worlds import domain_file
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from openagent_jax import draw
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import (
-    documents,
-    domain_file,
-    domain_spec,
-    phrases,
-)
+from openagent_jax.environments.tools.worlds import documents, phrases
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import style

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert
-from openagent_jax.environments import library
-from openagent_jax.environments.tools import render, types
-from openagent_jax.environments.tools.worlds import (
-    domain,
-    random_words,
-    random_worlds,
-)
+from openagent_jax.domains import library
+from openagent_jax.domains.limits import Limits
+from openagent_jax.environments.tools import render
+from openagent_jax.environments.tools.worlds import domain, random_words, random_worlds
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import reply_scan, style
 from tests import helpers
@@ -213,7 +210,7 @@ class TestTasks:
     @pytest.mark.parametrize("sizes", [(4, 1, 1, 2), (8, 2, 2, 8), (24, 4, 3, 6)])
     def test_any_limits(self, sizes):
         num_tools, num_args, num_fields, num_steps = sizes
-        limits = types.Limits(
+        limits = Limits(
             num_tools=num_tools,
             num_args=num_args,
             num_fields=num_fields,

@@ -7,18 +7,18 @@ import re
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import (
+from openagent_jax.domains.domain_spec import DONE, GoalSpec
+from openagent_jax.domains.goals import (
     example_requests,
     goal_sampling,
     phrase_syntax,
     request_grammar,
     request_writing,
 )
-from openagent_jax.environments.tools.worlds.domain_spec import DONE, GoalSpec
-from openagent_jax.environments.tools.worlds.goal_plan import Plan
-from openagent_jax.environments.tools.worlds.request_grammar import CONSTRUCTIONS, POOLS
-from openagent_jax.environments.tools.worlds.request_reading import content_words
-from openagent_jax.environments.tools.worlds.request_writing import MAX_WORDS
+from openagent_jax.domains.goals.goal_plan import Plan
+from openagent_jax.domains.goals.request_grammar import CONSTRUCTIONS, POOLS
+from openagent_jax.domains.goals.request_reading import content_words
+from openagent_jax.domains.goals.request_writing import MAX_WORDS
 from tests.environments.tools.worlds import aquarium
 from tests.environments.tools.worlds.aquarium import LIMITS
 from tests.helpers import GOLDEN as FOLDER

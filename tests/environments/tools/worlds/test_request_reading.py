@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openagent_jax.environments.tools.worlds import (
-    domain_file,
-    lookalikes,
-    phrase_syntax,
-)
-from openagent_jax.environments.tools.worlds.domain_spec import DomainError
-from openagent_jax.environments.tools.worlds.request_reading import without_optional
+from openagent_jax.domains import domain_file, lookalikes
+from openagent_jax.domains.domain_spec import DomainError
+from openagent_jax.domains.goals import phrase_syntax
+from openagent_jax.domains.goals.request_reading import without_optional
 from tests.environments.tools.worlds import aquarium, inns
 
 REMOVE = inns.REMOVE

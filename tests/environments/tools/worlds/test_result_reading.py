@@ -2,8 +2,8 @@
 
 import pytest
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file, domain_spec
+from openagent_jax.domains import domain_file, domain_spec
+from openagent_jax.domains.limits import Limits
 from tests.environments.tools.worlds import ferries
 
 BLOCK = "tools[0].x-openagent"

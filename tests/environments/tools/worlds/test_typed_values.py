@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.domains import domain_file
+from openagent_jax.domains.goals import goal_sampling
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_file, goal_sampling
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from openagent_jax.environments.tools.worlds import domain_file, value_schema
-from openagent_jax.environments.tools.worlds.value_schema import misfit
+from openagent_jax.domains import domain_file, value_schema
+from openagent_jax.domains.value_schema import misfit
 
 POI = json.loads(
     (Path(domain_file.__file__).parent / "domains" / "poi.json").read_text()

@@ -14,7 +14,7 @@ import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, Tag
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
+from openagent_jax.domains.domain_checks import Checker, suggest
 from openagent_jax.text import nesting
 from openagent_jax.text.documents import MAX_DEPTH
 from openagent_jax.text.scalars import MAX_DECIMALS

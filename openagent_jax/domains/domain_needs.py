@@ -7,7 +7,7 @@ and checked. A file that cannot be read needs nothing; reading it will name its 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
+from openagent_jax.domains import domain_schema as schema
 from openagent_jax.text import nesting
 
 _MOST = 64  # more than that is a fault, which is named with the limit in use

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from openagent_jax.environments.tools.worlds import phrase_syntax, request_pieces
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_spec import (
     Condition,
     parse_source,
 )
-from openagent_jax.environments.tools.worlds.goal_plan import Plan
-from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
-from openagent_jax.environments.tools.worlds.phrasebook import Phrasebook, Place
-from openagent_jax.environments.tools.worlds.request_grammar import Construction
-from openagent_jax.environments.tools.worlds.request_reading import content_words
-from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
+from openagent_jax.domains.goals import phrase_syntax, request_pieces
+from openagent_jax.domains.goals.goal_plan import Plan
+from openagent_jax.domains.goals.phrase_syntax import Choice, Piece, Slot
+from openagent_jax.domains.goals.phrasebook import Phrasebook, Place
+from openagent_jax.domains.goals.request_grammar import Construction
+from openagent_jax.domains.goals.request_reading import content_words
+from openagent_jax.domains.goals.tool_phrases import Phrase
 
 WHOLE_DO = 0.4  # how often a verb phrase asks for a value, where it can
 

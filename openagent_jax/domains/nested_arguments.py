@@ -12,8 +12,8 @@ an array also has the gates of those before it.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains.domain_checks import Checker
 from openagent_jax.text import nesting, schema_paths
 from openagent_jax.text.nesting import Path
 

@@ -3,12 +3,12 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from openagent_jax.environments.tools.worlds import phrase_syntax
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_spec import (
     DomainSpec,
     GoalSpec,
     TypeSpec,
 )
+from openagent_jax.domains.goals import phrase_syntax
 from openagent_jax.text import scalars
 
 

@@ -8,18 +8,19 @@ ask for each field of each tool, so that everything occurs.
 import random
 from dataclasses import replace
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import domain_tables, request_writing
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_tables
+from openagent_jax.domains.domain_spec import (
     DomainSpec,
     GoalSpec,
     extra_calls,
 )
-from openagent_jax.environments.tools.worlds.goal_drafts import (
+from openagent_jax.domains.goals import request_writing
+from openagent_jax.domains.goals.goal_drafts import (
     ASK_EFFECT,
     Draft,
     Tools,
 )
+from openagent_jax.domains.limits import Limits
 
 SHARES = (2, 3, 4, 4, 3, 2)  # of goals with 1, 2, ... steps
 MAX_SETS = 512  # different sets of tools that goals of a domain need

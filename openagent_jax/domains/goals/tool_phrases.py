@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec
-from openagent_jax.environments.tools.worlds.request_reading import without_optional
+from openagent_jax.domains.domain_spec import ToolSpec
+from openagent_jax.domains.goals.request_reading import without_optional
 
 # Of a `do`: an imperative ("book a room"), a statement, which stands alone ("a room
 # should be booked", "for Ann, book a room"), or a question. Of a field: a noun phrase,

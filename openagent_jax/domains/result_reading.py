@@ -17,9 +17,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import (
     COUNT,
     Fields,
     ListSpec,

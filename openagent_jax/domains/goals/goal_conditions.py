@@ -11,10 +11,10 @@ not exist.
 
 from collections.abc import Mapping, Sequence
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds import result_reading
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains import result_reading
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import (
     COMPARISONS,
     Condition,
     ToolSpec,

@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import (
     AccessSpec,
     DomainSpec,
     GoalSpec,

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 from reprlib import repr as brief
 from typing import Any
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_spec import (
     TableSpec,
     ToolSpec,
     TypeSpec,
 )
+from openagent_jax.domains.limits import Limits
 
 
 class Checker:

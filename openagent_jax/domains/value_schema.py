@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import (
     DomainSpec,
     Fields,
     TypeSpec,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec, TypeSpec
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import DomainSpec, TypeSpec
 from openagent_jax.text import scalars
 
 POOL_LIMIT = 100_000  # values of one pool

@@ -8,7 +8,7 @@ both made from the original training split, so that the test split stays unseen.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_spec import (
     DomainSpec,
     GoalSpec,
     Requests,

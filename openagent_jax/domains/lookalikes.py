@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openagent_jax.environments.tools.worlds.domain_spec import DomainSpec
+from openagent_jax.domains.domain_spec import DomainSpec
 
 
 def groups(documents: Sequence[Mapping[str, Any]]) -> list[list[int]]:

@@ -15,10 +15,10 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds import nested_arguments, result_reading
-from openagent_jax.environments.tools.worlds.domain_checks import Checker
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains import nested_arguments, result_reading
+from openagent_jax.domains.domain_checks import Checker
+from openagent_jax.domains.domain_spec import (
     Fields,
     ListSpec,
     Requests,

@@ -3,20 +3,20 @@
 import itertools
 import random
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import (
+from openagent_jax.domains.domain_spec import (
+    DomainSpec,
+    GoalSpec,
+    Synonyms,
+)
+from openagent_jax.domains.goals import (
     phrase_syntax,
     phrasebook,
     request_grammar,
     request_text,
 )
-from openagent_jax.environments.tools.worlds.domain_spec import (
-    DomainSpec,
-    GoalSpec,
-    Synonyms,
-)
-from openagent_jax.environments.tools.worlds.goal_plan import Plan
-from openagent_jax.environments.tools.worlds.request_grammar import Construction
+from openagent_jax.domains.goals.goal_plan import Plan
+from openagent_jax.domains.goals.request_grammar import Construction
+from openagent_jax.domains.limits import Limits
 
 MAX_WORDS = 90
 MAX_PHRASES = 4  # of a goal and pool

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from openagent_jax.environments.tools.worlds import domain_tables
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_tables
+from openagent_jax.domains.domain_spec import (
     DONE,
     GoalSpec,
     ToolSpec,

@@ -52,24 +52,20 @@ import re
 from pathlib import Path
 from typing import Any
 
-from openagent_jax.environments.tools.types import Limits
-from openagent_jax.environments.tools.worlds import (
+from openagent_jax.domains import (
     development,
     domain_needs,
     domain_tables,
     domain_types,
-    goal_conditions,
     nested_arguments,
-    phrase_syntax,
-    request_reading,
     result_reading,
     schema_checks,
     value_schema,
 )
-from openagent_jax.environments.tools.worlds import domain_schema as schema
-from openagent_jax.environments.tools.worlds.domain_checks import Checker, suggest
-from openagent_jax.environments.tools.worlds.domain_needs import Needs
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains import domain_schema as schema
+from openagent_jax.domains.domain_checks import Checker, suggest
+from openagent_jax.domains.domain_needs import Needs
+from openagent_jax.domains.domain_spec import (
     DONE,
     DomainError,
     DomainSpec,
@@ -80,9 +76,11 @@ from openagent_jax.environments.tools.worlds.domain_spec import (
     needs_before,
     require,
 )
+from openagent_jax.domains.goals import goal_conditions, phrase_syntax, request_reading
+from openagent_jax.domains.limits import Limits
 from openagent_jax.text import nesting, schema_paths, style
 
-DOMAINS = Path(__file__).parent / "domains"
+DOMAINS = Path(__file__).parent / "files"
 
 
 def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from openagent_jax.environments.tools.worlds import request_pieces, tool_phrases
-from openagent_jax.environments.tools.worlds.domain_spec import ToolSpec
-from openagent_jax.environments.tools.worlds.request_reading import content_words
-from openagent_jax.environments.tools.worlds.tool_phrases import Phrase
+from openagent_jax.domains.domain_spec import ToolSpec
+from openagent_jax.domains.goals import request_pieces, tool_phrases
+from openagent_jax.domains.goals.request_reading import content_words
+from openagent_jax.domains.goals.tool_phrases import Phrase
 
 
 class Place(NamedTuple):

@@ -4,8 +4,8 @@ import random
 from collections import Counter
 from functools import lru_cache
 
-from openagent_jax.environments.tools.worlds import phrase_syntax
-from openagent_jax.environments.tools.worlds.phrase_syntax import Choice, Piece, Slot
+from openagent_jax.domains.goals import phrase_syntax
+from openagent_jax.domains.goals.phrase_syntax import Choice, Piece, Slot
 
 
 def framed(frame: str, phrase: list[Piece]) -> list[Piece]:
