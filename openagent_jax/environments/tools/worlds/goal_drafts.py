@@ -61,10 +61,11 @@ class Tools:
     def comparisons(self, kind: str) -> tuple[str, ...]:
         """Return how values of a type can be compared with a constant, so that both
         outcomes are likely."""
-        known = self.types.get(kind)  # None for the number of records of a list
-        if known is not None and known.kind == "number":
+        if (known := self.types.get(kind)) is None:  # the number of records of a list
+            return ()
+        if known.kind == "number":
             return ("at_most", "at_least") if known.minimum < known.maximum else ()
-        is_choice = known is not None and known.kind == "enum" and not known.unquoted
+        is_choice = known.kind == "enum" and not known.unquoted
         return ("equals",) if is_choice and 1 < len(known.train) <= MAX_CHOICES else ()
 
 
@@ -297,8 +298,8 @@ class Draft:
             (self.steps[step], self.steps[value[0]], value[1], comparison)
             for step, (value, comparison, _) in self.conditions.items()
         }
-        same = frozenset(self.steps), frozenset(arguments), answer
-        return (*same, frozenset(conditions))
+        calls = frozenset(self.steps), frozenset(arguments)
+        return (*calls, answer, frozenset(conditions))
 
     def goal(self, spec: DomainSpec, name: str) -> GoalSpec | None:
         """Return the goal without its phrases; None if its steps need each other, or
