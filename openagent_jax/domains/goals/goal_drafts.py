@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from openagent_jax.environments.tools.worlds.domain_spec import (
+from openagent_jax.domains.domain_spec import (
     DONE,
     Condition,
     DomainSpec,
