@@ -106,7 +106,6 @@ def world(name: str, form: str = COMPACT) -> World:
     each other."""
     settings = Settings(
         domain=name,
-        num_goals=0,
         transfer=OTHER.get(name, "poi"),
         num_visible=NUM_VISIBLE,
         max_turns=MAX_TURNS,

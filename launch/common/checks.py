@@ -34,6 +34,8 @@ MAY_BE_ZERO = (
     "algorithm.num_rows",
     "model.lora.rank",
     "checkpoint.keep_last",
+    "sandbox.depth",
+    "sandbox.num_derived",
 )
 
 
@@ -90,7 +92,7 @@ def _check_numbers(c: Config) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         low = 0 if isinstance(value, float) or key in MAY_BE_ZERO else 1
-        low = -1 if key.startswith("mesh.") else low
+        low = -1 if key.startswith("mesh.") or key == "sandbox.num_goals" else low
         high = 1 if key in SHARES else 2**31 - 1
         low = -high if key.startswith("reward.") else low
         if not low <= value <= high:

@@ -114,4 +114,4 @@ def test_the_draft_is_a_domain_file(tmp_path):
     file = tmp_path / "rooms.json"
     file.write_text(json_format.dumps(made.domain))
     assert domain_file.faults(file, Limits(depth=3)) == []
-    assert domain_file.depth(str(file)) == 3
+    assert domain_file.needs(file).depth == 3

@@ -1,7 +1,6 @@
 """Suites of a user's own tools or logs."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ def suite(domain, *scenarios):
 def own(tmp_path):
     """A user's own copy of a domain."""
     file = tmp_path / "mine.json"
-    shutil.copy(Path(domain_file.__file__).parent / "domains" / "poi.json", file)
+    shutil.copy(domain_file.DOMAINS / "poi.json", file)
     return file
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import jax
 import pytest
@@ -17,7 +16,7 @@ from openagent_jax.domains import domain_file
 from tests import tiny
 from tests.environments.logs.examples import calls, result, says, tool, user
 
-DOMAINS = Path(domain_file.__file__).parent / "domains"
+DOMAINS = domain_file.DOMAINS
 
 
 @pytest.fixture

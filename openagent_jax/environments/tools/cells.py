@@ -24,7 +24,7 @@ _SALT = -7  # no relation has this number, so columns differ from results
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Access:
-    """What the tools of a task do to records; V is the number of columns of a table.
+    """What the tools of a task do to records; E is the number of columns of a table.
 
     A row of zeros is that of a tool that touches no record.
     """
@@ -37,14 +37,14 @@ class Access:
     creates: Bool[Array, "N"]
     deletes: Bool[Array, "N"]
     reads: Int[Array, "N F"]  # 1 + the column that a result is; 0: it is none
-    source: Int[Array, "N V"]  # 1 + the argument that a column is written from; 0: none
-    sign: Int[Array, "N V"]  # 0: it is set; 1: the argument is added; -1: subtracted
+    source: Int[Array, "N E"]  # 1 + the argument that a column is written from; 0: none
+    sign: Int[Array, "N E"]  # 0: it is set; 1: the argument is added; -1: subtracted
     # The range of the initial values of each column; low == high: no such column.
-    initial_low: Int[Array, "N V"]
-    initial_high: Int[Array, "N V"]
+    initial_low: Int[Array, "N E"]
+    initial_high: Int[Array, "N E"]
     # The range that a column keeps to when arguments are added to it.
-    low: Int[Array, "N V"]
-    high: Int[Array, "N V"]
+    low: Int[Array, "N E"]
+    high: Int[Array, "N E"]
 
     @property
     def writes(self) -> Bool[Array, "N"]:
@@ -56,9 +56,9 @@ class Record(NamedTuple):
     """A record as it is, and as it was initially; leading axes as for its key."""
 
     alive: Bool[Array, ""]
-    columns: Int[Array, "V"]  # the initial ones if it does not exist
+    columns: Int[Array, "E"]  # the initial ones if it does not exist
     was_alive: Bool[Array, ""]
-    was: Int[Array, "V"]
+    was: Int[Array, "E"]
 
     @property
     def is_changed(self) -> Bool[Array, ""]:
@@ -74,7 +74,7 @@ class Cells:
     table: Int[Array, "M"]  # 0: the row is free
     key: Int[Array, "M"]
     record: Record  # leading axis M
-    seen: Bool[Array, "M V"]  # whether a call has shown the initial value of a column
+    seen: Bool[Array, "M E"]  # whether a call has shown the initial value of a column
 
 
 @jax.tree_util.register_dataclass
@@ -204,7 +204,7 @@ def write(
     table: Int[Array, ""],
     key: Int[Array, ""],
     record: Record,
-    seen: Bool[Array, "V"],
+    seen: Bool[Array, "E"],
 ) -> tuple[Cells, Bool[Array, ""]]:
     """Note a record as a call has left it.
 
@@ -239,7 +239,7 @@ def write(
     return noted, room | (table == 0) | ~record.is_changed
 
 
-def shown(access: Access, tool: Int[Array, ""], call: Touch) -> Bool[Array, "V"]:
+def shown(access: Access, tool: Int[Array, ""], call: Touch) -> Bool[Array, "E"]:
     """Return the columns whose initial values the results of a call have shown."""
     num_columns = access.source.shape[1]
     column = 1 + jnp.arange(num_columns)
@@ -338,7 +338,7 @@ def step_order(
     same = (table[:, None] == table[None]) & (table > 0)[None]
     same &= steps.key[:, None] == steps.key[None]
     whole = access.creates[goal_tool] | access.deletes[goal_tool]
-    own = (access.source[goal_tool] > 0) | whole[:, None]  # [C, V]
+    own = (access.source[goal_tool] > 0) | whole[:, None]  # [C, E]
     column = 1 + jnp.arange(own.shape[1])
     reads = access.reads[goal_tool][:, :, None] == column[None, None]
     uses = own | jnp.any(reads, axis=1)

@@ -50,7 +50,7 @@ def fixes(
 
     erases = wrong.record[:, None] & access.deletes[None] & of_table
     # Sets every column that it writes to what it should be.
-    own = access.source > 0  # [N, V]
+    own = access.source > 0  # [N, E]
     sets = own & (access.sign == 0)
     knows = jnp.all(~sets[None] | wrong.known[:, None], axis=2)
     some = jnp.any(sets[None] & wrong.column[:, None], axis=2)
@@ -74,7 +74,7 @@ def fixes(
     num_args = tools.arg_low.shape[1]
     argument = jnp.arange(num_args)
     is_key = access.key[:, None] == argument[None]  # [N, A]
-    from_column = access.source[:, None] == 1 + argument[None, :, None]  # [N, A, V]
+    from_column = access.source[:, None] == 1 + argument[None, :, None]  # [N, A, E]
     follows = is_key | jnp.any(from_column, axis=2)
     is_needed = (tools.arg_high > tools.arg_low) & (tools.arg_default < 0)
     plain = jnp.all(follows | ~is_needed, axis=1) & jnp.any(is_key, axis=1)
@@ -93,9 +93,9 @@ def fixes(
 
 class _Wrong(NamedTuple):
     record: Bool[Array, "M"]  # should not exist, or has to be created again
-    column: Bool[Array, "M V"]  # is not what it should be
-    target: Int[Array, "M V"]  # what it should be
-    known: Bool[Array, "M V"]  # whether that is known
+    column: Bool[Array, "M E"]  # is not what it should be
+    target: Int[Array, "M E"]  # what it should be
+    known: Bool[Array, "M E"]  # whether that is known
 
 
 def _wrong(
@@ -119,11 +119,11 @@ def _wrong(
     assert access is not None and cells is not None and steps is not None
     now, wanted = cells.record, records.targets(access, goal.tool, steps, cells)
     of_step = records.is_of_step(access, goal.tool, steps, cells)  # [M, C]
-    own = access.source[goal.tool] > 0  # [C, V]
+    own = access.source[goal.tool] > 0  # [C, E]
     creates = access.creates[goal.tool]
 
     def of_steps(some: Array) -> Array:
-        """Return which columns of the records are among some [C, V] of steps."""
+        """Return which columns of the records are among some [C, E] of steps."""
         return jnp.any(of_step[:, :, None] & some[None], axis=1)
 
     set_by_creation = of_steps(own & creates[:, None])
@@ -131,7 +131,7 @@ def _wrong(
     # Steps that read what a column was initially, before any step changes it.
     column = 1 + jnp.arange(own.shape[1])
     reads = access.reads[goal.tool][:, :, None] == column[None, None]
-    changes_before = jnp.any(before[:, :, None] & own[:, None], axis=0)  # [C, V]
+    changes_before = jnp.any(before[:, :, None] & own[:, None], axis=0)  # [C, E]
     reads_old = jnp.any(reads, axis=1) & ~changes_before & to_show[:, None]
     reads_old = of_steps(reads_old) & ~set_by_creation
     written = of_steps(own) & ~set_by_creation
@@ -169,7 +169,7 @@ def _works(task: Task, state: State, shows: Bool[Array, "C"]) -> Bool[Array, "C"
     # What is added to has to be as it was.
     can &= jnp.all(~own | (sign == 0) | (now.columns == now.was), axis=1)
     column = 1 + jnp.arange(num_columns)
-    reads = access.reads[goal.tool][:, :, None] == column[None, None]  # [C, F, V]
+    reads = access.reads[goal.tool][:, :, None] == column[None, None]  # [C, F, E]
     fields = state.values[:, : reads.shape[1]]
     right = fields[:, :, None] == now.columns[:, None]
     right |= own[:, None] | ~shows[:, None, None]

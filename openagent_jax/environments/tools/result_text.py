@@ -94,19 +94,13 @@ def _pairs(
     spelled: Int[Array, "H V"],
 ) -> Int[Array, "P"]:
     """Return a result as pairs of a path and a value."""
-    pieces, is_first = [forms[0]], jnp.bool_(True)
     has = leaves.value >= 0
     index = style.digits.groups + leaves.outer - scalars.code(0)
     outer = jnp.where(leaves.outer >= scalars.NUMBER, index, leaves.outer)
-    for i in range(len(leaves.own)):
-        pieces.append(jnp.where(has[i] & ~is_first, forms[2], 0))
-        for key in outer[i] if outer.shape[1] else ():
-            pieces.append(jnp.where(has[i], key, 0))
-            pieces.append(jnp.where(has[i] & (key != 0), style.digits.point, 0))
-        pieces += [
-            jnp.where(has[i], leaves.own[i], 0),
-            jnp.where(has[i], forms[1], 0),
-            *jnp.where(has[i], spelled[i], 0),
-        ]
-        is_first &= ~has[i]
-    return layout.stack([*pieces, forms[3]])
+    points = jnp.where(outer != 0, style.digits.point, 0)
+    paths = jnp.stack([outer, points], axis=2).reshape(len(has), -1)
+    between = jnp.where(jnp.cumsum(has) > 1, forms[2], 0)
+    equals = jnp.full(len(has), forms[1])
+    parts = [between[:, None], paths, leaves.own[:, None], equals[:, None], spelled]
+    pairs = jnp.where(has[:, None], jnp.concatenate(parts, axis=1), 0)
+    return jnp.concatenate([forms[:1], pairs.reshape(-1), forms[3:4]])

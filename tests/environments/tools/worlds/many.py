@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.environments.tools.worlds import inns
+from tests.domains import inns
 
 POOLS = ("train", "test", "rewrite_train", "rewrite_test")
 

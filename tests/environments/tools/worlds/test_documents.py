@@ -17,7 +17,7 @@ from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.serving import compact
 from openagent_jax.text import chat, lexicon, reply_scan
 from tests import helpers
-from tests.environments.tools.worlds.inns import good, save
+from tests.domains.inns import good, save
 
 LONG = "Find an inn. It says \"free\" or C:\\inns\\n,\nand <b>&</b> 'é' too.\n\n"
 LONG += "Ein sehr langer Satz mit vielen Wörtern, der nichts weiter sagt. " * 30

@@ -21,6 +21,7 @@ NUM = helpers.BATCH
 def world(domain="poi,medical", **settings):
     usual = {
         "transfer": "medical,poi",
+        "num_goals": 0,  # the authored goals of both
         "num_visible": helpers.NUM_VISIBLE,
         "max_turns": helpers.MAX_TURNS,
     }

@@ -17,7 +17,7 @@ from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import chat, nesting, reply_scan
 from openagent_jax.text import lexicon as lexicons
 from tests import helpers
-from tests.environments.tools.worlds import inns, trips
+from tests.domains import inns, trips
 
 LIMITS = Limits(num_args=8, num_constants=8, depth=2)
 TOKENS, BYTES, NUM = 160, 640, 32

@@ -13,7 +13,7 @@ from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style
 from tests import helpers
-from tests.environments.tools.worlds import inns
+from tests.domains import inns
 
 ROOM = 480  # bytes of a reply
 GIVEN, LEFT_OUT = 0, 1  # goals

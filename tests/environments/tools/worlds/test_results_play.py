@@ -13,7 +13,7 @@ from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import nesting, reply_scan, scalars, style
 from tests import helpers
-from tests.environments.tools.worlds import ferries
+from tests.domains import ferries
 
 NUM, TURNS, BYTES = 1024, 7, 400
 FIRST, ALWAYS, NEVER, EXPERT = range(4)  # agents

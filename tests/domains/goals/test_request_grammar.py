@@ -19,8 +19,8 @@ from openagent_jax.domains.goals.goal_plan import Plan
 from openagent_jax.domains.goals.request_grammar import CONSTRUCTIONS, POOLS
 from openagent_jax.domains.goals.request_reading import content_words
 from openagent_jax.domains.goals.request_writing import MAX_WORDS
-from tests.environments.tools.worlds import aquarium
-from tests.environments.tools.worlds.aquarium import LIMITS
+from tests.domains import aquarium
+from tests.domains.aquarium import LIMITS
 from tests.helpers import GOLDEN as FOLDER
 
 GOLDEN = FOLDER / "requests.txt"
@@ -284,6 +284,6 @@ def test_golden():
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.exists() and text == GOLDEN.read_text(encoding="utf-8"), (
         f"requests read otherwise than {GOLDEN.name}; if that is meant, run\n"
-        f"  {UPDATE}=1 pytest tests/environments/tools/worlds/test_request_grammar.py"
+        f"  {UPDATE}=1 pytest tests/domains/goals/test_request_grammar.py"
         " -k golden\nread the difference aloud, and raise evaluate.GRADING_VERSION"
     )

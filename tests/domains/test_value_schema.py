@@ -9,9 +9,7 @@ import pytest
 from openagent_jax.domains import domain_file, value_schema
 from openagent_jax.domains.value_schema import misfit
 
-POI = json.loads(
-    (Path(domain_file.__file__).parent / "domains" / "poi.json").read_text()
-)
+POI = json.loads((Path(domain_file.__file__).parent / "files" / "poi.json").read_text())
 
 
 LOOP = {"$ref": "#/$defs/Loop"}

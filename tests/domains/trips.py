@@ -2,7 +2,7 @@
 
 import copy
 
-from tests.environments.tools.worlds import inns
+from tests.domains import inns
 
 POOLS = ("train", "test", "rewrite_train", "rewrite_test")
 SCHEMA = {

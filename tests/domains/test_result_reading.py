@@ -4,7 +4,7 @@ import pytest
 
 from openagent_jax.domains import domain_file, domain_spec
 from openagent_jax.domains.limits import Limits
-from tests.environments.tools.worlds import ferries
+from tests.domains import ferries
 
 BLOCK = "tools[0].x-openagent"
 

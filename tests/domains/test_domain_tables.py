@@ -8,7 +8,7 @@ from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
-from tests.environments.tools.worlds import aquarium
+from tests.domains import aquarium
 
 TABLE = {"key": "tank", "fields": {"food": "food", "hour": "hour"}}
 

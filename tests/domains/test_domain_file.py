@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from openagent_jax.domains import domain_file, domain_spec
 from openagent_jax.domains.limits import Limits
-from tests.environments.tools.worlds.inns import (
+from tests.domains.inns import (
     REMOVE,
     check_fault,
     good,

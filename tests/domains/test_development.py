@@ -3,7 +3,7 @@
 import pytest
 
 from openagent_jax.domains import domain_file, domain_spec
-from tests.environments.tools.worlds import inns
+from tests.domains import inns
 
 DOMAINS = {name: domain_file.load(name) for name in ("poi", "medical")}
 

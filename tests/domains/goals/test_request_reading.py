@@ -11,7 +11,7 @@ from openagent_jax.domains import domain_file, lookalikes
 from openagent_jax.domains.domain_spec import DomainError
 from openagent_jax.domains.goals import phrase_syntax
 from openagent_jax.domains.goals.request_reading import without_optional
-from tests.environments.tools.worlds import aquarium, inns
+from tests.domains import aquarium, inns
 
 REMOVE = inns.REMOVE
 DO = ("tools", 0, "x-openagent", "requests", "do")

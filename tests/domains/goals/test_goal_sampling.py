@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from openagent_jax.domains import domain_file, domain_spec
 from openagent_jax.domains.domain_spec import DONE, parse_source
 from openagent_jax.domains.goals import goal_sampling
-from tests.environments.tools.worlds import aquarium
-from tests.environments.tools.worlds.aquarium import LIMITS
+from tests.domains import aquarium
+from tests.domains.aquarium import LIMITS
 
 SPEC = aquarium.spec()
 GOALS = goal_sampling.sample_goals(SPEC, LIMITS, 200)
