@@ -25,7 +25,7 @@ def world():
         num_goals=96,
         max_turns=14,
         action_tokens=96,
-        result_tokens=64,
+        result_tokens=112,
     )
     return registry.make(settings, Spelling(helpers.tokenizer()))
 
