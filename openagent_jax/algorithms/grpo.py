@@ -80,10 +80,12 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
 
         def keep(x):
             """Keep the best part of each block of an array of groups or episodes."""
-            blocks = x.reshape(len(best), groups.oversample, -1, *x.shape[1:])
-            return jax.vmap(lambda block, i: block[i])(blocks, best).reshape(
-                x.shape[0] // groups.oversample, *x.shape[1:]
-            )
+            num = len(x) // groups.oversample
+            # Arrays may be empty, so that no size can be inferred.
+            each = num // len(best)
+            blocks = x.reshape(len(best), groups.oversample, each, *x.shape[1:])
+            chosen = jax.vmap(lambda block, i: block[i])(blocks, best)
+            return chosen.reshape(num, *x.shape[1:])
 
         # `decode_steps` has no batch axis and is not used below.
         chosen = jax.tree.map(keep, played._replace(decode_steps=played.cut))

@@ -127,7 +127,7 @@ def pack(
     index = jnp.arange(1, num_texts + 1, dtype=jnp.int32)[:, None]
     index, offsets = (jnp.broadcast_to(x, tokens.shape) for x in (index, offset))
     blocks = jax.tree.map(
-        lambda x: x.reshape(num_blocks, -1, *x.shape[1:]),
+        lambda x: x.reshape(num_blocks, len(x) // num_blocks, *x.shape[1:]),
         (length, (tokens, offsets, index, loss_mask)),
     )
     texts, num_dropped = jax.vmap(pack_block)(*blocks)

@@ -237,7 +237,7 @@ def test_any_tools():
     )
     assert '{"description":"","name":"bare","parameters":[]}' in written
     assert (
-        '{"purpose":"","name":"look","arguments":{"n":"1.5","o":"{\\"x\\": null}",'
+        '{"purpose":"","name":"look","arguments":{"n":"1.5","o":{"x":"null"},'
         '"q":"\\"\\n","t":"true"}}<|end|>'
     ) in written
     assert written.endswith('"name":"look","arguments":{}}<|end|>')

@@ -123,9 +123,9 @@ def test_troubles(rehearsed):
     told = list(rehearsal.troubles(spec, seen, SIZES, LIMITS, num_visible=12))
     full = "sandbox.num_tools=12 has no row for another tool; raise it"
     assert told == [
+        "goals[1] (through): the oracle cannot solve it; look at what its tools need",
         "goals[0] (painted): the oracle does not solve it in sandbox.max_turns=1 "
         "turns; raise them",
-        "goals[1] (through): the oracle cannot solve it; look at what its tools need",
         "distractor_tools changes nothing here: all 12 tools are shown already "
         "(sandbox.num_visible=12)",
         f"tool_redirection changes nothing here: {full}",

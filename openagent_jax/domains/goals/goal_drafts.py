@@ -11,7 +11,7 @@ effect on which nothing depends may get a condition on what another call returns
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,12 @@ class Tools:
     def comparisons(self, kind: str) -> tuple[str, ...]:
         """Return how values of a type can be compared with a constant, so that both
         outcomes are likely."""
-        if (known := self.types.get(kind)) is None:  # the number of records of a list
-            return ()
-        if known.kind == "number":
+        known = self.types.get(kind)  # None for the number of records of a list
+        if known is not None and known.kind == "number":
             return ("at_most", "at_least") if known.minimum < known.maximum else ()
-        is_choice = known.kind == "enum" and not known.unquoted
-        return ("equals",) if is_choice and 1 < len(known.train) <= MAX_CHOICES else ()
+        if known is None or known.kind != "enum" or known.unquoted:
+            return ()
+        return ("equals",) if 1 < len(known.train) <= MAX_CHOICES else ()
 
 
 @dataclass
@@ -184,14 +184,26 @@ class Draft:
         self.steps.append(name)
         step = len(self.steps) - 1
         tool = self.tools.usable[name]
+        is_open: dict[str, bool] = {}
         for argument, kind in tool.arguments:
             is_optional = argument in tool.optional
-            if not is_optional or self.rng.random() < GIVE_OPTIONAL:
+            if self._is_given(tool.gates.get(argument, ()), is_open):
+                if argument in tool.also:
+                    kind = self.rng.choice([kind, *tool.also[argument]])
                 self.holes.append(_Hole(kind, [(step, argument)], is_optional))
         for need in self.tools.needs[name]:
             there = need in self.steps
             self._share(step, self.steps.index(need) if there else self._add(need))
         return step
+
+    def _is_given(self, gates: Iterable[str], is_open: dict[str, bool]) -> bool:
+        """Tell whether all gates of an argument are open; draw those that are new."""
+        for gate in gates:
+            if gate not in is_open:
+                is_open[gate] = self.rng.random() < GIVE_OPTIONAL
+            if not is_open[gate]:
+                return False
+        return True
 
     def _share(self, step: int, before: int) -> None:
         """Let two steps have the same values where they have arguments of a type."""
@@ -229,7 +241,7 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            slot = self._slot(hole.users[0][1])
+            slot = self._slot(hole.users[0][1].replace(".", "_"))
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None
@@ -240,18 +252,22 @@ class Draft:
         for slot, slot_kind in self.constants:
             if slot_kind == kind and (-1, slot) not in used:
                 yield -1, slot
-        after = self._after(users)
-        for step, name in enumerate(self.steps):
-            for returned, returned_kind in self.tools.usable[name].named:
-                value = step, returned
-                if returned_kind == kind and step not in after and value not in used:
-                    yield value
+        values = [
+            (step, returned)
+            for step, name in enumerate(self.steps)
+            for returned, returned_kind in self.tools.usable[name].named
+            if returned_kind == kind
+        ]
+        if values := [value for value in values if value not in used]:
+            after = self._after(users)
+            yield from (value for value in values if value[0] not in after)
 
     def _after(self, steps: set[int]) -> set[int]:
         """Return some steps, and those that must come after any of them."""
         after, more = set(steps), True
+        before = [self.before(step) for step in range(len(self.steps))]
         while more:
-            more = {s for s in range(len(self.steps)) if self.before(s) & after} - after
+            more = {step for step, needs in enumerate(before) if needs & after} - after
             after |= more
         return after
 
@@ -298,8 +314,8 @@ class Draft:
             (self.steps[step], self.steps[value[0]], value[1], comparison)
             for step, (value, comparison, _) in self.conditions.items()
         }
-        calls = frozenset(self.steps), frozenset(arguments)
-        return (*calls, answer, frozenset(conditions))
+        calls = frozenset(self.steps), frozenset(arguments), answer
+        return (*calls, frozenset(conditions))
 
     def goal(self, spec: DomainSpec, name: str) -> GoalSpec | None:
         """Return the goal without its phrases; None if its steps need each other, or

@@ -145,7 +145,7 @@ def test_layouts_agree():
     batch = jax.vmap(one, in_axes)
 
     def split(tree):
-        return jax.tree.map(lambda x: x.reshape(8, -1, *x.shape[1:]), tree)
+        return jax.tree.map(lambda x: x.reshape(8, len(x) // 8, *x.shape[1:]), tree)
 
     pmapped = jax.pmap(batch, in_axes=in_axes)
     specs = (all_, all_, rows, rows, all_)
@@ -165,7 +165,9 @@ def test_layouts_agree():
         assert differences.changed_tasks(tasks(), want).any()
         by_device = pmapped(index, tables, split(keys), split(old), half)
         assert len(by_device.world.sharding.device_set) == 8
-        by_device = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), by_device)
+        by_device = jax.tree.map(
+            lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), by_device
+        )
         chex.assert_trees_all_equal(helpers.host(by_device), want)
         for layout in (sharded, mapped):
             new = layout(index, tables, keys, old, half)
