@@ -232,11 +232,13 @@ def make_step(
 
         if num_micro_batches == 1:
             return of_part(batch)
+
         # A part takes every n-th row, so that it is spread over all devices.
-        parts = jax.tree.map(
-            lambda x: x.reshape(-1, num_micro_batches, *x.shape[1:]).swapaxes(0, 1),
-            batch,
-        )
+        def divided(x: jax.Array) -> jax.Array:
+            shape = len(x) // num_micro_batches, num_micro_batches, *x.shape[1:]
+            return x.reshape(shape).swapaxes(0, 1)
+
+        parts = jax.tree.map(divided, batch)
         first = jax.tree.map(lambda x: x[0], parts)
         zeros = jax.tree.map(
             lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_part, first)
