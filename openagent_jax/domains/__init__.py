@@ -1,0 +1,1 @@
+"""Domain files: their format, their checks, and the goals sampled from them."""
