@@ -1,8 +1,8 @@
 """The library of domains: those to train on, and those that are held out.
 
 The two groups share no tool, type, value, or content word, apart from general words
-(see `tests/domains/test_library.py`). So what a policy has learned in
-the one group can be tested in the other.
+(see `tests/domains/test_library.py`). So what a policy has learned in the one group can
+be tested in the other.
 """
 
 TRAIN = (

@@ -184,7 +184,7 @@ class Style(Generic[T]):
     nothing: T
     comma_blank: T
     # The syntax of nested results in the first style, and what an empty list is written
-    # as; None if no result is nested. See `with_nested_results`.
+    # as; None if no result is nested. See `with_nesting`.
     result_syntax: Syntax[T] | None = None
     no_records: T | None = None
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers

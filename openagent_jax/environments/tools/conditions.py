@@ -1,7 +1,6 @@
 """Steps of a goal that are only wanted if a condition on an earlier result holds."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -10,13 +9,6 @@ from openagent_jax.environments.tools.types import Task
 from openagent_jax.text import scalars
 
 AT_MOST, AT_LEAST, EQUALS = range(3)  # indices of `domain_spec.COMPARISONS`
-
-
-class Seen(NamedTuple):
-    """What is known about the steps of a goal."""
-
-    needed: Bool[Array, "C"]  # known to be needed
-    possible: Bool[Array, "C"]  # not known to be unneeded
 
 
 def required(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
@@ -43,26 +35,14 @@ def with_possible(
     Returns:
       The task, and the steps that are known to be needed.
     """
-    known = seen(task, values, done)
-    return _with_steps(task, known.possible), known.needed
-
-
-def seen(task: Task, values: Int[Array, "C V"], done: Bool[Array, "C"]) -> Seen:
-    """Return what an agent knows that has the results of some steps.
-
-    Args:
-      task: the task.
-      values: the results of all steps.
-      done: the steps whose results it has.
-    """
     valid, when = task.goal.tool >= 0, task.goal.when
     if when is None:
-        return Seen(valid, valid)
+        return task, valid
     sources, num_constants = when[:, ::2], task.constants.shape[0]
     step = (sources - num_constants) // values.shape[1]
     known = jnp.all((sources < num_constants) | done[step], axis=1)
     holds = _hold(task, values)
-    return Seen(valid & known & holds, valid & ~(known & ~holds))
+    return _with_steps(task, ~known | holds), valid & known & holds
 
 
 def _with_steps(task: Task, kept: Bool[Array, "C"]) -> Task:
