@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert
-from openagent_jax.domains import library
+from openagent_jax.domains import domain_file, library
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import render
 from openagent_jax.environments.tools.worlds import domain, random_words, random_worlds
@@ -50,7 +50,7 @@ def test_prompt():
 def domain_words():
     names = ("poi", *library.HELD_OUT)  # policies are tested on these
     assert set(names) >= set(helpers.DOMAINS)
-    return set().union(*(domain.words(helpers.spec(name)) for name in names))
+    return set().union(*(domain.words(domain_file.load(name)) for name in names))
 
 
 def key_words(tasks, i: int, row: int, texts: list[str]) -> tuple[str, str]:
