@@ -148,13 +148,14 @@ def check(file: str) -> None:
     source = build.world(c, backbones.backbone(c), file)
     sizes = c.sandbox.sizes
 
-    def rehearse(scenarios: Sequence[str], split: str) -> dict:
-        num = f"{len(scenarios)} scenarios of {rehearsal.NUM_TASKS} tasks"
-        stages.begin(f"compiling and playing {num}, {split} split")
-        return rehearsal.rehearse(source, c.seed, scenarios, split, stages.step)
+    scenarios = {"test": rehearsal.SCENARIOS, "train": rehearsal.TRAINED}
 
-    tested = rehearse(rehearsal.SCENARIOS, "test")
-    trained = rehearse(rehearsal.TRAINED, "train")
+    def began(split: str) -> None:
+        num = f"{len(scenarios[split])} scenarios of {rehearsal.NUM_TASKS} tasks"
+        stages.begin(f"compiling and playing {num}, {split} split")
+
+    found = rehearsal.rehearse(source, c.seed, scenarios, began, stages.step)
+    tested, trained = found["test"], found["train"]
     stages.end()
     num_visible = c.sandbox.num_visible
     warnings = [*lookalikes.warnings(spec), *lookalikes.names_in_descriptions(spec)]

@@ -103,7 +103,8 @@ class Environment(NamedTuple):
 
     name: str
     sizes: Sizes
-    # (tables, key, split "train" or "test") -> task
+    # (tables, key, split "train" or "test") -> task. Worlds of tools take the index of
+    # a split too, 0 or 1, which may be traced.
     sample: Callable[[Tables, jax.Array, str], Task]
     reset: Callable[[Tables, Task], State]  # (tables, task) -> state
     # (tables, task, state, action) -> (state, timestep)

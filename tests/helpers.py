@@ -160,15 +160,24 @@ def edit_one(index, tables, split, key, task, strength):
     return edit(tables, key, task, strength, index).task
 
 
-@functools.partial(jax.jit, static_argnums=2)
-@traced
 def sample(tables, keys, split):
+    return _sample(tables, keys, jnp.int32(domain.index(split)))
+
+
+@jax.jit
+@traced
+def _sample(tables, keys, split):
     return jax.vmap(lambda key: ENVIRONMENT.sample(tables, key, split))(keys)
 
 
-@functools.partial(jax.jit, static_argnums=5)
-@traced
 def edit(index, tables, keys, tasks, strength, split):
+    split = jnp.int32(domain.index(split))
+    return _edit(index, tables, keys, tasks, strength, split)
+
+
+@jax.jit
+@traced
+def _edit(index, tables, keys, tasks, strength, split):
     def one(key, task):
         return edit_one(index, tables, split, key, task, strength)
 

@@ -4,7 +4,7 @@ The result tells the author of a domain which goals cannot be solved, which
 perturbations find nothing to change, and which texts do not fit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from openagent_jax.domains.domain_spec import DomainSpec, GoalSpec
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import perturb
 from openagent_jax.environments.tools.types import Task
-from openagent_jax.environments.world import World
+from openagent_jax.environments.world import SPLITS, World
 from openagent_jax.types import Environment, Sizes, Tables
 
 NUM_TASKS = 256  # tasks of each scenario
@@ -45,44 +45,52 @@ class Rehearsed(NamedTuple):
 def rehearse(
     world: World,
     seed: int,
-    scenarios: Sequence[str] = SCENARIOS,
-    split: str = "test",
+    scenarios: Mapping[str, Sequence[str]],
+    began: Callable[[str], None] = lambda split: None,
     played: Callable[[str], None] = lambda name: None,
-) -> dict[str, Rehearsed]:
-    """Play the same tasks under each scenario, at full strength.
+) -> dict[str, dict[str, Rehearsed]]:
+    """Play the same tasks of a split under each scenario, at full strength.
 
     Args:
       world: the world of the domain.
       seed: the seed of the tasks, of which each goal has the same number if possible.
-      scenarios: names of scenarios, the clean one first.
-      split: the split of the tasks.
+      scenarios: for each split, the names of its scenarios, the clean one first.
+      began: called with the name of each split before its tasks are played.
       played: called with the name of each scenario once its tasks are played.
 
     Returns:
-      The measurements for each scenario, in NumPy.
+      The measurements for each split and scenario, in NumPy.
     """
     environment = world.environment
-    one = draw.make_draw(environment, scenarios[1:], split)
+    names = [*dict.fromkeys(name for some in scenarios.values() for name in some)]
 
     @brief.jit
-    def goals(tables, keys):
+    def goals(tables, keys, split):
         sample = jax.vmap(lambda key: environment.sample(tables, key, split))
         return sample(keys).goal.kind
 
     @brief.jit
-    def play(tables, scenario, keys):
+    def play(tables, scenario, keys, split):  # the splits share a program
+        one = draw.make_draw(environment, names[1:], split)
+
         def measure(key, edit_key):
             task, _, changed = one(tables, key, edit_key, jnp.float32(1), scenario)
             return _measure(environment, tables, task, changed)
 
         return jax.vmap(measure)(keys, draw.edit_keys(keys))
 
-    keys = draw.task_keys(jax.random.key(seed), 0, NUM_DRAWN)
-    keys = keys[_evenly(np.asarray(goals(world.tables, keys)))]
+    keys, tables = draw.task_keys(jax.random.key(seed), 0, NUM_DRAWN), world.tables
     measured = {}
-    for i, name in enumerate(scenarios):
-        measured[name] = jax.device_get(play(world.tables, jnp.int32(i), keys))
-        played(name)
+    for split, some in scenarios.items():
+        began(split)
+        index = jnp.int32(SPLITS.index(split))
+        chosen = keys[_evenly(np.asarray(goals(tables, keys, index)))]
+        measured[split] = {}
+        for name in some:
+            scenario = jnp.int32(names.index(name))
+            found = jax.device_get(play(tables, scenario, chosen, index))
+            measured[split][name] = found
+            played(name)
     return measured
 
 

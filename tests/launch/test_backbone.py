@@ -93,7 +93,7 @@ def test_worlds_use_the_chat_template_of_the_model(chat_model):
     source = build.world(c, model, "poi")
     assert source.tables.lexicon.style.marks.call_open == b"<tool_call>"
     assert source.tables.lexicon.vocab_size == model.config.vocab_size
-    measured = rehearsal.rehearse(source, 0, (CLEAN,), "train")
+    measured = rehearsal.rehearse(source, 0, {"train": (CLEAN,)})["train"]
     assert 500 < measured[CLEAN].lengths.prompt.max() < 1024
 
 

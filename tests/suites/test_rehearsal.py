@@ -105,7 +105,9 @@ def rehearsed(tmp_path_factory):
     file.write_text(json.dumps(DOMAIN))
     settings = dataclasses.replace(SETTINGS, domain=str(file), transfer=str(file))
     world = registry.make(settings, Spelling(helpers.tokenizer()))
-    return domain_file.load(file, LIMITS), rehearsal.rehearse(world, seed=0)
+    return domain_file.load(file, LIMITS), rehearsal.rehearse(
+        world, 0, {"test": rehearsal.SCENARIOS}
+    )["test"]
 
 
 @pytest.mark.slow

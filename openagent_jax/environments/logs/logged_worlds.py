@@ -37,6 +37,7 @@ from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
     Goal,
+    Split,
     Task,
     TaskPools,
     Tools,
@@ -89,7 +90,7 @@ class LoggedWorlds:
     num: tuple[int, ...] = field(metadata=dict(static=True))
     num_distinct: tuple[int, ...] = field(metadata=dict(static=True))
 
-    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
+    def sample(self, key: jax.Array, split: Split, num_visible: int) -> Task:
         """Draw one of the tasks of a split, uniformly.
 
         Args:
@@ -103,10 +104,10 @@ class LoggedWorlds:
         del num_visible
         self._check(split)
         uniforms = jax.random.uniform(key, (3,))
-        r = self.of_split[split, draw.below(uniforms[0], jnp.int32(self.num[split]))]
+        r = self.of_split[split, draw.below(uniforms[0], jnp.array(self.num)[split])]
         return self.task(r, uniforms[1:], split)
 
-    def nth(self, key: jax.Array, index: Array, split: int) -> Task:
+    def nth(self, key: jax.Array, index: Array, split: Split) -> Task:
         """Return one of the different tasks of a split.
 
         Args:
@@ -121,14 +122,14 @@ class LoggedWorlds:
         uniforms = jax.random.uniform(key, (3,))
         return self.task(self.of_split[split, index], uniforms[1:], split)
 
-    def _check(self, split: int) -> None:
-        if not self.num[split]:
+    def _check(self, split: Split) -> None:
+        if isinstance(split, int) and not self.num[split]:
             raise ValueError(
                 f"the log has no conversation in the split {[*domain.SPLITS][split]}; "
                 "log at least two different conversations"
             )
 
-    def task(self, r: Array, uniforms: Float[Array, "2"], split: int) -> Task:
+    def task(self, r: Array, uniforms: Float[Array, "2"], split: Split) -> Task:
         """Return task number r.
 
         Args:
@@ -177,7 +178,7 @@ class LoggedWorlds:
             facts=jax.tree.map(lambda x: x[r], self.facts),
         )
 
-    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+    def pools(self, task: Task, split: Split, gates: Int[Array, "R 2"]) -> TaskPools:
         """Return what perturbations draw from for a task of the log.
 
         Constants and results stay those of the task: no others are known.

@@ -28,7 +28,7 @@ from openagent_jax.environments.tools import (
     render,
 )
 from openagent_jax.environments.tools.perturb.edits import Pools
-from openagent_jax.environments.tools.types import Action, State, Task, Tasks
+from openagent_jax.environments.tools.types import Action, Split, State, Task, Tasks
 from openagent_jax.environments.tools.worlds import (
     documents,
     mixture,
@@ -290,15 +290,21 @@ def _lexicon(
     return lexicons.build(table, spelling.tokenizer, form, *sizes)
 
 
-def _sample(tables: Tables, key: jax.Array, split: str, num_visible: int) -> Task:
-    return tables.source.tasks.sample(key, domains.SPLITS[split], num_visible)
+def _sample(
+    tables: Tables, key: jax.Array, split: str | Split, num_visible: int
+) -> Task:
+    return tables.source.tasks.sample(key, domains.index(split), num_visible)
 
 
 def _nth(
-    tables: Tables, key: jax.Array, index: jax.Array, split: str, num_visible: int
+    tables: Tables,
+    key: jax.Array,
+    index: jax.Array,
+    split: str | Split,
+    num_visible: int,
 ) -> Task:
     tasks = tables.source.tasks
-    return tasks.nth(key, index, domains.SPLITS[split], num_visible)
+    return tasks.nth(key, index, domains.index(split), num_visible)
 
 
 def _expert(tables: Tables, task: Task, state: State) -> Action:
@@ -310,15 +316,15 @@ def _blank(tables: Tables, task: Task) -> Action:
     return environment.no_action(task.tools.arg_name.shape[-1])
 
 
-def _pools(tables: Tables, task: Task, split: str, num_visible: int) -> Pools:
+def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> Pools:
     """Return the pools of a split, from which perturbations of a task draw."""
-    source, s = tables.source, domains.SPLITS[split]
+    source, s = tables.source, domains.index(split)
     num_trained, num_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
-    styles = (1, num_trained) if split == "train" else (num_trained, num_styles)
+    styles = jnp.array([(1, num_trained), (num_trained, num_styles)])[s]
     return Pools(
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
-        styles=jnp.array(styles),
+        styles=styles,
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )
 

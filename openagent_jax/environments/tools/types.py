@@ -187,17 +187,19 @@ class TaskPools:
     other_needs: Bool[Array, "U N"]
 
 
+# The index of a split: 0 for training and 1 for the test. It is an array where one
+# program serves both.
+Split = int | Int[Array, ""]
+
+
 class Tasks(Protocol):
     """What tasks are sampled from, as a pytree of arrays: a domain or a log."""
 
-    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
-        """Sample a task that documents `num_visible` tools, or more if it needs them.
-
-        `split` is 0 for training and 1 for the test.
-        """
+    def sample(self, key: jax.Array, split: Split, num_visible: int) -> Task:
+        """Sample a task that documents `num_visible` tools, or more if needed."""
         ...
 
-    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+    def pools(self, task: Task, split: Split, gates: Int[Array, "R 2"]) -> TaskPools:
         """Return what perturbations of one of its tasks draw from.
 
         Args:

@@ -34,6 +34,7 @@ from openagent_jax.environments.tools.types import (
     Facts,
     Faults,
     Goal,
+    Split,
     Task,
     TaskPools,
     Tools,
@@ -54,6 +55,11 @@ TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
 SYNONYM_BLOCK = 4  # the number of synonyms of one name and split is a multiple of it
 DOMAIN_SALT, CHOICE_SALT = 1, 2  # of `draw.hashed_key`
+
+
+def index(split: str | Split) -> Split:
+    """Return the index of a split, which is given by its name or by its index."""
+    return SPLITS[split] if isinstance(split, str) else split
 
 
 class Variants(NamedTuple):
@@ -102,7 +108,7 @@ class Domain:
     variants: Variants
     facts: Facts | None  # empty rows, if tasks share a batch with logged tasks
 
-    def sample(self, key: jax.Array, split: int, num_visible: int) -> Task:
+    def sample(self, key: jax.Array, split: Split, num_visible: int) -> Task:
         """Sample a task: its goal, request, constants, world, and the tools on offer.
 
         Args:
@@ -114,7 +120,7 @@ class Domain:
         domain = jnp.sum(which >= self.ends[split, :-1])
         return self._sample(key, domain, split, num_visible)
 
-    def nth(self, key: jax.Array, index: Array, split: int, num_visible: int) -> Task:
+    def nth(self, key: jax.Array, index: Array, split: Split, num_visible: int) -> Task:
         """Sample a task whose domain is given by its number.
 
         Consecutive numbers take turns among the domains of the split, so that an
@@ -131,7 +137,7 @@ class Domain:
         return self._sample(key, domain, split, num_visible)
 
     def _sample(
-        self, key: jax.Array, d: Int[Array, ""], split: int, num_visible: int
+        self, key: jax.Array, d: Int[Array, ""], split: Split, num_visible: int
     ) -> Task:
         # A single call of the generator, because each one takes long to compile.
         num_tools = self.tools.relation.shape[1]
@@ -156,7 +162,7 @@ class Domain:
         constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
         code_range = (jnp.full(num_tools, end) for end in self.codes)
         return Task(
-            world=(world & ~jnp.uint32(1)) | jnp.uint32(split != TRAIN),
+            world=(world & ~jnp.uint32(1)) | jnp.asarray(split != TRAIN, jnp.uint32),
             tools=replace(
                 tools,
                 result_low=result_low,
@@ -182,7 +188,7 @@ class Domain:
         )
 
     def _access(
-        self, d: Int[Array, ""], split: int, access: Access | None
+        self, d: Int[Array, ""], split: Split, access: Access | None
     ) -> Access | None:
         """Return what tools do to records, whose initial values are of a split."""
         if access is None or self.initial_range is None:
@@ -190,7 +196,7 @@ class Domain:
         low, high = jnp.moveaxis(self.initial_range[d, split], -1, 0)
         return replace(access, initial_low=low, initial_high=high)
 
-    def pools(self, task: Task, split: int, gates: Int[Array, "R 2"]) -> TaskPools:
+    def pools(self, task: Task, split: Split, gates: Int[Array, "R 2"]) -> TaskPools:
         """Return what perturbations of a split draw from.
 
         Args:

@@ -19,6 +19,7 @@ from openagent_jax.domains.goals import phrase_syntax
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.choices import Choices
+from openagent_jax.environments.tools.types import Split
 from openagent_jax.text.symbols import Symbols
 
 PHRASE_POOLS = ("train", "test", "rewrite_train", "rewrite_test")
@@ -51,7 +52,7 @@ class Phrases:
         return jnp.where(inside, self.pieces[jnp.where(inside, at, 0)], 0)
 
     def rewrites(
-        self, split: int, goal: Int[Array, ""]
+        self, split: Split, goal: Int[Array, ""]
     ) -> tuple[Int[Array, "R P"], Int[Array, ""]]:
         """Return the rewritten requests of a goal, and how many rows are in use."""
         pool = REWRITE + split

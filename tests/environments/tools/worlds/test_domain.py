@@ -155,6 +155,17 @@ class TestTasks:
         chex.assert_trees_all_equal(again, part)
 
 
+def test_a_split_may_be_given_by_its_index(samples):
+    environment, tables = helpers.world("poi").environment, helpers.world("poi").tables
+    for split in SPLITS:
+        task = jax.jit(environment.sample, static_argnums=2)(
+            tables, helpers.keys()[0], split
+        )
+        chex.assert_trees_all_equal(
+            helpers.host(task), helpers.row(samples["poi", split], 0)
+        )
+
+
 def test_one_program_serves_both_domains(samples):
     chex.assert_trees_all_equal_shapes_and_dtypes(*map(helpers.arrays, helpers.DOMAINS))
     lexicons = [helpers.lexicon(name) for name in helpers.DOMAINS]
@@ -167,7 +178,7 @@ def test_one_program_serves_both_domains(samples):
     for made in tables:
         for split in SPLITS:
             helpers.sample(made, helpers.keys(3), split)
-        counts.append(helpers.TRACES["sample"])
+        counts.append(helpers.TRACES["_sample"])
     assert counts[0] == counts[1]
 
 
