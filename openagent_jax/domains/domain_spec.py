@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -234,6 +234,21 @@ def extra_calls(domain: DomainSpec, goal: GoalSpec) -> tuple[str, ...]:
     steps = [name for name, _ in goal.steps]
     needs = itertools.chain(*(needs_before(tools, steps, name) for name in steps))
     return tuple(dict.fromkeys(need for need in needs if need not in steps))
+
+
+def needed_tools(
+    domain: DomainSpec, goal: GoalSpec
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tools that a goal calls, and those it calls whatever its conditions.
+
+    Tools that have to be called before others are among both.
+    """
+    sure = [step for c, step in enumerate(goal.steps) if c not in goal.conditions]
+    every, certain = (
+        frozenset((*dict(x.steps), *extra_calls(domain, x)))
+        for x in (goal, replace(goal, steps=tuple(sure)))
+    )
+    return every, certain
 
 
 def needs_before(

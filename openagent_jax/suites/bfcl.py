@@ -338,6 +338,7 @@ class Suite:
                 constant_range=zero,
                 other_rate=jnp.zeros(1),  # one request of each list of functions
                 other_needs=jnp.zeros((1, len(task.tools.name)), bool),
+                other_sure=jnp.zeros((1, len(task.tools.name)), bool),
                 transfer=lambda key: task,
             )
 

@@ -12,7 +12,7 @@ from openagent_jax.domains import domain_tables
 from openagent_jax.domains.domain_spec import (
     DomainSpec,
     GoalSpec,
-    extra_calls,
+    needed_tools,
 )
 from openagent_jax.domains.goals import request_writing
 from openagent_jax.domains.goals.goal_drafts import (
@@ -64,7 +64,7 @@ class _Sampler:
         self.rng = random.Random(seed)
         self.goals: list[GoalSpec] = []
         self.seen: set[tuple] = set()
-        self.sets: set[frozenset[str]] = set()
+        self.sets: set[tuple[frozenset[str], frozenset[str]]] = set()
         self.counts = [0] * min(limits.num_steps, len(SHARES))
 
     def single(self, name: str, field: str) -> None:
@@ -104,8 +104,7 @@ class _Sampler:
         goal = draft.goal(self.spec, f"sampled_{len(self.goals)}")
         if goal is None or not domain_tables.fits(goal, self.spec):
             return False
-        names = [name for name, _ in goal.steps]
-        needed = frozenset((*names, *extra_calls(self.spec, goal)))
+        needed = needed_tools(self.spec, goal)
         if needed not in self.sets and len(self.sets) == MAX_SETS:
             return False
         phrases = self.writer.phrases(goal, self.rng)

@@ -199,6 +199,7 @@ class LoggedWorlds:
         taken = jnp.any(gates[:, :1] == tools.name[None], axis=1)
         free = jnp.maximum(jnp.sum(~taken), 1)
         order = jnp.argsort(taken, stable=True)[jnp.arange(len(gates)) % free]
+        none = jnp.zeros((1, len(tools.name)), bool)
         return TaskPools(
             names=variants.name[split, which],
             descriptions=variants.description[split, which],
@@ -211,7 +212,8 @@ class LoggedWorlds:
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
             constant_range=constant_range,
             other_rate=jnp.zeros(1),  # no other request of these tools is known
-            other_needs=jnp.zeros((1, len(tools.name)), bool),
+            other_needs=none,
+            other_sure=none,
         )
 
 

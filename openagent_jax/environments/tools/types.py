@@ -181,10 +181,12 @@ class TaskPools:
     shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
     constant_range: Int[Array, "Q 2"]  # constant ranges with unfamiliar entities
     # Other requests that could be made of the same tools: the probability of each set
-    # of rows that one needs, and these rows. The probabilities may sum to less than 1:
-    # then there may be no other request.
+    # of rows that one needs, these rows, and those of them that it needs whatever its
+    # conditions. The probabilities may sum to less than 1: then there may be no other
+    # request.
     other_rate: Float[Array, "U"]
     other_needs: Bool[Array, "U N"]
+    other_sure: Bool[Array, "U N"]
 
 
 # The index of a split: 0 for training and 1 for the test. It is an array where one

@@ -138,6 +138,14 @@ def wanted(task: Task) -> Bool[Array, "N"]:
     return named & task.tools.visible
 
 
+def wanted_surely(task: Task) -> Bool[Array, "N"]:
+    """Return the rows of `wanted` that some step without a condition names."""
+    if task.goal.when is None:
+        return wanted(task)
+    tool = jnp.where(task.goal.when[:, 0] < 0, task.goal.tool, -1)
+    return wanted(replace(task, goal=replace(task.goal, tool=tool)))
+
+
 def spare(task: Task) -> Int[Array, ""]:
     """Return a row that nothing refers to, for a new tool; -1 if there is none."""
     tools = task.tools

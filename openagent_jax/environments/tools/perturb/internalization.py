@@ -8,7 +8,9 @@ the two requests needs a tool that the other does not. The documents suit both, 
 one such tool is taken away, broken, or made unusable. If it is a tool of the request
 that is made, the task cannot be solved; if it is a tool of the other request, the task
 stays solvable. Each unsolvable entry thus has a solvable counterpart, with the same
-distribution of documents and the same distribution of requests.
+distribution of documents and the same distribution of requests. That tool is one that
+its request needs whatever the results are: a tool that is only needed on a condition
+might turn out not to be.
 """
 
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     needed,
     spare,
     wanted,
+    wanted_surely,
     with_gate,
 )
 from openagent_jax.environments.tools.types import FOREVER, Task
@@ -169,8 +172,9 @@ def _perturbation(change: Change, pools: Pools, solvable: bool) -> Perturbation:
 class _Crossing(NamedTuple):
     """The rows that a request and another request of the same tools need."""
 
-    own: Bool[Array, "N"]  # needed by the request of the task only
-    other: Bool[Array, "N"]  # needed by the other request only
+    # Needed by the request of the task only, whatever its conditions.
+    own: Bool[Array, "N"]
+    other: Bool[Array, "N"]  # the same for the other request
     either: Bool[Array, "N"]  # needed by one of the two, or by both
 
 
@@ -181,15 +185,19 @@ def _cross(key: jax.Array, task: Task, pools: Pools) -> _Crossing:
     """
     tools = task.tools
     works = (task.faults.failures < FOREVER) & (tools.name > 0)
-    mine = needed(task, wanted(task))
+    mine, mine_surely = needed(task, wanted(task)), needed(task, wanted_surely(task))
+    mine_surely &= works
     ends = jnp.cumsum(pools.other_rate)
     which = jnp.sum(jax.random.uniform(key) >= ends)  # past the end: none
-    theirs = pools.other_needs[jnp.minimum(which, len(ends) - 1)]
-    theirs = needed(task, theirs & works)
-    pairs = jnp.any(theirs & ~mine) & jnp.any(mine & ~theirs & works)
+    row = jnp.minimum(which, len(ends) - 1)
+    theirs = needed(task, pools.other_needs[row] & works)
+    theirs_surely = needed(task, pools.other_sure[row] & works)
+    pairs = jnp.any(theirs_surely & ~mine) & jnp.any(mine_surely & ~theirs)
     pairs &= which < len(ends)
-    theirs = jnp.where(pairs, theirs, tools.visible & ~mine)
-    return _Crossing(mine & ~theirs & works, theirs & ~mine & works, mine | theirs)
+    spares = tools.visible & ~mine
+    theirs = jnp.where(pairs, theirs, spares)
+    theirs_surely = jnp.where(pairs, theirs_surely, spares) & works
+    return _Crossing(mine_surely & ~theirs, theirs_surely & ~mine, mine | theirs)
 
 
 def _withhold(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:

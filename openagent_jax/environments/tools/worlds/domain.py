@@ -101,6 +101,7 @@ class Domain:
     goal_set: Int[Array, "G"]  # which set of its domain's tools a goal needs
     constant_range: Int[Array, "3 G Q 2"]  # by split; low == high: unused
     set_needs: Bool[Array, "D U N"]  # tools to call, prerequisites included
+    set_sure: Bool[Array, "D U N"]  # those to call whatever the conditions of a goal
     # How likely a goal of each set is paired with a goal; see `goal_tables.pairing`.
     pairing: Float[Array, "D U U"]
     phrases: Phrases
@@ -222,6 +223,7 @@ class Domain:
             constant_range=self.constant_range[SHIFT, goal],
             other_rate=jnp.where(task.goal.kind >= 0, rate, 0),
             other_needs=self.set_needs[d],
+            other_sure=self.set_sure[d],
         )
 
 
@@ -270,9 +272,8 @@ def compile(
     tools = replace(tools, access=tables and tables.access)
     goals = goal_tables.compile(spec, ranges, limits)
     room = len(goals.goal_answer)
-    of_domain = (tools, variants, result_range, goals.set_needs, goals.pairing)
-    tools, variants, result_range, set_needs, pairing = jax.tree.map(
-        lambda x: x[None], of_domain
+    tools, variants, result_range = jax.tree.map(
+        lambda x: x[None], (tools, variants, result_range)
     )
     domain = Domain(
         tools=tools,
@@ -289,8 +290,9 @@ def compile(
         goal_when=goals.goal_when,
         goal_set=goals.goal_set,
         constant_range=goals.constant_range,
-        set_needs=set_needs,
-        pairing=pairing,
+        set_needs=goals.set_needs[None],
+        set_sure=goals.set_sure[None],
+        pairing=goals.pairing[None],
         phrases=phrases.compile(spec.goals, symbols, limits, room),
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         variants=variants,

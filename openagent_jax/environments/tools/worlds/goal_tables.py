@@ -36,6 +36,7 @@ class GoalTables(NamedTuple):
     goal_when: Int[np.ndarray, "G C 3"] | None
     constant_range: Int[np.ndarray, "3 G Q 2"]
     set_needs: Bool[np.ndarray, "U N"]
+    set_sure: Bool[np.ndarray, "U N"]
     pairing: Float[np.ndarray, "U U"]
 
 
@@ -62,7 +63,7 @@ def compile(
     goal_when = np.full((G, C, 3), -1, np.int32) if limits.conditions else None
     goal_set = np.zeros(G, np.int32)
     constant_range = np.zeros((3, G, limits.num_constants, 2), np.int32)
-    sets: dict[frozenset[int], int] = {}  # in the order of the goals
+    sets: dict[tuple, int] = {}  # in the order of the goals
     for g, goal in enumerate(spec.goals):
         slots = [name for name, _ in goal.constants]
 
@@ -87,19 +88,18 @@ def compile(
             goal_when[g, c] = source(when.value), comparison, source(when.limit)
         if goal.answer != domain_spec.DONE:
             goal_answer[g] = source(goal.answer)
-        steps = [name for name, _ in goal.steps]
-        needs = (*steps, *domain_spec.extra_calls(spec, goal))
-        one = frozenset(index[name] for name in needs)
-        goal_set[g] = sets.setdefault(one, len(sets))
+        needed = domain_spec.needed_tools(spec, goal)
+        goal_set[g] = sets.setdefault(needed, len(sets))
     if len(sets) > MAX_SETS:
         raise domain_spec.DomainError(
             f"{spec.name}: goals: they need {len(sets)} different sets of tools, but "
             f"the limit is {MAX_SETS}; remove goals whose sets no other goal needs"
         )
     U = room(len(sets), SET_BLOCK)
-    set_needs = np.zeros((U, N), bool)
-    for rows, u in sets.items():
-        set_needs[u, list(rows)] = True
+    set_needs, set_sure = np.zeros((2, U, N), bool)
+    for needed, u in sets.items():
+        for rows, names in zip((set_needs, set_sure), needed, strict=True):
+            rows[u, [index[name] for name in names]] = True
     count = np.bincount(goal_set[: len(spec.goals)], minlength=U)
     return GoalTables(
         goal_tool,
@@ -109,7 +109,8 @@ def compile(
         goal_when,
         constant_range,
         set_needs,
-        pairing(set_needs, count),
+        set_sure,
+        pairing(set_needs, set_sure, count),
     )
 
 
@@ -120,22 +121,26 @@ def _values(tool: domain_spec.ToolSpec, limits: Limits) -> list[str]:
 
 
 def pairing(
-    needs: Bool[np.ndarray, "U N"], count: Int[np.ndarray, "U"]
+    needs: Bool[np.ndarray, "U N"],
+    sure: Bool[np.ndarray, "U N"],
+    count: Int[np.ndarray, "U"],
 ) -> Float[np.ndarray, "U U"]:
     """Return how likely a goal of set u is paired with one of set v, at [u, v].
 
-    Goals are paired if each needs a tool that the other does not; goals of one set are
-    equally likely partners. The probability of goal j for goal i is symmetric in the
-    two, and sums to 1 for each goal where that is possible (Sinkhorn's scaling): for a
-    goal that is drawn uniformly, the pair (i, j) is then as likely as (j, i). So
-    documents that suit one goal of a pair, but not the other, do not tell which of the
-    two was asked for. A goal without any partner has a row of zeros.
+    Goals are paired if each has a tool that it needs whatever its conditions, and that
+    the other does not need; goals of one set are equally likely partners. The
+    probability of goal j for goal i is symmetric in the two, and sums to 1 for each
+    goal where that is possible (Sinkhorn's scaling): for a goal that is drawn
+    uniformly, the pair (i, j) is then as likely as (j, i). So documents that suit one
+    goal of a pair, but not the other, do not tell which of the two was asked for. A
+    goal without any partner has a row of zeros.
 
     Args:
       needs: the tools of each set.
+      sure: those of them that are needed whatever the conditions of a goal.
       count: the number of goals that need each set.
     """
-    only = (needs[:, None] & ~needs[None]).any(axis=2)
+    only = (sure[:, None] & ~needs[None]).any(axis=2)
     match = (only & only.T).astype(float)
     scale = np.ones(len(needs))
     for _ in range(500):  # damped, so that it does not oscillate

@@ -151,6 +151,7 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
         goal_set=goals("goal_set"),
         constant_range=goals("constant_range", axis=1),
         set_needs=_stacked(*(part.set_needs for part in parts)),
+        set_sure=_stacked(*(part.set_sure for part in parts)),
         pairing=_stacked(*(part.pairing for part in parts)),
         phrases=phrases.join([part.phrases for part in parts], num_goals, size),
         codes=parts[0].codes,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
@@ -122,6 +123,29 @@ def test_agents_that_do_not_look_at_conditions(program, expert):
         np.testing.assert_array_equal(state.success[has], suits[has])
         assert state.success[~has].all()
         assert state.wrong_effects[has].any() == (agent == ALWAYS)
+
+
+def test_only_tools_that_are_needed_in_any_case_are_taken_away(world):
+    """A tool that is needed on a condition might turn out not to be."""
+    environment = world.environment
+    names = ("unsolvable", "still_solvable")
+    make = draw.make_draw(environment, names, "train")
+
+    @jax.jit
+    def certify(tables, scenario, keys):
+        def one(key, edit_key):
+            made = make(tables, key, edit_key, 1.0, scenario)
+            return made, environment.certificate(tables, made.task).solvable
+
+        return jax.vmap(one)(keys, draw.edit_keys(keys))
+
+    keys = helpers.keys(num=NUM)
+    for scenario, is_solvable in ((1, False), (2, True)):
+        made, solvable = jax.device_get(certify(world.tables, scenario, keys))
+        has = np.any(made.task.goal.when[:, :, 0] >= 0, axis=1)
+        assert has.sum() > 0.2 * NUM
+        assert (solvable[has & made.changed] == is_solvable).all()
+        assert made.changed[has].all() or is_solvable
 
 
 def text_of(world, value):
