@@ -59,7 +59,8 @@ def logic_inversion(pools: Pools) -> Perturbation:
     If a step needs the code of another step or of a prerequisite, that tool now needs
     the code of the step instead. If there is no such dependency, the earlier of two
     steps that do not use each other's results now needs the code of the later one. A
-    task whose steps form a single chain of results stays as it is.
+    task whose steps form a single chain of results stays as it is. No step comes to
+    need the code of one that is only wanted under a condition.
     """
     del pools
 
@@ -74,14 +75,15 @@ def logic_inversion(pools: Pools) -> Perturbation:
         # Rows j whose dependency on the code of row i can be reversed, which needs that
         # j does not use results of i.
         eats = feeds[jnp.maximum(source, 0), row]
-        turnable = goal & (source >= 0) & (tools.code_from[source] < 0) & ~eats
+        sure = ~_has_condition(task)
+        turnable = goal & sure & (source >= 0) & (tools.code_from[source] < 0) & ~eats
         j = pick(which, turnable)
         i = source[j]
         code_from = source.at[j].set(-1).at[i].set(j)
         free = _no_cycle(feeds, code_from, tools.call_after)
         turned = (j >= 0) & free
         # Otherwise the earlier of two independent steps is made to wait for the later.
-        unordered = goal[:, None] & goal[None, :] & ~feeds & ~feeds.T
+        unordered = goal[:, None] & (goal & sure)[None, :] & ~feeds & ~feeds.T
         unordered &= (row[:, None] != row[None]) & (source < 0)[:, None]
         position = jnp.argmax(task.goal.tool[:, None] == row[None], axis=0)
         unordered &= position[:, None] < position[None, :]
@@ -95,6 +97,15 @@ def logic_inversion(pools: Pools) -> Perturbation:
         )
 
     return apply
+
+
+def _has_condition(task: Task) -> Bool[Array, "N"]:
+    """Return the rows of steps that are only wanted under a condition."""
+    goal, row = task.goal, jnp.arange(task.tools.relation.shape[0])
+    if goal.when is None:
+        return jnp.zeros_like(row, bool)
+    step = (goal.when[:, 0] >= 0)[:, None]
+    return jnp.any(step & (goal.tool[:, None] == row[None]), axis=0)
 
 
 def _feeds(task: Task) -> Bool[Array, "N N"]:
