@@ -87,6 +87,7 @@ class Documents:
 @dataclass(frozen=True)
 class Wanted:
     tool: Int[Array, "1"]  # row of the function to be called, or -1
+    when: None = None  # a call is never wanted only under a condition
 
 
 @jax.tree_util.register_dataclass
