@@ -170,7 +170,8 @@ class TestGoals:
             if domain_tables.conflicts(goal.steps, tools)
         ]
         pay, read = "pay_bill", "account_balance"
-        assert any(x.index(pay) < x.index(read) for x in after)
+        both = [x for x in after if {pay, read} <= set(x)]
+        assert any(x.index(pay) < x.index(read) for x in both)
 
 
 STATEFUL = ("banking", "calendar", "travel", "shop")
@@ -201,6 +202,8 @@ def test_a_balance_is_drawn_down():
         if pay not in steps:
             continue
         c = steps.index(pay)
+        if not state.done[c]:  # its condition does not hold
+            continue
         held = state.cells.table > 0
         m = np.flatnonzero(held & (state.cells.key == state.args[c, 0]))[0]
         record = helpers.row(state.cells.record, m)
