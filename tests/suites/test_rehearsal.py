@@ -105,9 +105,8 @@ def rehearsed(tmp_path_factory):
     file.write_text(json.dumps(DOMAIN))
     settings = dataclasses.replace(SETTINGS, domain=str(file), transfer=str(file))
     world = registry.make(settings, Spelling(helpers.tokenizer()))
-    return domain_file.load(file, LIMITS), rehearsal.rehearse(
-        world, 0, {"test": rehearsal.SCENARIOS}
-    )["test"]
+    found = rehearsal.rehearse(world, 0, {"test": rehearsal.SCENARIOS})
+    return domain_file.load(file, LIMITS), found["test"]
 
 
 @pytest.mark.slow

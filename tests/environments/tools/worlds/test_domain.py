@@ -2,9 +2,11 @@
 
 import collections
 import dataclasses
+import functools
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -156,14 +158,25 @@ class TestTasks:
 
 
 def test_a_split_may_be_given_by_its_index(samples):
+    """Tests give it so; training and evaluation give its name."""
     environment, tables = helpers.world("poi").environment, helpers.world("poi").tables
-    for split in SPLITS:
-        task = jax.jit(environment.sample, static_argnums=2)(
-            tables, helpers.keys()[0], split
-        )
+    sample = jax.jit(environment.sample, static_argnums=2)
+    pools = jax.jit(functools.partial(vary, environment))
+    for index, split in enumerate(SPLITS):
+        task = sample(tables, helpers.keys()[0], split)
+        first = helpers.row(samples["poi", split], 0)
+        chex.assert_trees_all_equal(helpers.host(task), first)
+        by_name = jax.jit(functools.partial(vary, environment, split=split))
         chex.assert_trees_all_equal(
-            helpers.host(task), helpers.row(samples["poi", split], 0)
+            pools(tables, task, split=jnp.int32(index)), by_name(tables, task)
         )
+
+
+def vary(environment, tables, task, split):
+    """The arrays of the pools, and a task that `domain_transfer` draws from them."""
+    pools = vars(environment.pools(tables, task, split))
+    transfer = pools.pop("transfer")
+    return pools, transfer(jax.random.key(0))
 
 
 def test_one_program_serves_both_domains(samples):

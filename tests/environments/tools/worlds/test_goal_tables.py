@@ -42,13 +42,14 @@ def test_goals_of_one_set_share_what_the_set_gets(seed):
     np.testing.assert_allclose(single, by_goals(sets[of]), atol=1e-4)
 
 
+@pytest.mark.parametrize("share_sure, share_paired", [(1, 0.5), (0.8, 0.3)])
 @pytest.mark.parametrize("seed", range(5))
-def test_pairs_are_symmetric(seed):
+def test_pairs_are_symmetric(seed, share_sure, share_paired):
     sets, of = random_needs(seed, num_goals=300, num_sets=20)
     count = np.bincount(of, minlength=len(sets))
-    sure = sets & (np.random.default_rng(seed).random(sets.shape) < 0.8)
+    sure = sets & (np.random.default_rng(seed).random(sets.shape) < share_sure)
     joint = count[:, None] / count.sum() * goal_tables.pairing(sets, sure, count)
-    assert joint.sum() > 0.3
+    assert joint.sum() > share_paired
     np.testing.assert_allclose(joint, joint.T, atol=1e-6)
     # Only those are paired of which each needs a tool, in any case, that the other does
     # not.
