@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from openagent_jax import perturb
 from openagent_jax.environments.world import SPLITS
+from openagent_jax.text import style
 from tests import differences, helpers
 
 ENTRIES = tuple(helpers.CATALOGUE)
@@ -210,8 +211,8 @@ class TestPools:
     def test_styles(self):
         ranges = [pools("poi", split).styles for split in SPLITS]
         train, test = (set(range(*map(int, r))) for r in ranges)
-        assert train and test and not train & test
-        assert 0 not in train | test  # the normal one
+        assert train == {*range(1, style.NUM_TRAIN_STYLES)}  # 0 is the normal one
+        assert test == {*range(style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES))}
 
 
 def templates(name, split):

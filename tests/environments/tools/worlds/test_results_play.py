@@ -10,6 +10,7 @@ import pytest
 
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.perturb import edits
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import nesting, reply_scan, scalars, style
@@ -155,6 +156,27 @@ def test_only_tools_that_are_needed_in_any_case_are_taken_away(certified, name):
     assert has.sum() > 0.2 * NUM
     assert (solvable[has & made.changed] == (name == "still_solvable")).all()
     assert made.changed[has].all() or name == "still_solvable"
+
+
+def test_what_a_goal_surely_needs(world):
+    """The sets of tools on the host are those that perturbations find in a task."""
+    domain, environment = world.tables.source.tasks, world.environment
+
+    @jax.jit
+    def find(tables, keys):
+        def one(key):
+            task = environment.sample(tables, key, "train")
+            every, sure = edits.wanted(task), edits.wanted_surely(task)
+            found = edits.needed(task, every), edits.needed(task, sure)
+            return task.goal.kind, found
+
+        return jax.vmap(one)(keys)
+
+    kind, (every, sure) = jax.device_get(find(world.tables, helpers.keys(num=NUM)))
+    d, u = domain.goal_domain[kind], domain.goal_set[kind]
+    assert np.array_equal(domain.set_needs[d, u], every)
+    assert np.array_equal(domain.set_sure[d, u], sure)
+    assert np.any(every & ~sure, axis=1).sum() > 0.1 * NUM
 
 
 def test_no_step_comes_to_need_the_code_of_one_with_a_condition(certified):
