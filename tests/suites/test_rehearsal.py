@@ -3,13 +3,16 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
 from openagent_jax.domains import domain_file
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import make
-from openagent_jax.environments.world import Settings, Spelling
+from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from openagent_jax.evaluation import transcript
 from openagent_jax.expert import Lengths
 from openagent_jax.suites import rehearsal
@@ -30,9 +33,6 @@ SIZES, LIMITS = SETTINGS.sizes, make.limits_of(SETTINGS)
 
 def words(name):
     return {split: [f"{split} {name} one", f"{split} {name} two"] for split in SPLITS}
-
-
-SPLITS = ("train", "test")
 
 
 def tool(name, arguments, **meaning):
@@ -65,6 +65,7 @@ def tool(name, arguments, **meaning):
 def goal(name, *steps, **constants):
     slots = " ".join(f"{{{slot}}}" for slot in constants)
     pools = ("train", "test", "rewrite_train", "rewrite_test")
+    begins = {"train": "a longer request to train on:"}
     return {
         "name": name,
         "constants": constants,
@@ -73,7 +74,9 @@ def goal(name, *steps, **constants):
             for step in steps
         ],
         "answer": f"#{len(steps) - 1}.hour",
-        "phrases": {pool: [f"{pool} {name} {slots}".strip()] for pool in pools},
+        "phrases": {
+            pool: [f"{begins.get(pool, pool)} {name} {slots}".strip()] for pool in pools
+        },
     }
 
 
@@ -100,13 +103,50 @@ DOMAIN = {
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory):
+def file(tmp_path_factory):
     file = tmp_path_factory.mktemp("domain") / "gates.json"
     file.write_text(json.dumps(DOMAIN))
+    return file
+
+
+@pytest.fixture(scope="module")
+def world(file):
     settings = dataclasses.replace(SETTINGS, domain=str(file), transfer=str(file))
-    world = registry.make(settings, Spelling(helpers.tokenizer()))
-    found = rehearsal.rehearse(world, 0, {"test": rehearsal.SCENARIOS})
-    return domain_file.load(file, LIMITS), found["test"]
+    return registry.make(settings, Spelling(helpers.tokenizer()))
+
+
+@pytest.fixture(scope="module")
+def both(world):
+    """The measurements by split and scenario."""
+    scenarios = {"test": rehearsal.SCENARIOS, "train": (draw.CLEAN,)}
+    return rehearsal.rehearse(world, 0, scenarios)
+
+
+@pytest.fixture(scope="module")
+def rehearsed(file, both):
+    return domain_file.load(file, LIMITS), both["test"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", SPLITS)
+def test_tasks_are_those_of_their_split(world, both, split):
+    keys = draw.task_keys(jax.random.key(0), 0, rehearsal.NUM_DRAWN)
+
+    @jax.jit
+    def find(tables, keys):
+        def one(key):
+            task = world.environment.sample(tables, key, split)
+            pieces = world.environment.prompt(tables, task)
+            return task.goal.kind, expert.num_tokens(tables, pieces)
+
+        return jax.vmap(one)(keys)
+
+    kinds, lengths = jax.device_get(find(world.tables, keys))
+    seen = both[split][draw.CLEAN]
+    for kind in range(2):
+        first = np.flatnonzero(kinds == kind)[:128]  # each goal has as many tasks
+        found = seen.lengths.prompt[seen.goal == kind]
+        assert sorted(found) == sorted(lengths[first])
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ class LoggedWorlds:
           num_visible: ignored: a task documents the tools of its conversation.
 
         Raises:
-          ValueError: the split has no task.
+          ValueError: the split has no task; unnoticed if `split` is traced.
         """
         del num_visible
         self._check(split)
@@ -116,7 +116,7 @@ class LoggedWorlds:
           split: 0 for training, 1 for the test.
 
         Raises:
-          ValueError: the split has no task.
+          ValueError: the split has no task; unnoticed if `split` is traced.
         """
         self._check(split)
         uniforms = jax.random.uniform(key, (3,))
