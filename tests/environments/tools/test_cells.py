@@ -10,18 +10,19 @@ import pytest
 from openagent_jax.environments.tools import cells, environment, oracle, types
 from openagent_jax.text import reply_scan, scalars, style
 from tests import helpers
+from tests.environments.tools import small_model
 from tests.environments.tools import small_worlds as small
 
 BATCH, NUM_CALLS, NUM_WRONG, NUM_TURNS = 64, 72, 3, 24
 STATUSES = {
-    style.OK: small.OK,
-    style.BAD_ARGUMENT: small.BAD,
-    style.NO_RECORD: small.NO_RECORD,
-    style.TRANSIENT: small.DEAD,
-    style.PERMANENT: small.DEAD,
-    style.WRONG_CODE: small.EARLY,
-    style.OUT_OF_ORDER: small.EARLY,
-    style.UNKNOWN_TOOL: small.UNKNOWN,
+    style.OK: small_model.OK,
+    style.BAD_ARGUMENT: small_model.BAD,
+    style.NO_RECORD: small_model.NO_RECORD,
+    style.TRANSIENT: small_model.DEAD,
+    style.PERMANENT: small_model.DEAD,
+    style.WRONG_CODE: small_model.EARLY,
+    style.OUT_OF_ORDER: small_model.EARLY,
+    style.UNKNOWN_TOOL: small_model.UNKNOWN,
 }
 
 
@@ -111,7 +112,7 @@ def models(worlds, tasks):
             key: tuple(int(scalars.python(int(x))) if x else 0 for x in first[i, n])
             for n, key in enumerate(range(*small.KEYS))
         }
-        made.append(small.Model(world, initial, results))
+        made.append(small_model.Model(world, initial, results))
     return made
 
 
@@ -145,11 +146,11 @@ def check(start, num_wrong, seed=0):
             status, values, new = model.call(state, row, arg)
             same("status", STATUSES[int(seen.status[i, t])], status)
             name = worlds[i].names[worlds[i].rows[row]]
-            if status == small.OK:
+            if status == small_model.OK:
                 kinds = worlds[i].tools[name].returns
                 same("values", plain(seen.values[i, t], kinds), values)
                 shown |= model.shown(name, arg, values, state, new)
-            spoilt += model.wrong_effects(state, new)
+                spoilt += model.wrong_effects(name, arg, values, state, new)
             same("wrong effects", int(wrong[i, t]), spoilt)
             state = new
         if fewest is None:  # a change that cannot be undone may hide why
