@@ -100,7 +100,7 @@ class Steps:
 
     key: Int[Array, "C"]
     record: Record  # leading axis C
-    # Whether a step needs its own call, because it has an argument that no record keeps.
+    # Whether a step needs its own call, as no record keeps one of its arguments.
     own_call: Bool[Array, "C"]
 
 

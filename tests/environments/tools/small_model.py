@@ -59,6 +59,11 @@ class Model:
         }
         self.latched = (self.to_show | self.traces) & self.needed
         self.asked_for = {tool.after for tool in world.tools.values()}
+        self._applied: dict[tuple, tuple] = {}
+        self._steps_of: dict[tuple, list[int]] = {}
+        for c in self.needed:
+            call = world.steps[c][0], self.args[c]
+            self._steps_of.setdefault(call, []).append(c)
         self.start = (self._tuple(self.first), frozenset(), (0,) * len(world.rows),
                       frozenset(), 0)  # fmt: skip
 
@@ -149,15 +154,19 @@ class Model:
             attempts = state[2]
         if fails:
             return DEAD, None, (records, done, attempts, called, lost)
-        before = dict(zip(self.keys, records, strict=True))
-        status, values, after = self._apply(name, args, before)
+        seen = name, args, records
+        if seen not in self._applied:
+            before = dict(zip(self.keys, records, strict=True))
+            status, values, after = self._apply(name, args, before)
+            self._applied[seen] = status, values, self._tuple(after)
+        status, values, after = self._applied[seen]
         if status != OK:
             return status, None, state
         matches = self._matches(name, args, values)
         lost += self._is_unasked(state, name, args, matches) and (
             not tool.creates or self._was_created(values, args, name, done)
         )
-        after = (self._tuple(after), done | (matches & self.latched), attempts,
+        after = (after, done | (matches & self.latched), attempts,
                  called | ({number} & self.asked_for), lost)  # fmt: skip
         return OK, values, after
 
@@ -165,9 +174,8 @@ class Model:
         """The steps of which a successful call is the call."""
         return {
             c
-            for c in self.needed
-            if (self.world.steps[c][0], self.args[c]) == (name, args)
-            and (c not in self.to_show or self.values[c] == values)
+            for c in self._steps_of.get((name, args), ())
+            if c not in self.to_show or self.values[c] == values
         }
 
     def _is_unasked(self, state, name, args, matches) -> bool:
