@@ -82,6 +82,7 @@ def limits_of(settings: Settings) -> Limits:
         num_derived=settings.num_derived or needs.num_derived,
         value_bytes=settings.value_bytes,
         conditions=settings.conditions,
+        paging=settings.paging,
     )
 
 
