@@ -74,7 +74,9 @@ def _check_cursor(tool: schema.Tool, place: str, check: Checker) -> None:
         message = f"{name!r} is no string, as cursors are; write a string"
         check.require(not kinds or "string" in kinds, f"{where}.properties", message)
         wrong = value_schema.misfit(found, EXAMPLE, root=root)
-        message = f"{name!r}: cursors are texts such as {EXAMPLE!r}; {wrong}; remove that"
+        message = (
+            f"{name!r} takes cursors such as {EXAMPLE!r}, but {wrong}; remove that"
+        )
         check.require(not wrong, f"{where}.properties", message)
     else:
         message = f"the schema has no argument {name!r}; add it there as an optional "

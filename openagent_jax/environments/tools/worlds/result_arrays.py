@@ -46,7 +46,8 @@ def pages(spec: DomainSpec, limits: Limits) -> Pages:
     """Return how the tools divide their results."""
     N, F = limits.num_tools, limits.num_fields
     size, stride, cursor, following = np.zeros((4, N), np.int32)
-    record, last = np.zeros((N, F), np.int32), np.zeros((N, limits.num_values), np.int32)
+    record = np.zeros((N, F), np.int32)
+    last = np.zeros((N, limits.num_values), np.int32)
     for n, tool in enumerate(spec.tools):
         if (made := tool.pages) is None:
             continue
