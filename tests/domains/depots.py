@@ -1,13 +1,14 @@
 """A domain whose tools return lists in pages."""
 
 import json
+from typing import Any
 
 from openagent_jax.domains import domain_file
 from openagent_jax.domains.domain_spec import DomainSpec
 from openagent_jax.domains.limits import Limits
 from tests.domains import ferries
 
-SIZES = dict(num_fields=13, num_derived=5, depth=3, num_args=3)
+SIZES: dict[str, Any] = dict(num_fields=13, num_derived=5, depth=3, num_args=3)
 LIMITS = Limits(**SIZES, conditions=True, paging=True)
 PAGES = {"list": "crates", "size": 2, "cursor": "cursor", "next": "next_cursor"}
 
