@@ -71,6 +71,7 @@ def found(**changes):
 
 def test_pages_are_found():
     pages = found()
+    assert pages is not None
     assert (pages.path, pages.cursor, pages.next) == (
         "orders",
         "cursor",
@@ -92,6 +93,7 @@ def test_pages_are_found():
 def test_other_names(argument, field):
     changes = {"cursor": None, f"to_{argument}": TEXT, "meta": None, field: TEXT}
     pages = found(**changes)
+    assert pages is not None
     assert (pages.cursor, pages.next) == (argument, field)
 
 
