@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Int
 
 from openagent_jax import brief, perturb, report
 from openagent_jax import draw as hashes
-from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
