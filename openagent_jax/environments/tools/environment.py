@@ -271,7 +271,11 @@ def _respond(
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch = results(task, tool, args), None
+    values, touch, bare = results(task, tool, args), None, None
+    if task.facts is not None:
+        bare = jnp.any(
+            task.facts.bare & _recorded(task, task.facts, tool, args)[:, None], axis=0
+        )
     # Later entries take precedence over earlier ones.
     status, target = jnp.int32(style.OK), jnp.int32(-1)
     if tools.access is not None:
@@ -305,7 +309,7 @@ def _respond(
         useful &= jnp.all(state.values == values[None], axis=1)
     # Values that are derived from lists are not shown.
     values = jnp.where(ok, values[: tools.result_low.shape[1]], -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
     return result, useful, touch
 
 

@@ -32,6 +32,8 @@ class TestLines:
             ),
             (b"\x1f\x8b\x08\x00", "the file is compressed with gzip; unpack it first"),
             (b"[" * 100_000, "line 1: "),
+            (b"1" * 5000, "line 1: Exceeds the limit"),
+            (b'{"a": {"b": 1, "b": 2}}', "line 1: the key 'b' is there twice in an"),
         ],
     )
     def test_faults(self, tmp_path, data, problem):

@@ -17,6 +17,7 @@ from tests.environments.logs.examples import (
     chain,
     failing,
     mapped,
+    result,
     says,
     user,
     weather,
@@ -118,6 +119,35 @@ def test_refusals_in_words_are_listed(tmp_path):
     line = "read as refusals in words, as if by Refuse: lines 2, 5"
     assert line in list(log.report())
     assert log.with_room([task.needs() for _, task in log.tasks], {})[0] == log
-    _, kept = log.with_room([{"x": i} for i in range(4)], {"x": 0})
+    needs = [{"x": (i, "")} for i in range(4)]
+    _, kept = log.with_room(needs, {"x": 0})
     assert kept == [0]
-    assert log.with_room([{"x": i} for i in range(4)], {"x": 1})[0].refusals == (2,)
+    assert log.with_room(needs, {"x": 1})[0].refusals == (2,)
+
+
+def test_parts_beyond_the_limits_are_named(tmp_path):
+    file = write_log(tmp_path, weather(*GOOD), chain())
+    log = logs.load(file, {"sandbox.num_fields": 3, "sandbox.value_bytes": 5})
+    assert list(log.report()) == [
+        "needs more than sandbox.value_bytes=5 (1): line 1",
+        "  line 1: 'get_weather'",
+        "  enough for all of them: --config.sandbox.value_bytes=11",
+        "needs more than sandbox.num_fields=3 and sandbox.value_bytes=5 (1): line 2",
+        "  line 2: 4 fields of results of find_order, 'get_weather'",
+        "  enough for all of them: --config.sandbox.num_fields=4 "
+        "--config.sandbox.value_bytes=11",
+    ]
+
+
+def test_numbers_beyond_exact_decimals_are_named(tmp_path):
+    """They are texts in tasks; a report names at most a few."""
+    found = {"sky": "sunny", "wind": "3", "id": 4006381333931}
+    file = write_log(tmp_path, *[weather(GOOD[0], result(found))] * 10, chain())
+    log = logs.load(file, {})
+    first, *listed = log.report()
+    assert first == (
+        "numbers that are compared as texts, since they have more than 7 decimals, or "
+        "exceed 67108862 without the decimal point:"
+    )
+    assert listed[0] == "  line 1: 4006381333931 (get_weather: id)"
+    assert listed[-1] == "  and 2 more"
