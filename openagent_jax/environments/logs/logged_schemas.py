@@ -159,7 +159,8 @@ def documented(
             made["properties"] = {
                 key: pruned(properties[key], (*path, key)) for key in kept
             }
-            made["required"] = [key for key in required if key in kept]
+            if "required" in part:
+                made["required"] = [key for key in required if key in kept]
         if isinstance(part.get("items"), dict):
             made["items"] = pruned(part["items"], (*path, 0))
         return made

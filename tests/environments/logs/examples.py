@@ -121,7 +121,7 @@ def write_log(tmp_path, *conversations, name="x.jsonl"):
 def build(file, **room):
     """The worlds of a log; `room` are keys of `sandbox` in a config."""
     names = [field.name for field in dataclasses.fields(Settings)]
-    limits = {x: y for x, y in vars(LIMITS).items() if x in names}
+    limits = {x: y for x, y in vars(LIMITS).items() if x in names} | {"depth": 0}
     limits |= {x: room.pop(x) for x in [*room] if x in limits}
     settings = Settings(
         domain=str(file),
