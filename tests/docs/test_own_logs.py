@@ -67,7 +67,8 @@ def test_check(commands, tmp_path):
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
         f"{file}: mapped 1 of 6 conversations; skipped 5: a call without a result (3), "
-        "needs more than sandbox.num_fields=2 (1), no successful call and no refusal (1)",
+        "needs more than sandbox.num_fields=2 (1), no successful call and no refusal "
+        "(1)",
         "  a call without a result (3): lines 5, 7-8",
         *(f"    line {line}: get_weather" for line in (5, 7, 8)),
         "  needs more than sandbox.num_fields=2 (1): line 3",
