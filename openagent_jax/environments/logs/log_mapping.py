@@ -40,8 +40,10 @@ The world of the task is what the log recorded. The rules are:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
+from openagent_jax.domains import tool_names
 from openagent_jax.domains.domain_spec import DONE
 from openagent_jax.environments.logs import log_language, log_values, logged_schemas
 from openagent_jax.environments.logs.log_conversation import (
@@ -107,19 +109,34 @@ def map_conversation(parsed: Conversation) -> LoggedTask:
       CannotMap: the conversation cannot become a task.
     """
     try:
-        task = _map(parsed)
+        task = _map(_with_valid_names(parsed))
         "".join(task.texts()).encode()
     except UnicodeEncodeError:
         raise CannotMap("an unpaired surrogate") from None
     return task
 
 
-def _map(parsed: Conversation) -> LoggedTask:
-    tools = {tool.name: tool for tool in parsed.tools}
-    if len(tools) < len(parsed.tools):
-        names = [tool.name for tool in parsed.tools]
+def renamed(parsed: Conversation) -> str:
+    """Return which tools get another name, since APIs of models do not allow theirs."""
+    pairs = zip(parsed.tools, _with_valid_names(parsed).tools, strict=True)
+    changes = [(old.name, new.name) for old, new in pairs if old.name != new.name]
+    return ", ".join(f"{old!r:.60} is {new}" for old, new in changes)
+
+
+def _with_valid_names(parsed: Conversation) -> Conversation:
+    """Return the conversation with the names that `tool_names` gives its tools."""
+    names = [tool.name for tool in parsed.tools]
+    if len({*names}) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CannotMap("two tools with the same name", twice)
+    valid = dict(zip(names, tool_names.valid(names), strict=True))
+    tools = tuple(tool._replace(name=valid[tool.name]) for tool in parsed.tools)
+    calls = tuple(x._replace(tool=valid.get(x.tool, x.tool)) for x in parsed.calls)
+    return replace(parsed, tools=tools, calls=calls)
+
+
+def _map(parsed: Conversation) -> LoggedTask:
+    tools = {tool.name: tool for tool in parsed.tools}
     calls, failures = _step_calls(parsed)
     for call in calls:
         _check(call, tools)

@@ -70,6 +70,8 @@ class Log:
         agent's own words.
       inexact: `(line, number and its place)` of the mapped conversations with a number
         that is kept as a text.
+      renamed: `(line, names)` of the mapped conversations with tools whose names no API
+        of a model allows.
     """
 
     file: str
@@ -78,6 +80,7 @@ class Log:
     num_headers: int
     refusals: tuple[int, ...] = ()
     inexact: tuple[tuple[int, str], ...] = ()
+    renamed: tuple[tuple[int, str], ...] = ()
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons for skipping and their counts, most frequent first."""
@@ -118,6 +121,9 @@ class Log:
         if self.inexact:
             yield f"numbers that are compared as texts, since {_INEXACT}:"
             yield from _listed(self.inexact)
+        if self.renamed:
+            yield "tools with another name, since APIs of models do not allow theirs:"
+            yield from _listed(self.renamed)
         if self.num_headers:
             word = "line" if self.num_headers == 1 else "lines"
             yield f"ignored {self.num_headers:,} header {word} of an evaluation"
@@ -179,6 +185,7 @@ class Log:
             skipped=tuple(all_skipped),
             refusals=tuple(line for line in self.refusals if line in lines),
             inexact=tuple(x for x in self.inexact if x[0] in lines),
+            renamed=tuple(x for x in self.renamed if x[0] in lines),
         )
 
 
@@ -225,7 +232,8 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
 @functools.lru_cache(maxsize=2)
 def _load(file: str, stamp: tuple[int, int]) -> Log:
     del stamp  # part of the cache's key: a changed file is read again
-    tasks, skipped, refusals, inexact, num_headers = [], [], [], [], 0
+    tasks, skipped, num_headers = [], [], 0
+    refusals, inexact, renamed = [], [], []
     for line, row in log_file.lines(Path(file)):
         if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
             num_headers += 1
@@ -243,6 +251,8 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
                 refusals.append(line)
             if where := task.inexact():
                 inexact.append((line, where))
+            if names := log_mapping.renamed(parsed):
+                renamed.append((line, names))
     return Log(
         file,
         tuple(tasks),
@@ -250,6 +260,7 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
         num_headers,
         tuple(refusals),
         tuple(inexact),
+        tuple(renamed),
     )
 
 

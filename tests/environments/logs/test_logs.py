@@ -19,6 +19,7 @@ from tests.environments.logs.examples import (
     mapped,
     result,
     says,
+    tool,
     user,
     weather,
     write_log,
@@ -151,3 +152,17 @@ def test_numbers_beyond_exact_decimals_are_named(tmp_path):
     )
     assert listed[0] == "  line 1: 4006381333931 (get_weather: id)"
     assert listed[-1] == "  and 2 more"
+
+
+def test_names_that_apis_do_not_allow(tmp_path):
+    file = tmp_path / "x.jsonl"
+    tools = [tool("sky.look", "Look", at="string")]
+    messages = [user("x"), calls(("sky.look", {"at": "x"})), result("dark"), says("ok")]
+    file.write_text(json.dumps({"messages": messages, "tools": tools}))
+    log = logs.load(file, {})
+    (task,) = [task for _, task in log.tasks]
+    assert task.documents[0].name == task.steps[0].tool == "sky_look"
+    assert list(log.report()) == [
+        "tools with another name, since APIs of models do not allow theirs:",
+        "  line 1: 'sky.look' is sky_look",
+    ]
