@@ -338,7 +338,7 @@ class _Constants:
 
 def _answer(
     parsed: Conversation, steps: Sequence[Step], constants: _Constants
-) -> tuple[int, str] | str:
+) -> tuple[int, Path] | str:
     last = conversation.last_line(parsed.ending)
     if _refuses(parsed):
         return DONE if steps else UNSOLVABLE

@@ -234,5 +234,5 @@ class _Synonyms:
         return self._known[kind, text]
 
 
-def _purpose(document: Document) -> str:
+def _purpose(document: Document) -> wording.Purpose:
     return wording.purpose(document.name, purpose(document.description))

@@ -340,7 +340,7 @@ def compile(
     of_split, num, num_distinct = _splits(tasks, range(R))
     columns = limits.num_columns
     access = cells.untouched(N, F, columns) if columns else None
-    made = LoggedWorlds(
+    worlds = LoggedWorlds(
         documents=table.arrays(),
         goal=goal,
         facts=facts,
@@ -352,7 +352,7 @@ def compile(
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         **arrays,
     )
-    return jax.tree.map(jnp.asarray, made)
+    return jax.tree.map(jnp.asarray, worlds)
 
 
 def measured(

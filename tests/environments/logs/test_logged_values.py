@@ -100,7 +100,7 @@ def test_the_compiled_world_and_messages_agree(suite):
     source, tables = world.tables.source.tasks, world.tables
     task = source.task(jnp.int32(0), jnp.zeros(2), domain.TRAIN)
     episodes, _ = helpers.demonstrate(tables, jax.tree.map(lambda x: x[None], task))
-    episode = next(helpers.rows(episodes))
+    (episode,) = helpers.rows(episodes)
     assert episode.state.success and episode.state.num_calls == 1
     texts = lexicons.texts(tables.lexicon)
     style = tables.lexicon.style
