@@ -43,7 +43,7 @@ def arguments(
         lacking = set[Path]()
     else:
         found, lacking = _given(schema, used)
-    paths = [path for path in logged_task.in_order(found) if path != (skip,)]
+    paths = [path for path in nesting.in_order(found) if path != (skip,)]
     heads = {path[:size] for path in paths for size in range(1, len(path))}
     for path in paths:
         where = f"{tool}: {nesting.written(path)}"

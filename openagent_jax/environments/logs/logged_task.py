@@ -133,7 +133,7 @@ class LoggedTask:
         by_tool: dict[str, dict[Path, Field]] = {}
         for step in self.steps:
             by_tool.setdefault(step.tool, {}).update(step.fields)
-        return {tool: in_order(fields) for tool, fields in by_tool.items()}
+        return {tool: nesting.in_order(fields) for tool, fields in by_tool.items()}
 
     def literals(self) -> Iterator[str]:
         """Yield the words without quotes that arguments have."""
@@ -211,27 +211,6 @@ def _plain(value: Any) -> Any:
 def _keys(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         yield from (key for key in path if isinstance(key, str))
-
-
-def in_order(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return paths in their order, but with leaves of the same container together.
-
-    >>> in_order([("to", "city"), ("day",), ("to", "zip"), ("tags", 1), ("tags", 0)])
-    (('to', 'city'), ('to', 'zip'), ('day',), ('tags', 0), ('tags', 1))
-    """
-    paths = list(dict.fromkeys(paths))
-    first: dict[Path, int] = {}
-    for number, path in enumerate(paths):
-        for level in range(len(path)):
-            first.setdefault(path[: level + 1], number)
-
-    def place(path: Path) -> list[tuple[int, int]]:
-        return [
-            (key, 0) if isinstance(key, int) else (0, first[path[: level + 1]])
-            for level, key in enumerate(path)
-        ]
-
-    return tuple(sorted(paths, key=place))
 
 
 def pieces(text: str) -> tuple[str, ...]:
