@@ -5,14 +5,15 @@ import json
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from openagent_jax.environments import transcript
 from openagent_jax.environments.logs import log_values
+from openagent_jax.environments.tools import types as types_
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.suites.tasks import Suite
 from openagent_jax.text import lexicon as lexicons
+from openagent_jax.text import reply_scan
+from openagent_jax.text import style as forms
 from tests import helpers
 from tests.environments.logs.examples import (
     build,
@@ -99,40 +100,39 @@ def test_the_compiled_world_and_messages_agree(suite):
     world = suite.world
     source, tables = world.tables.source.tasks, world.tables
     task = source.task(jnp.int32(0), jnp.zeros(2), domain.TRAIN)
-    episodes, _ = helpers.demonstrate(tables, jax.tree.map(lambda x: x[None], task))
-    (episode,) = helpers.rows(episodes)
-    assert episode.state.success and episode.state.num_calls == 1
-    texts = lexicons.texts(tables.lexicon)
-    style = tables.lexicon.style
+    texts, style = lexicons.texts(tables.lexicon), tables.lexicon.style
+    call = types_.ToolCall(jnp.int32(0), task.facts.args[0], jnp.int32(-1))
+    action = types_.Action(jnp.int32(reply_scan.CALL), call, jnp.int32(-1))
+    ok, none = jnp.int32(forms.OK), jnp.int32(-1)
+    found = task.facts.values[0], none, none, task.facts.bare[0]
+    result = types_.ToolResult(ok, jnp.int32(0), *found)
 
-    def text(pieces):
-        return "".join(texts[x] for x in np.asarray(pieces))
+    @jax.jit
+    def written(tables, task):
+        environment = world.environment
+        return (
+            environment.prompt(tables, task),
+            environment.utterance(tables, task, action),
+            environment.observe(tables, task, result),
+            world.transcriber.observe(task, result),
+        )
 
-    action = jax.tree.map(lambda x: jnp.asarray(x[0]), episode.action)
-    written = text(world.environment.utterance(tables, task, action))
-    call = json.loads(written.removesuffix(texts[style.end]))
+    *pieces, shown = jax.device_get(written(tables, task))
+    prompt, said, read = ("".join(texts[x] for x in row) for row in pieces)
     # The compact style writes all values of a call with quotes.
-    assert written_alike(call["arguments"]) == written_alike(arguments())
-    result = jax.tree.map(lambda x: jnp.asarray(x[0]), episode.timestep.observation)
-    read = text(world.environment.observe(tables, task, result))
-    read = read.removeprefix(texts[style.tool_open]).removesuffix(
-        texts[style.tool_close]
-    )
+    given = json.loads(said.removesuffix(texts[style.end]))["arguments"]
+    assert written_alike(given) == written_alike(arguments())
+    read = read.removeprefix(texts[style.tool_open])
+    read = read.removesuffix(texts[style.tool_close])
     assert read == json.dumps(FOUND, separators=(",", ":"))
-    prompt = text(world.environment.prompt(tables, task))
     assert '"description":"Find an \\"order\\""' in prompt
     assert '"year: integer; at least 1990"' in prompt
     # The same by messages.
-    transcriber = world.transcriber
-    shown = transcriber.observe(task, result)
-    task = helpers.host(task)
-    messages = transcript.messages(transcriber, episode, [shown, shown])
-    (made,) = messages[2]["tool_calls"]
+    task, action = helpers.host((task, action))
+    (made,) = world.transcriber.message(task, action)["tool_calls"]
     assert made["function"]["arguments"] == arguments()
-    assert messages[3]["content"] == read
-    assert messages[-1]["content"] == "Answer: 12.5"
-    (found, scale) = transcriber.tools(task)
-    assert found == TOOLS[0] and scale == TOOLS[1]
+    assert world.transcriber.shown(shown, task) == ("tool", read)
+    assert world.transcriber.tools(task) == TOOLS
 
 
 @pytest.mark.slow
