@@ -109,11 +109,10 @@ class Log:
             word = "line" if num == 1 else "lines"
             yield f"{reason} ({num:,}): {word} {_ranges([x.line for x in skipped])}"
             yield from _listed((x.line, x.where) for x in skipped if x.where)
-            keys = skipped[0].needs
-            needs = {key: max(x.needs[key] for x in skipped) for key in keys}
-            if needs:
-                flags = " ".join(f"--config.{key}={num}" for key, num in needs.items())
+            if flags := _enough(skipped):
                 yield f"  enough for all of them: {flags}"
+        if len({x.reason for x in self.skipped if x.needs}) > 1:
+            yield f"enough for all that need more: {_enough(self.skipped)}"
         if self.refusals:
             word = "line" if len(self.refusals) == 1 else "lines"
             listed = _ranges(self.refusals)
@@ -262,6 +261,14 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
         tuple(inexact),
         tuple(renamed),
     )
+
+
+def _enough(skipped: Iterable[Skipped]) -> str:
+    """Return flags that are enough for some conversations, or ""."""
+    needs: dict[str, int] = {}
+    for one in skipped:
+        needs |= {key: max(num, needs.get(key, 0)) for key, num in one.needs.items()}
+    return " ".join(f"--config.{key}={num}" for key, num in needs.items())
 
 
 def _listed(places: Iterable[tuple[int, str]]) -> Iterator[str]:

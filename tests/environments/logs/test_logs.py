@@ -137,6 +137,8 @@ def test_parts_beyond_the_limits_are_named(tmp_path):
         "  line 2: 4 fields of results of find_order, 'get_weather'",
         "  enough for all of them: --config.sandbox.num_fields=4 "
         "--config.sandbox.value_bytes=11",
+        "enough for all that need more: --config.sandbox.value_bytes=11 "
+        "--config.sandbox.num_fields=4",
     ]
 
 
