@@ -72,6 +72,25 @@ def chain():
     ]
 
 
+PACK = tool("pack", "Pack a box", box="object", day="string")
+PACK["function"]["parameters"]["properties"]["box"]["properties"] = {
+    "kg": {"type": "number"},
+    "gift": {"type": "boolean"},
+}
+BOX = {"box": {"kg": 2.5, "gift": True}, "day": "Monday"}
+PACKED = {"box": {"id": 7, "left": None}, "places": [3.25]}
+
+
+def nested():
+    """A conversation with nested arguments and results, for the tool `PACK`."""
+    return [
+        user("What is the id of the box of 2.5 kg for Monday?"),
+        calls(("pack", BOX)),
+        result(PACKED),
+        says("Answer: 7"),
+    ]
+
+
 def weather(*between, last="Answer: sunny", city="Rome"):
     """A conversation about the weather."""
     return [user(f"Weather in {city}?"), *between, says(last)]
