@@ -47,6 +47,8 @@ def lines(file: Path) -> Iterator[tuple[int, Any]]:
         )
     except log_values.RepeatedKey as error:
         problem = f"line {number}: {error} in an object; keep one"
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a huge number
+    except RecursionError:
+        problem = f"line {number}: an array or object is nested too deeply; remove it"
+    except ValueError as error:  # a huge number
         problem = f"line {number}: {error}; remove it"
     raise DomainError(f"{file}: {' '.join(problem.split())}")

@@ -276,7 +276,8 @@ def _document(
     skip = style.CODE if giver else ""
     leaves = logged_schemas.arguments(tool.parameters, used, tool.name, skip)
     paths = [argument.path for argument in leaves]
-    schema = logged_schemas.documented(tool.parameters, paths, bool(used), skip)
+    found = tool.parameters, paths, bool(used), tool.name, skip
+    schema = logged_schemas.documented(*found)
     return Document(checked_name(tool.name), text, leaves, giver, after, schema)
 
 

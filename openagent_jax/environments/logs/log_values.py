@@ -26,6 +26,7 @@ class Bare(NamedTuple):
 
 
 Value = str | Decimal | Bare
+MAX_LETTERS = 1000  # of a whole number
 
 
 class Spelled(float):
@@ -57,8 +58,18 @@ def loads(text: str) -> Any:
       RecursionError: it is nested too deeply.
     """
     return json.loads(
-        text, parse_float=Spelled, parse_constant=str, object_pairs_hook=_once
+        text,
+        parse_float=Spelled,
+        parse_int=_whole,
+        parse_constant=str,
+        object_pairs_hook=_once,
     )
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_LETTERS:
+        raise ValueError(f"a number of {len(text):,} digits")
+    return int(text)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

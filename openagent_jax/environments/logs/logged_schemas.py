@@ -126,7 +126,11 @@ def _required(root: Mapping[str, Any], schema: Any, path: Path) -> dict[Path, st
 
 
 def documented(
-    schema: Mapping[str, Any], paths: Sequence[Path], used: bool, skip: str
+    schema: Mapping[str, Any],
+    paths: Sequence[Path],
+    used: bool,
+    tool: str,
+    skip: str,
 ) -> str:
     """Return the schema of a tool without the optional arguments that no call has.
 
@@ -134,10 +138,11 @@ def documented(
       schema: the JSON schema of its arguments.
       paths: the leaves of its arguments.
       used: whether it is called; if not, what is required stays.
+      tool: its name.
       skip: an argument that is left out; "" for none.
 
     Raises:
-      CannotMap: the schema is nested too deeply.
+      CannotMap: the schema is nested too deeply, or has a number that is too large.
     """
     # The elements of an array share a schema: what one of them has stays.
     alike = [tuple(0 if isinstance(x, int) else x for x in path) for path in paths]
@@ -166,11 +171,14 @@ def documented(
         return made
 
     try:
-        text = json.dumps(pruned(schema, ()), ensure_ascii=False)
+        text = json.dumps(pruned(schema, ()), ensure_ascii=False, allow_nan=False)
     except RecursionError:
         text = ""
+    except ValueError:
+        reason = "a tool whose schema has a number that is too large"
+        raise CannotMap(reason, tool) from None
     if not text or _is_too_deep(json.loads(text)):
-        raise CannotMap("a tool whose schema is nested too deeply")
+        raise CannotMap("a tool whose schema is nested too deeply", tool)
     return text
 
 
