@@ -131,7 +131,7 @@ def test_the_compiled_world_and_messages_agree(suite):
     task, action = helpers.host((task, action))
     (made,) = world.transcriber.message(task, action)["tool_calls"]
     assert made["function"]["arguments"] == arguments()
-    assert world.transcriber.shown(shown, task) == ("tool", read)
+    assert world.transcriber.shown(shown) == ("tool", read)
     assert world.transcriber.tools(task) == TOOLS
 
 
