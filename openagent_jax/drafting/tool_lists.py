@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.domains import schema_checks
+from openagent_jax.domains import schema_checks, tool_names
 from openagent_jax.domains.domain_schema import TWICE
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
-from openagent_jax.drafting import list_leaves, list_pages, number_ranges, tool_names
+from openagent_jax.drafting import list_leaves, list_pages, number_ranges
 from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,

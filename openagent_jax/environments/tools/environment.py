@@ -316,7 +316,10 @@ def _respond(lexicon, task, state, action) -> _Response:
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch, page = results(task, tool, args), None, None
+    values, touch, page, bare = results(task, tool, args), None, None, None
+    if task.facts is not None:
+        here = _recorded(task, task.facts, tool, args)
+        bare = jnp.any(task.facts.bare & here[:, None], axis=0)
     if tools.pages is not None:
         call_of = pages.call_hash(task.world, tools.relation[tool], args)
         ends = tools.arg_low, tools.arg_high
@@ -358,7 +361,7 @@ def _respond(lexicon, task, state, action) -> _Response:
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
     values = jnp.where(ok, shown, -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
     return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
 
 
