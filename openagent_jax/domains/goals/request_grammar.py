@@ -107,7 +107,7 @@ TRAIN = (
     ),
     Construction(
         "chain", "train", "leaves",
-        state="{see|check} @", ask="{read me|show me} @",
+        state="{check|note down} @", ask="{read me|show me} @",
         result="show me the @ you receive",
         that="that @", found="the @ that you saw",
         made="the @ it yields",
@@ -140,7 +140,7 @@ TRAIN = (
 TEST = (
     Construction(
         "wish", "test", "all",
-        state="take note of @", ask="I would like to {know|hear} @",
+        state="bring up @", ask="I would like to {know|hear} @",
         last_do="I would like you to @", result="quote the resulting @",
         do="I would like you to @", that="this @", found="this very @",
         made="the @ that results",
