@@ -46,7 +46,7 @@ class RequestText:
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
     ahead: bool = False  # whether results are referred to before they are named
-    unnamed: set[int] = field(default_factory=set)  # effects that no word names
+    unnamed: set[str] = field(default_factory=set)  # results that no word names
     last_do: int = -1  # the effect before
     just_found: str = ""  # what the clause before has found
 
@@ -175,15 +175,15 @@ class RequestText:
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
         self.last_do = step
-        if not self.plan.fields[step]:
-            return
-        heads = [content_words(self.plan.head[x]) for x in self.plan.fields[step]]
         texts = [(x,) if isinstance(x, str) else x.texts
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not frozenset().union(*heads) <= words:
-                self.unnamed.add(step)
+            self.unnamed |= {
+                source
+                for source in self.plan.fields[step]
+                if not content_words(self.plan.head[source]) <= words
+            }
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
@@ -372,9 +372,9 @@ class RequestText:
         others = [x for x in scope if heads[x] == head and x != source]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:
-            _need(form.ahead and not others)
+            _need(form.ahead and not others and not one)
             return [form.ahead.replace("@", noun)]
-        if step in self.unnamed:
+        if source in self.unnamed:
             _need(form.made and self.last_do == step)
             return [form.made.replace("@", noun)]
         frame = form.found if others else form.that
