@@ -248,6 +248,15 @@ class State(Model):
     deletes: bool = False
 
 
+class Pages(Model):
+    """How a tool divides a list; see `result_pages.py`."""
+
+    path: Text = Field(alias="list")
+    size: int
+    cursor: Argument
+    next: Path
+
+
 class Meaning(Model):
     listed_as: Prose = ABSENT
     arguments: Annotated[dict[Path, Kinds], _at_most("num_args")]
@@ -260,6 +269,7 @@ class Meaning(Model):
     argument_names: dict[Argument, Synonyms]
     requests: Requests = ABSENT
     state: State = ABSENT
+    pages: Pages = ABSENT
 
 
 class Tool(Model):

@@ -82,6 +82,7 @@ def limits_of(settings: Settings) -> Limits:
         num_derived=settings.num_derived or needs.num_derived,
         value_bytes=settings.value_bytes,
         conditions=settings.conditions,
+        paging=settings.paging,
     )
 
 
@@ -289,7 +290,10 @@ def world_of(
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
     form = spelling.style or style.compact(limits.num_args)
-    return style.with_nesting(form) if limits.depth > 1 else form
+    if limits.depth > 1:
+        return style.with_nesting(form)
+    # Recorded results have values with quotes and others.
+    return style.with_nested_results(form) if limits.num_facts else form
 
 
 def _lexicon(
