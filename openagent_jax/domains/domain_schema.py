@@ -191,6 +191,7 @@ class Number(Kind, extra="forbid"):
     maximum: Real  # inclusive
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     unit: Unit = ""
+    identifier: bool = False  # "receipt 4711": sampled goals do not compare it
 
 
 class Synonyms(Model):

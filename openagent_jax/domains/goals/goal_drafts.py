@@ -64,7 +64,8 @@ class Tools:
         outcomes are likely."""
         known = self.types.get(kind)  # None for the number of records of a list
         if known is not None and known.kind == "number":
-            return ("at_most", "at_least") if known.minimum < known.maximum else ()
+            compares = known.minimum < known.maximum and not known.identifier
+            return ("at_most", "at_least") if compares else ()
         if known is None or known.kind != "enum" or known.unquoted:
             return ()
         return ("equals",) if 1 < len(known.train) <= MAX_CHOICES else ()
