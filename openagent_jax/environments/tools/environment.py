@@ -15,8 +15,15 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax import draw
 from openagent_jax.environments import grading
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, oracle, result_lists, types
+from openagent_jax.environments.tools import (
+    conditions,
+    oracle,
+    pages,
+    result_lists,
+    types,
+)
 from openagent_jax.environments.tools.cells import Cells, Steps, Touch
+from openagent_jax.environments.tools.pages import Page, Reading
 from openagent_jax.environments.tools.types import (
     Action,
     Facts,
@@ -41,8 +48,9 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
     args, values, steps = solution(task)
+    reading = _unread(task, values)
     task = conditions.with_needed(task, values)
-    proof = oracle.certificate(task, steps)
+    proof = oracle.certificate(task, steps, reading)
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
     access, cells = task.tools.access, None
     if access is not None:
@@ -60,6 +68,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         spoiled=jnp.bool_(False),
         cells=cells,
         steps=steps,
+        reading=reading,
     )
     return state if cells is None else replace(state, done=oracle.changed(task, state))
 
@@ -67,7 +76,8 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved; see `oracle.certificate`."""
     _, values, steps = solution(task)
-    return oracle.certificate(conditions.with_needed(task, values), steps)
+    task, reading = conditions.with_needed(task, values), _unread(task, values)
+    return oracle.certificate(task, steps, reading)
 
 
 def step(
@@ -97,7 +107,7 @@ def step(
     task = conditions.with_needed(task, state.values)
     goal = task.goal
     response = _respond(lexicon, task, state, action)
-    result, useful, touch = response.result, response.useful, response.touch
+    result, touch = response.result, response.touch
     live = ~state.finished
     called = action.kind == reply_scan.CALL
     ok = called & (result.status == style.OK) & live
@@ -109,10 +119,18 @@ def step(
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
     pointed = (row == result.target) & (result.status == style.MOVED) & live
     tool = jnp.maximum(action.call.tool, 0)
-    matches = useful & ok
+    matches, reading = response.useful & ok, state.reading
+    if reading is not None and response.page is not None:
+        reading = pages.noted(reading, matches, response.page.number)
+        matches &= pages.complete(reading)
     asked = matches & oracle.may_repeat(task, state)
     wrong = ok & task.tools.effect[tool] & ~jnp.any(asked)
-    noted = replace(state, done=state.done | matches, spoiled=state.spoiled | wrong)
+    noted = replace(
+        state,
+        done=state.done | matches,
+        spoiled=state.spoiled | wrong,
+        reading=reading,
+    )
     if touch is not None:
         noted, wrong = _note(task, state, noted, response, tool, ok, wrong)
     error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
@@ -177,9 +195,7 @@ def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
 
 def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
-    value = draw.mix(task.world, task.tools.relation[tool])
-    for i in range(args.shape[0]):
-        value = draw.mix(value, args[i])
+    value = pages.call_hash(task.world, task.tools.relation[tool], args)
     if task.tools.lists is not None:
         lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
         return result_lists.drawn(lists, value, low, high)
@@ -270,6 +286,7 @@ class _Response(NamedTuple):
     result: ToolResult
     useful: Bool[Array, "C"]  # the steps of the goal that the action matches
     touch: Touch | None  # what it does to a record
+    page: Page | None  # what it shows of a result in pages
     leaves_trace: Bool[Array, ""]
 
 
@@ -292,12 +309,23 @@ def _respond(lexicon, task, state, action) -> _Response:
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
     moved = faults.moved_to[tool]
-    args = jnp.where(has_arg, given, 0)
+    args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
+    if tools.pages is not None:
+        args, cursor = pages.without_cursor(tools.pages, tool, args)
     unheard = jnp.bool_(False)
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch = results(task, tool, args), None
+    values, touch, page, bare = results(task, tool, args), None, None, None
+    if task.facts is not None:
+        here = _recorded(task, task.facts, tool, args)
+        bare = jnp.any(task.facts.bare & here[:, None], axis=0)
+    if tools.pages is not None:
+        call_of = pages.call_hash(task.world, tools.relation[tool], args)
+        ends = tools.arg_low, tools.arg_high
+        every = pages.cursors(tools.pages, call_of, tool, *ends)
+        page = pages.turn(tools.pages, tool, values, every, cursor)
+        unheard |= page.number < 0
     # Later entries take precedence over earlier ones.
     status, target = jnp.int32(style.OK), jnp.int32(-1)
     if tools.access is not None:
@@ -331,9 +359,21 @@ def _respond(lexicon, task, state, action) -> _Response:
         same = jnp.all(state.values == values[None], axis=1)
         useful &= same | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
-    values = jnp.where(ok, values[: tools.result_low.shape[1]], -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
-    return _Response(result, useful, touch, leaves_trace(task, tool, args))
+    shown = values[: tools.result_low.shape[1]] if page is None else page.fields
+    values = jnp.where(ok, shown, -1)
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
+    return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
+
+
+def _unread(task: Task, values: Int[Array, "C V"]) -> Reading | None:
+    """Return how far results have been read before the first call."""
+    if task.tools.pages is None:
+        return None
+    sources = oracle.sources(task)
+    if task.goal.when is not None:
+        sources = jnp.append(sources, task.goal.when[:, 2])
+    sources -= task.constants.shape[0]
+    return pages.start(task.tools.pages, task.goal.tool, sources, values)
 
 
 def _note(

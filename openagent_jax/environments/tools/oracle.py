@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, repair, types
+from openagent_jax.environments.tools import conditions, pages, repair, types
 from openagent_jax.environments.tools.cells import Steps
+from openagent_jax.environments.tools.pages import Reading
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
 from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
@@ -113,17 +114,25 @@ def _writes(task: Task) -> Bool[Array, "C"]:
 
 def _is_used(task: Task) -> Bool[Array, "C"]:
     """Return the steps whose results are used, or are the answer."""
-    goal, step = task.goal, jnp.arange(task.goal.tool.shape[0])
-    num_constants = task.constants.shape[0]
-    sources = jnp.append(goal.source.reshape(-1), goal.answer)
-    if goal.when is not None:
-        sources = jnp.append(sources, goal.when[:, 0])
-    from_step = (sources - num_constants) // task.tools.num_values
-    from_step = jnp.where(sources >= num_constants, from_step, -1)
+    step, num_constants = jnp.arange(task.goal.tool.shape[0]), task.constants.shape[0]
+    found = sources(task)
+    from_step = (found - num_constants) // task.tools.num_values
+    from_step = jnp.where(found >= num_constants, from_step, -1)
     return jnp.any(from_step[:, None] == step[None], axis=0)
 
 
-def certificate(task: Task, steps: Steps | None = None) -> Certificate:
+def sources(task: Task) -> Int[Array, "_"]:
+    """Return all sources that a goal uses; -1 where there is none."""
+    goal = task.goal
+    found = jnp.append(goal.source.reshape(-1), goal.answer)
+    if goal.when is None:
+        return found
+    return jnp.append(found, goal.when[:, 0])
+
+
+def certificate(
+    task: Task, steps: Steps | None = None, reading: Reading | None = None
+) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
     Calls that fail count too, and so does the call of a tool that was replaced, which
@@ -137,6 +146,7 @@ def certificate(task: Task, steps: Steps | None = None) -> Certificate:
       task: the task, with the steps that its goal needs (see `conditions.with_needed`).
       steps: the records that its steps touch; see `environment.solution`. None if its
         tools touch none.
+      reading: how far their results have to be read; None if these are whole.
     """
     done, order = _at_start(task, steps)
     plan = _full_plan(task, done, order)
@@ -149,7 +159,11 @@ def certificate(task: Task, steps: Steps | None = None) -> Certificate:
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    return Certificate(ok, _num_calls(task, plan, done), jnp.where(ok, 0, reason))
+    num_calls = _num_calls(task, plan, done)
+    if reading is not None:
+        further = pages.num_further(reading, wanted)
+        num_calls += jnp.where(ok, further, 0)
+    return Certificate(ok, num_calls, jnp.where(ok, 0, reason))
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
@@ -189,6 +203,12 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
         nothing &= ~((plan.repair >= 0) & plan.ready[plan.repair])
         ends &= plan.repair < 0
         lost |= nothing & ~ends | ends & ~as_wanted(task, state)
+    if tools.pages is not None and state.reading is not None:
+        call = pages.call_hash(task.world, tools.relation[tool], state.args[c])
+        every = pages.cursors(tools.pages, call, tool, tools.arg_low, tools.arg_high)
+        following = every[jnp.minimum(state.reading.read[c], pages.ALL)]
+        is_cursor = tools.pages.is_cursor(args.shape[0])[tool]
+        args = jnp.where(is_cursor & by_step & (following > 0), following, args)
     code_from = tools.code_from[tool]
     code = jnp.where(code_from >= 0, tools.code[code_from], -1)
 
@@ -318,7 +338,10 @@ def _plan(
     # A step that may be needed, but is not known to be, is not planned. A tool that
     # needs its tool can be used all the same: if not, that will be seen in time.
     serves = same[goal.tool] & (goal.tool >= 0)[:, None]  # [C, N]
-    no_args = jnp.all(tools.arg_high <= tools.arg_low, axis=1)
+    no_arg = tools.arg_high <= tools.arg_low
+    if tools.pages is not None:  # a call for the first page needs no cursor
+        no_arg |= tools.pages.is_cursor(no_arg.shape[1])
+    no_args = jnp.all(no_arg, axis=1)
     before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
     met = (before < 0) | jnp.any(provides & succeeded[None, None], axis=2)
