@@ -243,7 +243,8 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            slot = self._slot(hole.users[0][1].replace(".", "_"))
+            path = hole.users[0][1].replace("~.", "_")  # `~.` is a dot in a name
+            slot = self._slot(path.replace(".", "_"))
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None
