@@ -31,7 +31,7 @@ MAX_FURTHER = 2  # pages of lists after the first ones, unless one list has more
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
 GIVE_OPTIONAL = 0.5  # how often a call gives an optional argument
 ASK_FOUND = 0.3  # how often a goal for an effect asks for what was found on the way
-CONDITION = 0.2  # how often an effect gets a condition, where it can
+CONDITION = 0.6  # how often an effect gets a condition, where it can
 MAX_CHOICES = 4  # of an enum that is compared with one of its values
 ASK_EFFECT = 0.4  # how often a goal for an effect asks for what it returns
 

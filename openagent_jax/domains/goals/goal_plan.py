@@ -85,14 +85,12 @@ class Plan:
                 found.add(other)
         return found
 
-    def nested(
-        self, nesting: str, can_nest: Callable[[int, int], bool]
-    ) -> dict[int, int]:
+    def nested(self, nesting: str, can_nest: Callable[[int], bool]) -> dict[int, int]:
         """Return the steps that become noun phrases, each with its depth.
 
         Args:
           nesting: see `Construction`.
-          can_nest: tells of a step and its depth whether there are suitable phrases.
+          can_nest: tells of a step whether there are suitable phrases.
         """
         depth: dict[int, int] = {}
         hosts: set[int] = set()  # steps that have one already
@@ -111,7 +109,7 @@ class Plan:
             if nesting == "split" and host == self.last:
                 allowed = False
             is_free = in_condition or host not in hosts
-            if allowed and is_free and can_nest(step, deep):
+            if allowed and is_free and can_nest(step):
                 depth[step] = deep
                 hosts |= set() if in_condition else {host}
         return depth

@@ -14,7 +14,7 @@ from openagent_jax.domains.goals import request_pieces, tool_phrases
 from openagent_jax.domains.goals.request_reading import content_words
 from openagent_jax.domains.goals.tool_phrases import Phrase
 
-NEAR = 3  # words before a slot in which its noun is found
+NEAR = 4  # words before a slot in which its noun is found
 _CLAUSE = re.compile("[,;:()]")
 
 
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     may_tell: bool  # whether it may say that the user wants to be told something
     naming: tuple[str, ...]  # a noun and a field, one of which it must name, or empty
     before: str  # the word after the phrase, which must not be its last one
-    host: tuple[tuple[str, int], ...]  # arguments that are phrases -> their depth
+    host: tuple[str, ...]  # arguments that are phrases
     referred: tuple[str, ...]  # arguments that are references
     reference: str  # the word that references begin with
     nouns: tuple[tuple[str, str], ...]  # arguments from results -> the nouns of these
@@ -100,9 +100,9 @@ class Phrasebook:
             and (not place.naming or self._names(phrase, place))
             and not _doubles(phrase, place)
             and (not place.before or phrase.last_word != place.before)
-            and all(phrase.can_host(name, depth) for name, depth in place.host)
+            and all(phrase.can_host(name) for name in place.host)
             and not any(
-                _has_noun(phrase, name, noun, NEAR if name in dict(place.host) else 1)
+                _has_noun(phrase, name, noun, NEAR if name in place.host else 1)
                 for name, noun in place.nouns
             )
         )

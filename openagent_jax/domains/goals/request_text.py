@@ -190,7 +190,7 @@ class RequestText:
         name, given = self.plan.tools[step].name, self.plan.given[step]
         return kind in self.book.kinds(name, self.pool, given)
 
-    def _can_nest(self, step: int, depth: int) -> bool:
+    def _can_nest(self, step: int) -> bool:
         """Tell whether the result of a step can be a part of another phrase."""
         plan, (source,) = self.plan, self.plan.fields[step]
         user = plan.users[step][0]
@@ -208,7 +208,7 @@ class RequestText:
             phrase.kind == "noun" and phrase.is_simple
             for phrase in self._options(step, parse_source(source)[1])
         ) and any(
-            phrase.kind in kinds and phrase.can_host(argument, depth)
+            phrase.kind in kinds and phrase.can_host(argument)
             for phrase in self._options(user, host)
         )
 
@@ -324,7 +324,7 @@ class RequestText:
         fitting = self.book.fitting(Place(
             plan.tools[step].name, name, self.pool, plan.given[step],
             kinds, is_inner, may_trail, tells or form.terse, named, before,
-            tuple([(a, nested[s]) for a, s in inner.items() if s in nested]),
+            tuple([a for a, s in inner.items() if s in nested]),
             tuple(refers), self.that if refers else "",
             tuple([(a, plan.head[arguments[a]]) for a, s in inner.items() if s >= 0]),
         ))  # fmt: skip

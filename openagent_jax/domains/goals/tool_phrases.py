@@ -61,12 +61,12 @@ class Phrase:
         words = self.texts[-2].split() if self.slots and not self.texts[-1] else []
         return words[-1] if words else ""
 
-    def can_host(self, argument: str, depth: int) -> bool:
-        """Tell whether a noun phrase can stand at a slot: a deep one only at the end,
-        and none at the beginning of a fragment."""
+    def can_host(self, argument: str) -> bool:
+        """Tell whether a noun phrase can stand at a slot: only at the end, since words
+        that follow would seem to belong to it, and not at the beginning."""
         is_last = self.slots[-1] == argument and not self.texts[-1]
         is_first = self.slots[0] == argument and not self.texts[0]
-        return self.is_simple and (is_last or depth == 1) and not is_first
+        return self.is_simple and is_last and not is_first
 
     @cached_property
     def tells(self) -> bool:
