@@ -15,7 +15,7 @@ from openagent_jax.text import reply_scan, style
 from tests import helpers
 from tests.domains import depots
 
-NUM, TURNS = 256, 14
+NUM, TURNS = 256, 12
 FAR = 1 << 20
 EXPERT, ONE_PAGE, OTHER_CURSOR = range(3)  # agents
 # Entries that change calls, results, or which calls there are.
@@ -25,9 +25,7 @@ ENTRIES = (
     "tool_redirection",
     "nonstandard_feedback",
     "dependency_extension",
-    "logic_inversion",
     "unsolvable",
-    "still_solvable",
 )
 
 
@@ -155,21 +153,16 @@ def test_perturbed(played, name):
     assert fits.all() and state.success.all()
     assert (proof.solvable == (name != "unsolvable")).all()
     assert made.changed.mean() > 0.3
-    if name != "still_solvable":  # of two tools, the expert may try the broken one
-        rows = proof.solvable
-        np.testing.assert_array_equal(state.num_calls[rows], proof.fewest_calls[rows])
+    rows = proof.solvable
+    np.testing.assert_array_equal(state.num_calls[rows], proof.fewest_calls[rows])
 
 
 def test_no_page_tells_the_next_cursor(clean):
     """A result has a cursor only where more records follow, and no two are alike."""
     made, _, results, _, _, _ = clean
-    pages, (turn, i) = made.task.tools.pages, np.nonzero((results.status == style.OK).T)
-    turn, i = i, turn
-    tool = results.tool[i, turn]
-    following = pages.next[i, tool]
-    rows = following > 0
-    found = results.values[i, turn, following - 1][rows]
-    records = results.values[i, turn][:, :1]
-    assert 0.2 < np.mean(found >= 0) < 0.8 and records.size
+    task, (i, turn) = made.task, np.nonzero(results.status == style.OK)
+    following = task.tools.pages.next[i, results.tool[i, turn]]
+    found = results.values[i, turn, following - 1][following > 0]
+    assert 0.2 < np.mean(found >= 0) < 0.8
     found = found[found >= 0]
     assert len(set(found.tolist())) > 0.9 * len(found)
