@@ -178,7 +178,9 @@ def read_json(file: Path) -> Any:
     """
     try:
         text = file.read_bytes().decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_object)
+        if text.strip():
+            return json.loads(text, object_pairs_hook=_object)
+        problem = "file: it is empty; write JSON"
     except OSError as error:
         problem = f"file: {error.strerror}; check the path"
     except UnicodeDecodeError as error:
@@ -186,8 +188,10 @@ def read_json(file: Path) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         problem = f"{place}: invalid JSON, {error.msg}; correct it there"
-    except (RecursionError, ValueError) as error:  # absurdly deep, or a huge number
-        problem = f"top level: {error}; follow the schema"
+    except RecursionError:
+        problem = "top level: nested too deeply; follow the schema"
+    except ValueError:
+        problem = "top level: a number has thousands of digits; write it shorter"
     raise DomainError(problem)
 
 

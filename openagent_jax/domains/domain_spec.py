@@ -45,6 +45,7 @@ class TypeSpec:
     maximum: Decimal = Decimal(0)  # inclusive
     decimals: int = 0
     unit: str = ""  # follows the number in requests, as in "12 kg"; "" for none
+    identifier: bool = False  # a number that is a name, which nobody compares
     unquoted: bool = False  # the values of an enum are not strings in JSON
 
 

@@ -198,7 +198,7 @@ def _goal(
                 sources[argument] = f"#{step - 1}.{field}"
                 values.append(f"that {_noun(field)}")
                 continue
-            slot = re.sub("[^A-Za-z0-9_]", "_", argument)
+            slot = re.sub("[^A-Za-z0-9_]+", "_", argument)
             while constants.get(slot, kind) != kind:
                 slot += "_2"
             if slot not in constants:
@@ -228,7 +228,9 @@ def _goal(
     short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
     return {
-        "name": f"{name}_with_{given.replace('.', '_')}"[:64] if given else name,
+        "name": f"{name}_with_{re.sub('[^A-Za-z0-9_-]+', '_', given)}"[:64]
+        if given
+        else name,
         "constants": constants,
         "steps": steps,
         "answer": answer,

@@ -12,13 +12,14 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any
 
-from openagent_jax.domains import schema_checks
-from openagent_jax.domains.domain_schema import TWICE
+from openagent_jax.domains import schema_checks, tool_names
+from openagent_jax.domains.domain_schema import json_fault
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
-from openagent_jax.drafting import list_leaves, list_pages, number_ranges, tool_names
+from openagent_jax.drafting import list_leaves, list_pages, number_ranges
 from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
@@ -96,11 +97,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
         environment cannot represent.
     """
     list_place, items = _items(document)
-    if faults := [
-        f"{place}: duplicate key; remove or rename one"
-        for place, value in _walk(items, list_place)
-        if value is TWICE
-    ]:
+    walk = _walk(items, list_place)
+    if faults := [f"{at}: {fault}" for at, x in walk if (fault := json_fault(x))]:
         raise DomainError(*faults)
     found: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
     places: dict[str, str] = {}
@@ -182,7 +180,13 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
     problem = f"a tool of type {kind!r} is not supported; list only functions"
     require(kind == "function", place, problem)
     name = item.get("name")
-    require(isinstance(name, str), place, "the tool has no name; add one")
+    is_name = isinstance(name, str) and name.strip()
+    require(is_name, place, "the tool has no name; add one")
+    described = item.get("description")
+    is_text = described is None or isinstance(described, str)
+    require(
+        is_text, f"{place}.description", f"{short(described)} is no text; write one"
+    )
     return str(name), item
 
 
@@ -190,9 +194,9 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     schema_key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
     root = function.get(schema_key, {})
     parameters = resolve(root, root, "its parameters")
-    properties = parameters.get("properties") or {}
+    properties = parameters.get("properties", {})
     if not isinstance(properties, dict):
-        raise Unsupported("`properties` is not an object")
+        raise Unsupported("`properties` is not an object, such as {}")
     at = (
         f"{place}.{schema_key}"
         if function is item
@@ -219,7 +223,8 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             else:
                 notes: list[str] = []
                 plain = list_leaves.scalar((key,), properties[key], root, notes)
-                found = [list_leaves.Leaf(key, plain, True, tuple(notes))]
+                path = nesting.written((key,))
+                found = [list_leaves.Leaf(path, plain, True, tuple(notes))]
         except Unsupported as error:
             problems += error.args if is_required else ()
             continue

@@ -125,11 +125,8 @@ class Transcriber(Protocol):
         """Return the pieces of the text shown after an action; a pure JAX function."""
         ...
 
-    def shown(self, pieces: Any, task: Task | None = None) -> tuple[str, str] | None:
-        """Return role and content for the result of `observe`; None if it is empty.
-
-        With the task, values can have the JSON types that they had in a log.
-        """
+    def shown(self, pieces: Any) -> tuple[str, str] | None:
+        """Return role and content for the result of `observe`; None if it is empty."""
         ...
 
     def goal(self, task: Task) -> str:

@@ -64,7 +64,8 @@ class Tools:
         outcomes are likely."""
         known = self.types.get(kind)  # None for the number of records of a list
         if known is not None and known.kind == "number":
-            return ("at_most", "at_least") if known.minimum < known.maximum else ()
+            compares = known.minimum < known.maximum and not known.identifier
+            return ("at_most", "at_least") if compares else ()
         if known is None or known.kind != "enum" or known.unquoted:
             return ()
         return ("equals",) if 1 < len(known.train) <= MAX_CHOICES else ()
@@ -242,7 +243,8 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            slot = self._slot(hole.users[0][1].replace(".", "_"))
+            path = hole.users[0][1].replace("~.", "_")  # `~.` is a dot in a name
+            slot = self._slot(path.replace(".", "_"))
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None

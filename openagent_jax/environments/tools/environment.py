@@ -106,7 +106,8 @@ def step(
     """
     task = conditions.with_needed(task, state.values)
     goal = task.goal
-    result, useful, touch, page = _respond(lexicon, task, state, action)
+    response = _respond(lexicon, task, state, action)
+    result, touch = response.result, response.touch
     live = ~state.finished
     called = action.kind == reply_scan.CALL
     ok = called & (result.status == style.OK) & live
@@ -118,11 +119,12 @@ def step(
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
     pointed = (row == result.target) & (result.status == style.MOVED) & live
     tool = jnp.maximum(action.call.tool, 0)
-    matches, reading = useful & ok, state.reading
-    if reading is not None and page is not None:
-        reading = pages.noted(reading, matches, page.number)
+    matches, reading = response.useful & ok, state.reading
+    if reading is not None and response.page is not None:
+        reading = pages.noted(reading, matches, response.page.number)
         matches &= pages.complete(reading)
-    wrong = ok & task.tools.effect[tool] & ~jnp.any(matches & ~state.done)
+    asked = matches & oracle.may_repeat(task, state)
+    wrong = ok & task.tools.effect[tool] & ~jnp.any(asked)
     noted = replace(
         state,
         done=state.done | matches,
@@ -130,7 +132,7 @@ def step(
         reading=reading,
     )
     if touch is not None:
-        noted, wrong = _note(task, state, noted, touch, tool, ok, wrong)
+        noted, wrong = _note(task, state, noted, response, tool, ok, wrong)
     error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
 
     valid = goal.tool >= 0
@@ -141,9 +143,8 @@ def step(
     # A guessed answer does not count: all steps of the goal must be done.
     settled = oracle.settled(task, noted)
     answered = right & jnp.all(settled | ~valid) & ~noted.spoiled
-    access = task.tools.access
-    if access is not None and noted.cells is not None and noted.steps is not None:
-        answered &= records.as_wanted(access, goal.tool, noted.steps, noted.cells)
+    if task.tools.access is not None:
+        answered &= oracle.as_wanted(task, noted)
     graded = grading.advance(
         noted,
         action.kind,
@@ -234,16 +235,37 @@ def solution(task: Task) -> Solution:
             none = jnp.zeros(access.source.shape[1], bool)
             cells, _ = records.write(cells, table, key, touch.after, none)
         values = values.at[c].set(jnp.where(wanted >= 0, found, -1))
-        return (values, cells), (args, key)
+        return (values, cells), (args, key, leaves_trace(task, tool, args))
 
     # In order: a source is always an earlier step.
     order = jnp.arange(num_steps), task.goal.tool, task.goal.source
-    (values, cells), (args, keys) = jax.lax.scan(call, (values, cells), order)
+    (values, cells), made = jax.lax.scan(call, (values, cells), order)
+    args, keys, own_call = made
     steps = None
     if access is not None and cells is not None:
         left = jax.vmap(lambda n, key: records.find(access, task.world, cells, n, key))
-        steps = Steps(keys, left(jnp.maximum(task.goal.tool, 0), keys))
+        record = left(jnp.maximum(task.goal.tool, 0), keys)
+        steps = Steps(keys, record, own_call & (task.goal.tool >= 0))
     return Solution(args, values, steps)
+
+
+def leaves_trace(
+    task: Task, tool: Int[Array, ""], args: Int[Array, "A"]
+) -> Bool[Array, ""]:
+    """Return whether a call changes a record, and is given what no record keeps.
+
+    Args:
+      task: the task.
+      tool: the row of the tool.
+      args: its arguments; one that is left out is its default, and 0 if it has none.
+    """
+    tools = task.tools
+    if tools.access is None:
+        return jnp.bool_(False)
+    has_arg = tools.arg_high[tool] > tools.arg_low[tool]
+    given = has_arg & (args != tools.arg_default[tool])
+    lost = given & ~tools.access.kept(args.shape[0])[tool]
+    return tools.access.writes[tool] & jnp.any(lost)
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
@@ -260,11 +282,16 @@ def reveals_code(task: Task) -> Bool[Array, "N"]:
     return jnp.any(asked, axis=1)
 
 
-def _respond(
-    lexicon, task, state, action
-) -> tuple[ToolResult, Bool[Array, "C"], Touch | None, Page | None]:
-    """Return the result of an action, the steps of the goal that it matches, what it
-    does to a record, and what it shows of a result in pages."""
+class _Response(NamedTuple):
+    result: ToolResult
+    useful: Bool[Array, "C"]  # the steps of the goal that the action matches
+    touch: Touch | None  # what it does to a record
+    page: Page | None  # what it shows of a result in pages
+    leaves_trace: Bool[Array, ""]
+
+
+def _respond(lexicon, task, state, action) -> _Response:
+    """Return what comes of an action."""
     tools, faults = task.tools, task.faults
     call = action.call
     tool = jnp.maximum(call.tool, 0)
@@ -289,7 +316,10 @@ def _respond(
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch, page = results(task, tool, args), None, None
+    values, touch, page, bare = results(task, tool, args), None, None, None
+    if task.facts is not None:
+        here = _recorded(task, task.facts, tool, args)
+        bare = jnp.any(task.facts.bare & here[:, None], axis=0)
     if tools.pages is not None:
         call_of = pages.call_hash(task.world, tools.relation[tool], args)
         ends = tools.arg_low, tools.arg_high
@@ -326,12 +356,13 @@ def _respond(
         & jnp.all(state.args == args[None], axis=1)
     )
     if touch is not None:  # a read before a change, or after it
-        useful &= jnp.all(state.values == values[None], axis=1)
+        same = jnp.all(state.values == values[None], axis=1)
+        useful &= same | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
     values = jnp.where(ok, shown, -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
-    return result, useful, touch, page
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
+    return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
 
 
 def _unread(task: Task, values: Int[Array, "C V"]) -> Reading | None:
@@ -349,7 +380,7 @@ def _note(
     task: Task,
     old: State,
     new: State,
-    touch: Touch,
+    response: _Response,
     tool: Int[Array, ""],
     ok: Bool[Array, ""],
     wrong: Bool[Array, ""],
@@ -360,16 +391,17 @@ def _note(
       task: the task.
       old: the state before the call.
       new: the state after it, but for records.
-      touch: what the call does.
+      response: what comes of the call.
       tool: the called tool.
       ok: whether it succeeded.
-      wrong: whether it is wrong if it is an effect without a record.
+      wrong: whether it is wrong if no later call can undo it.
 
     Returns:
       The state after the call, and whether it has changed something wrongly.
     """
-    access, goal = task.tools.access, task.goal
+    access, goal, touch = task.tools.access, task.goal, response.touch
     assert access is not None and old.cells is not None and old.steps is not None
+    assert touch is not None
     table = jnp.where(ok, access.table[tool], 0)
     shown = records.shown(access, tool, touch)
     cells, fits = records.write(old.cells, table, touch.key, touch.after, shown)
@@ -377,15 +409,22 @@ def _note(
     cell = Cells(table[None], touch.key[None], one, shown[None])
     wanted = records.targets(access, goal.tool, old.steps, cell)
     astray = records.is_astray(touch, jax.tree.map(lambda x: x[0], wanted))
-    plain = ~access.writes[tool]
+    plain, lasts = ~access.writes[tool], response.leaves_trace
+    # What is created wrongly can be deleted, with all that the call was given, unless
+    # the record is one that was created rightly before: that is not told apart.
+    again = old.done & old.steps.own_call & access.creates[goal.tool]
+    again &= (access.table[goal.tool] == table) & (old.steps.key == touch.key)
+    for_good = plain | (lasts & (~access.creates[tool] | jnp.any(again)))
     noted = replace(
         new,
         cells=cells,
-        spoiled=old.spoiled | (wrong & plain) | (ok & ~fits),
+        spoiled=old.spoiled | (wrong & for_good) | (ok & ~fits),
     )
     # A step that changes a record is done as soon as the change is there.
     done = noted.done | (ok & oracle.changed(task, noted))
-    return replace(noted, done=done), jnp.where(plain, wrong, ok & astray)
+    return replace(noted, done=done), jnp.where(
+        plain, wrong, (ok & astray) | (lasts & wrong)
+    )
 
 
 def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, "..."]) -> Array:

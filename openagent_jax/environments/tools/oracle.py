@@ -58,13 +58,37 @@ def settled(task: Task, state: State) -> Bool[Array, "C"]:
     """
     if task.tools.access is None:
         return state.done
-    needs_call = _is_used(task) & ~state.done
+    needs_call = _needs_call(task, state.steps) & ~state.done
     return jnp.where(_writes(task), _in_place(task, state) & ~needs_call, state.done)
 
 
 def changed(task: Task, state: State) -> Bool[Array, "C"]:
     """Return the steps whose only purpose is a change of a record that is there."""
-    return _writes(task) & _in_place(task, state) & ~_is_used(task)
+    own_call = _needs_call(task, state.steps)
+    return _writes(task) & _in_place(task, state) & ~own_call
+
+
+def may_repeat(task: Task, state: State) -> Bool[Array, "C"]:
+    """Return the steps whose call is asked for, as things are.
+
+    A step is called again if what it has set is there no more. One that adds is not:
+    what it was given for would happen twice.
+    """
+    access = task.tools.access
+    if access is None:
+        return ~state.done
+    return ~settled(task, state) & ~(state.done & access.adds[task.goal.tool])
+
+
+def shows(task: Task) -> Bool[Array, "C"]:
+    """Return the steps whose results the goal needs: all but mere changes."""
+    return _is_used(task) | ~_writes(task)
+
+
+def _needs_call(task: Task, steps: Steps | None) -> Bool[Array, "C"]:
+    """Return the steps that need a call of their own, whatever the records are."""
+    assert steps is not None
+    return _is_used(task) | steps.own_call
 
 
 def _in_place(task: Task, state: State) -> Bool[Array, "C"]:
@@ -72,6 +96,13 @@ def _in_place(task: Task, state: State) -> Bool[Array, "C"]:
     assert access is not None and state.cells is not None and state.steps is not None
     now = records.now(access, task.world, goal.tool, state.steps, state.cells)
     return records.in_place(access, goal.tool, state.steps, now)
+
+
+def as_wanted(task: Task, state: State) -> Bool[Array, ""]:
+    """Return whether no record differs from what the goal makes of the world."""
+    access, goal = task.tools.access, task.goal
+    assert access is not None and state.cells is not None and state.steps is not None
+    return records.as_wanted(access, goal.tool, state.steps, state.cells)
 
 
 def _writes(task: Task) -> Bool[Array, "C"]:
@@ -139,7 +170,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     """Return the next action of an agent that reads documents and feedback correctly.
 
     It asks for constants that the request leaves out, refuses as soon as it knows of no
-    solution, and meets a prerequisite just before the call that needs it.
+    solution, and meets a prerequisite just before the call that needs it. It puts wrong
+    changes right, and refuses after one that no call can undo.
     """
     task, needed = conditions.with_possible(task, state.values, state.done)
     tools, goal = task.tools, task.goal
@@ -164,11 +196,13 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     tool = jnp.where(by_step, plan.tool[c], n)
     has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
     args = jnp.where(has_arg & by_step, state.args[c], types.MISSING)
-    stuck = jnp.bool_(False)
+    ends, lost = jnp.all(done | ~needed), state.spoiled
     if fixes is not None:
         tool, args = _with_records(task, state, plan, fixes, tool, args, by_step)
         nothing = jnp.minimum(step_rank[c], extra_rank[n]) == UNNEEDED
-        stuck = nothing & ~((plan.repair >= 0) & plan.ready[plan.repair])
+        nothing &= ~((plan.repair >= 0) & plan.ready[plan.repair])
+        ends &= plan.repair < 0
+        lost |= nothing & ~ends | ends & ~as_wanted(task, state)
     if tools.pages is not None and state.reading is not None:
         call = pages.call_hash(task.world, tools.relation[tool], state.args[c])
         every = pages.cursors(tools.pages, call, tool, tools.arg_low, tools.arg_high)
@@ -179,9 +213,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     code = jnp.where(code_from >= 0, tools.code[code_from], -1)
 
     missing = jnp.any(~task.shown & ~state.told)
-    ends = jnp.all(done | ~needed) & (plan.repair < 0) | stuck
     kind = jnp.where(ends, reply_scan.ANSWER, reply_scan.CALL)
-    kind = jnp.where(jnp.all(plan.step_ok), kind, reply_scan.REFUSE)
+    kind = jnp.where(jnp.all(plan.step_ok) & ~lost, kind, reply_scan.REFUSE)
     kind = jnp.where(missing & (kind == reply_scan.CALL), reply_scan.ASK, kind)
     called = kind == reply_scan.CALL
     table = jnp.concatenate([task.constants, state.values.reshape(-1)])
@@ -243,7 +276,8 @@ def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
     there = records.in_place(access, goal.tool, steps, now)
     before = records.step_order(access, goal.tool, steps)
     no_repair = jnp.zeros(access.table.shape, bool)
-    return there & _writes(task) & ~_is_used(task), Order(before, no_repair)
+    needs_call = _needs_call(task, steps)
+    return there & _writes(task) & ~needs_call, Order(before, no_repair)
 
 
 def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]:

@@ -145,6 +145,7 @@ class Facts:
     relation: Int[Array, "R"]  # -1: no such call
     args: Int[Array, "R A"]  # values; 0 where the tool has no such argument
     values: Int[Array, "R F"]  # -1: no such field
+    bare: Bool[Array, "R F"]  # which values JSON writes without quotes
 
 
 @jax.tree_util.register_dataclass
@@ -238,6 +239,9 @@ class ToolResult:
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error names, or -1
+    # Which values JSON writes without quotes; None if results are generated: then all
+    # have quotes.
+    bare: Bool[Array, "F"] | None = None
 
 
 @jax.tree_util.register_dataclass

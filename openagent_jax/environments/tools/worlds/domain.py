@@ -463,6 +463,7 @@ def _no_facts(limits: Limits) -> Facts:
         relation=np.full(num, -1, np.int32),
         args=np.zeros((num, limits.num_args), np.int32),
         values=np.full((num, limits.num_fields), -1, np.int32),
+        bare=np.zeros((num, limits.num_fields), bool),
     )
 
 
