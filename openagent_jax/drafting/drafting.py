@@ -232,7 +232,8 @@ def _tool_entry(
     """Return the tool as an entry of a domain file."""
     listed = tool.listed
     pages = listed.pages
-    keys = nested_arguments.keys([*tool.arguments, *([pages.cursor] if pages else ())])
+    cursor = [nesting.written((pages.cursor,))] if pages else []
+    keys = nested_arguments.keys([*tool.arguments, *cursor])
     root = tool.function.get("parameters") or {}
     taken_arguments = {style.CODE, *keys, *schema_paths.names(root, tool.arguments)}
 
