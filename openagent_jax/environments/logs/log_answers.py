@@ -90,7 +90,8 @@ def refuses_in_words(parsed: Conversation) -> bool:
     return not told - _mentioned(parsed.request, values)
 
 
-def _refuses(parsed: Conversation) -> bool:
+def refuses(parsed: Conversation) -> bool:
+    """Tell whether the agent refuses, by `Refuse` or in words of its own."""
     last = conversation.last_line(parsed.ending)
     return last == style.REFUSE or refuses_in_words(parsed)
 
