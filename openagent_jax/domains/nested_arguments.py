@@ -122,6 +122,11 @@ def _check_leaf(
     at, key = len(found), path[len(found)]
     where = f"{place}.properties" if at == 0 else place
     message = f"missing argument {text!r}; add it"
+    dotted = ".".join(map(str, path))
+    if at == 0 and dotted in (root.get("properties") or {}):
+        name = nesting.written([dotted])
+        message = f"{dotted!r} is one name here; write {name!r} in place of {text!r}"
+        where = _meaning(place)
     if at:
         outer, what = nesting.written(path[:at]), found[-1].schema
         if isinstance(key, int):

@@ -55,6 +55,7 @@ class Settings:
     value_bytes: int = 64
     num_derived: int = 0  # 0: what the domains need
     conditions: bool = True
+    paging: bool = True
 
     def of(self, domain: str) -> "Settings":
         """Return the settings for the tasks of some domain, also for the test split."""

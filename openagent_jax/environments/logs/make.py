@@ -90,7 +90,12 @@ def make(settings: Settings, spelling: Spelling) -> World:
     if log := found.get(settings.domain):
         goals = ["recorded"]
     else:
-        goals = mixture.goals([specs[name] for name in shares[0].names])
+        goals = mixture.goals(
+            [
+                (specs[name].name, [goal.name for goal in specs[name].goals])
+                for name in shares[0].names
+            ]
+        )
     world = tools.world_of(
         tasks, transfer, goals, table, limits, settings, spelling, made
     )
