@@ -191,6 +191,7 @@ class Number(Kind, extra="forbid"):
     maximum: Real  # inclusive
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     unit: Unit = ""
+    identifier: bool = False  # "receipt 4711": sampled goals do not compare it
 
 
 class Synonyms(Model):
@@ -248,6 +249,15 @@ class State(Model):
     deletes: bool = False
 
 
+class Pages(Model):
+    """How a tool divides a list; see `result_pages.py`."""
+
+    path: Text = Field(alias="list")
+    size: int
+    cursor: Argument
+    next: Path
+
+
 class Meaning(Model):
     listed_as: Prose = ABSENT
     arguments: Annotated[dict[Path, Kinds], _at_most("num_args")]
@@ -260,6 +270,7 @@ class Meaning(Model):
     argument_names: dict[Argument, Synonyms]
     requests: Requests = ABSENT
     state: State = ABSENT
+    pages: Pages = ABSENT
 
 
 class Tool(Model):

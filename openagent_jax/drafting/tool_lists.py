@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any
 
-from openagent_jax.domains import schema_checks
+from openagent_jax.domains import schema_checks, tool_names
 from openagent_jax.domains.domain_schema import json_fault
 from openagent_jax.domains.domain_spec import DomainError, require
-from openagent_jax.drafting import list_leaves, number_ranges, tool_names
+from openagent_jax.domains.limits import Limits
+from openagent_jax.drafting import list_leaves, list_pages, number_ranges
+from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
     SCALAR_TYPES,
@@ -53,6 +55,8 @@ class ListedTool:
       function: its function object, word for word but for the names of types.
       has_new_types: whether the names of some types were replaced.
       unions: what was decided about arguments that have a union of types, by name.
+      pages: how it divides its result, of which `returns` then has the columns only;
+        None if it does not.
     """
 
     place: str
@@ -66,6 +70,7 @@ class ListedTool:
     function: dict[str, Any]
     has_new_types: bool
     unions: dict[str, str]
+    pages: ListedPages | None = None
 
     @property
     def required(self) -> dict[str, Schema]:
@@ -230,6 +235,16 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     if problems:
         raise Unsupported(*problems)
     output = function.get("outputSchema")
+    pages = list_pages.found(parameters, root, output)
+    if pages is not None:
+        # Without `required`, the cursor counts as a required argument.
+        others = {x: y for x, y in arguments.items() if x != pages.cursor}
+        # A cursor alone is no reason to raise a limit.
+        if len(others) != Limits().num_args:
+            arguments = others
+            optional.pop(pages.cursor, None)
+        else:
+            pages = None
     scalars = _scalars(output, output, "", MAX_DEPTH, iter(range(MAX_SCHEMAS)))
     arguments |= optional
     listed = _as_openai(function, item)
@@ -240,22 +255,28 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         str(function.get("description") or item.get("title") or ""),
         arguments,
         tuple(optional),
-        dict(scalars) if output else {},
+        dict(pages.columns if pages else scalars) if output else {},
         _effect(item.get("annotations")),
-        left_out(properties, arguments),
+        left_out(properties, arguments, pages),
         made,
         made != listed,
         unions,
+        pages,
     )
 
 
-def left_out(properties: Iterable[str], arguments: Iterable[str]) -> tuple[str, ...]:
-    """Return the properties of which no argument is a part.
+def left_out(
+    properties: Iterable[str],
+    arguments: Iterable[str],
+    pages: ListedPages | None = None,
+) -> tuple[str, ...]:
+    """Return the properties of which no argument is a part, and which take no cursor.
 
     >>> left_out(["day", "to"], ["to.city"])
     ('day',)
     """
     kept = {nesting.parse(path)[0] for path in arguments}
+    kept |= {pages.cursor} if pages else set()
     return tuple(name for name in properties if name not in kept)
 
 

@@ -128,17 +128,17 @@ def successes(
     Returns:
       By agent and scenario, which tasks it solves.
     """
-    block = _block(world.environment, tuple(scenarios), split, repeats)
-    num = num_tasks * repeats
+    environment, num = world.environment, num_tasks * repeats
+    draw_block = tasks(environment, tuple(scenarios), split, BLOCK, repeats)
+    play_block = player(environment)
     refused, key = fit(world), jax.random.key(seed)
     found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in AGENTS}
     for i, name in enumerate((draw.CLEAN, *scenarios)):
-        blocks = [
-            jax.device_get(
-                block(world.tables, key, i, start, jnp.float32(strength), refused)
-            )
-            for start in range(0, num, BLOCK)
-        ]
+        blocks = []
+        for start in range(0, num, BLOCK):
+            drawn, _ = draw_block(world.tables, i, key, start, jnp.float32(strength))
+            played = play_block(world.tables, drawn.task, refused)
+            blocks.append(jax.device_get(played))
         for agent in AGENTS:
             success = np.concatenate([outcome[agent].success for outcome in blocks])
             found[agent][name] = success[:num]
@@ -146,25 +146,49 @@ def successes(
 
 
 @cache  # evaluations of one environment share compiled programs
-def _block(
-    environment: Environment, scenarios: tuple[str, ...], split: str, repeats: int
-):
-    """Return a compiled function that plays a block of tasks with all agents."""
+def tasks(
+    environment: Environment,
+    scenarios: tuple[str, ...],
+    split: str,
+    num: int,
+    repeats: int = 1,
+) -> Callable[..., tuple[draw.Edited, jax.Array]]:
+    """Return a compiled function that draws the tasks of a batch of episodes.
+
+    Args:
+      environment: the environment of the tasks.
+      scenarios: names of perturbations.
+      split: the split of the tasks.
+      num: B, the number of episodes of a call.
+      repeats: the number of episodes of each task; see `draw`.
+
+    Returns:
+      `(tables, scenario, key, start, strength) -> (edited, keys)`: the tasks and the
+      keys of their episodes, leading axis B. `scenario` is 0 for clean tasks and i for
+      the i-th perturbation; `start` is the number of the first episode.
+
+    Raises:
+      ValueError: the environment has no perturbation of a name.
+    """
     one = draw.make_draw(environment, scenarios, split)
 
-    @jax.jit
-    def of(tables, key, scenario, start, strength, refused):
-        keys = draw.task_keys(key, start, BLOCK, repeats)
-        index = draw.indices(environment, tables, split, key, start, BLOCK, repeats)
-
-        def of_key(key, edit_key, index):
-            task = one(tables, key, edit_key, strength, scenario, index).task
-            return play(environment, tables, task, refused)
-
+    @brief.jit
+    def batch(tables, scenario, key, start, strength):
+        keys = draw.task_keys(key, start, num, repeats)
         edit_keys = draw.edit_keys(keys, start, repeats)
-        return jax.vmap(of_key)(keys, edit_keys, index)
+        index = draw.indices(environment, tables, split, key, start, num, repeats)
+        edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
+            tables, keys, edit_keys, strength, scenario, index
+        )
+        return edited, keys if repeats == 1 else edit_keys  # each repeat is played anew
 
-    return of
+    return batch
+
+
+@cache
+def player(environment: Environment) -> Callable[..., dict[str, Outcome]]:
+    """Return `play` for a batch of tasks, compiled."""
+    return brief.jit(jax.vmap(partial(play, environment), (None, 0, None)))
 
 
 def refuses_at_once(

@@ -1,11 +1,11 @@
 """Evaluate a policy on the same tasks, clean and under every perturbation.
 
 Task i of every scenario comes from the same key, so differences are paired. All
-scenarios run in one compiled program, which takes the perturbation as a traced index.
+scenarios run in the same compiled programs, which take the perturbation as a traced
+index: one draws the tasks, one plays them, and others grade and describe the episodes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,17 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import brief, perturb, report
 from openagent_jax import draw as hashes
-from openagent_jax import perturb, report
-from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
 from openagent_jax.models.decoding import Sampling
-from openagent_jax.rollout import rollout
+from openagent_jax.rollout import Rollout, rollout
 from openagent_jax.types import Outcome, Params, Policy, Trajectory
 
-GRADING_VERSION = "6"  # raise it when a change affects the scores of the same agent
+GRADING_VERSION = "7"  # raise it when a change affects the scores of the same agent
 
 
 class Recording(NamedTuple):
@@ -71,7 +70,7 @@ def make_player(
     record: bool = False,
     repeats: int = 1,
 ) -> Callable[..., Played]:
-    """Return a compiled function that plays a batch of episodes.
+    """Return a function that plays a batch of episodes. It compiles once.
 
     Args:
       policy: the policy that plays.
@@ -92,52 +91,53 @@ def make_player(
     Raises:
       ValueError: the environment has no perturbation of a name.
     """
-    environment = world.environment
-    one = draw.make_draw(environment, scenarios, split)
+    environment, observe = world.environment, world.transcriber.observe
+    # Only the rollout is worth compiling for speed.
+    tasks = bounds.tasks(environment, tuple(scenarios), split, batch_size, repeats)
+    scripted = bounds.player(environment)
+
+    @jax.jit
+    def roll(tables, params: Params, keys, task) -> Rollout:
+        return rollout(
+            policy, environment, tables, params, keys, task, Sampling(temperature)
+        )
+
+    @brief.jit
+    def describe(tables, task):
+        phrasing = jax.vmap(environment.phrasing, (None, 0))(tables, task)
+        domain = None
+        if world.domains:
+            domain = jax.vmap(environment.domain, (None, 0))(tables, task)
+        return jax.vmap(hashes.fingerprint_of_tree)(task), phrasing, domain
+
+    @brief.jit
+    def watch(tables, episode: Trajectory):
+        """Return the outcome of episodes, and what a recording of them shows."""
+        grade = jax.vmap(environment.outcome, (None, 0, 0))
+        outcome, shown = grade(tables, episode.task, episode.state), None
+        if record:
+            each_turn = jax.vmap(jax.vmap(observe, (None, 0)))
+            shown = each_turn(episode.task, episode.timestep.observation)
+            # The agent reads nothing after the end of an episode.
+            over = episode.timestep.terminated | episode.timestep.truncated
+            shown = jnp.where(over[..., None], 0, shown)
+        return outcome, shown
 
     def play(
         tables, params: Params, scenario, key, start, strength, refused=None
     ) -> Played:
-        keys = draw.task_keys(key, start, batch_size, repeats)
-        edit_keys = draw.edit_keys(keys, start, repeats)
-        index = draw.indices(
-            environment, tables, split, key, start, batch_size, repeats
-        )
-        edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
-            tables, keys, edit_keys, strength, scenario, index
-        )
-        played = rollout(
-            policy,
-            environment,
-            tables,
-            params,
-            keys if repeats == 1 else edit_keys,  # each repeat is sampled anew
-            edited.task,
-            Sampling(temperature),
-        )
+        edited, keys = tasks(tables, scenario, key, start, strength)
+        played = roll(tables, params, keys, edited.task)
         episode, recording = played.trajectory, None
-        outcome = jax.vmap(environment.outcome, (None, 0, 0))(
-            tables, episode.task, episode.state
-        )
+        outcome, shown = watch(tables, episode)
         if record:
-            observe = jax.vmap(world.transcriber.observe, (None, 0))
-            shown = jax.vmap(observe)(episode.task, episode.timestep.observation)
-            # The agent reads nothing after the end of an episode.
-            over = episode.timestep.terminated | episode.timestep.truncated
-            shown = jnp.where(over[..., None], 0, shown)
             recording = Recording(episode, shown, played.tokens, played.sampled)
-        scripted = domain = None
-        if world.domains:
-            domain = jax.vmap(environment.domain, (None, 0))(tables, edited.task)
-        if refused is not None:
-            scripted = jax.vmap(partial(bounds.play, environment), (None, 0, None))(
-                tables, edited.task, refused
-            )
+        task, phrasing, domain = describe(tables, edited.task)
         return Played(
             outcome=outcome,
-            bounds=scripted,
-            task=jax.vmap(hashes.fingerprint_of_tree)(edited.task),
-            phrasing=jax.vmap(environment.phrasing, (None, 0))(tables, edited.task),
+            bounds=None if refused is None else scripted(tables, edited.task, refused),
+            task=task,
+            phrasing=phrasing,
             changed=edited.changed,
             overflow=played.overflow,
             cut=played.cut,
@@ -145,7 +145,7 @@ def make_player(
             domain=domain,
         )
 
-    return jax.jit(play)
+    return play
 
 
 def evaluate(

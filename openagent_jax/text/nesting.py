@@ -15,7 +15,7 @@ values of Python.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -200,6 +200,27 @@ def decoded(outer: Sequence[int], name: int, texts: Sequence[str]) -> Path:
         int(scalars.decimal_of(key)) if key >= scalars.NUMBER else texts[key]
         for key in keys
     )
+
+
+def in_order(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return paths in their order, but with leaves of the same container together.
+
+    >>> in_order([("to", "city"), ("day",), ("to", "zip"), ("tags", 1), ("tags", 0)])
+    (('to', 'city'), ('to', 'zip'), ('day',), ('tags', 0), ('tags', 1))
+    """
+    paths = list(dict.fromkeys(paths))
+    first: dict[Path, int] = {}
+    for number, path in enumerate(paths):
+        for level in range(len(path)):
+            first.setdefault(path[: level + 1], number)
+
+    def place(path: Path) -> list[tuple[int, int]]:
+        return [
+            (key, 0) if isinstance(key, int) else (0, first[path[: level + 1]])
+            for level, key in enumerate(path)
+        ]
+
+    return tuple(sorted(paths, key=place))
 
 
 def nested(leaves: Mapping[Path, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ TRAIN = (
     ),
     Construction(
         "chain", "train", "leaves",
-        state="{see|check} @", ask="{read me|show me} @",
+        state="{check|note down} @", ask="{read me|show me} @",
         result="show me the @ you receive",
         that="that @", found="the @ that you saw",
         made="the @ it yields",
@@ -140,10 +140,10 @@ TRAIN = (
 TEST = (
     Construction(
         "wish", "test", "all",
-        state="take note of @", ask="I would like to {know|hear} @",
+        state="bring up @", ask="I would like to {know|hear} @",
         last_do="I would like you to @", result="quote the resulting @",
         do="I would like you to @", that="this @", found="this very @",
-        made="the @ that results",
+        made="the ensuing @",
         middle=". {Besides|Moreover}, ", do_kinds=BOTH,
         at_most="assuming @ stays within %, &",
         at_least="assuming @ reaches %, &",
@@ -154,7 +154,7 @@ TEST = (
         state="{determine|work out} @", ask="{let me know|inform me of} @",
         result="let me know the resulting @",
         that="this @", found="the @ thus determined",
-        made="the @ resulting from that",
+        made="the @ resulting from this",
         first="", middle=". {Once that is done|Afterwards}, ",
         clauses=(2, 9), indirect=False, do_kinds=BOTH,
         at_most="on condition that @ is % or less, &",

@@ -21,14 +21,18 @@ from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from tests import helpers
 from tests.environments.logs.examples import (
+    BOX,
     GOOD,
     LIMITS,
+    PACK,
+    PACKED,
     ROOM,
     TOOLS,
     build,
     calls,
     chain,
     failing,
+    nested,
     says,
     unsure,
     weather,
@@ -77,6 +81,7 @@ def exported():
                 {"messages": m, "tools": t, "entry": entry, "episode": e}
                 for e, m, t in export(helpers.world(name), tasks)
             ]
+    rows.append({"messages": nested(), "tools": [PACK], "entry": ""})
     return rows + [{"messages": m, "tools": TOOLS, "entry": ""} for m in OTHERS]
 
 
@@ -180,6 +185,12 @@ def test_hand_written_conversations(player, played):
         ("tool", '{"label":"L-4","by":null}', []),
         ("assistant", "Answer: done", []),
     ]
+    assert contents(played[first - 1][1])[2:] == [
+        ("assistant", "", [("pack", BOX)]),
+        ("tool", json.dumps(PACKED, separators=(",", ":")), []),
+        ("assistant", "Answer: 7", []),
+    ]
+    assert played[first - 1][2] == [PACK]
     assert [m["content"] for m in played[first + 1][1][2:]] == [
         "",
         '{"error":"failed, try again"}',

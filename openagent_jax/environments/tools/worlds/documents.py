@@ -199,6 +199,7 @@ def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
         num_columns=max(columns, default=0),
         num_unions=max([limits.num_unions, *also]),
         conditions=any(goal.conditions for spec in specs for goal in spec.goals),
+        paging=any(tool.pages for spec in specs for tool in spec.tools),
     )
 
 

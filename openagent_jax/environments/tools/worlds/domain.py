@@ -236,7 +236,7 @@ def words(spec: domain_spec.DomainSpec) -> set[str]:
     for kind in spec.types:
         texts += [kind.name, *kind.train, *kind.test, *kind.shift]
     for tool in spec.tools:
-        texts += [tool.name, tool.description, *(path for path, _ in tool.arguments)]
+        texts += [tool.name, tool.description, *(path for path, _ in tool.inputs)]
         texts += [name for name, _ in tool.returns]
         texts += itertools.chain(*_synonyms(tool))
         if tool.requests:
@@ -265,6 +265,8 @@ def compile(
       DomainError: its goals need too many different sets of tools.
     """
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
+    codes = symbols.codes.low, symbols.codes.high
+    ranges[domain_spec.CURSOR] = _TypeRanges(codes, [(0, 0)] * 3)
     arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
     tools, variants, result_range = arrays
     splits = {name: kind.splits for name, kind in ranges.items()}
@@ -352,16 +354,16 @@ def _tool_arrays(
         call_after[n] = index[tool.call_after] if tool.call_after else -1
         text = tool.description
         description[n] = documents.description(symbols, text, limits.num_pieces)
-        document[n] = documents.add(tool.function, [x for x, _ in tool.arguments])
-        for a, (argument, kind) in enumerate(tool.arguments):
+        document[n] = documents.add(tool.function, [x for x, _ in tool.inputs])
+        for a, (argument, kind) in enumerate(tool.inputs):
             keys = nesting.parse(argument)
             encoded = nesting.encoded(keys, limits.depth - 1, symbols.one)
             arg_path[n, a], arg_name[n, a] = encoded
             arg_range[n, a] = ranges[kind].accepted
             for u, other in enumerate(tool.also.get(argument, ())):
                 arg_also[n, a, u] = ranges[other].accepted
-            if argument in tool.optional:
-                default = tool.optional[argument]
+            if argument in tool.optional or kind == domain_spec.CURSOR:
+                default = tool.optional.get(argument)
                 arg_default[n, a] = _default(default, ranges[kind], symbols)
         for f, (field, kind) in enumerate(tool.returns):
             keys = nesting.encoded(nesting.parse(field), levels, symbols.one)
@@ -391,6 +393,7 @@ def _tool_arrays(
         document=document,
         result_path=result_path,
         lists=result_arrays.lists(spec, limits) if limits.num_derived else None,
+        pages=result_arrays.pages(spec, limits) if limits.paging else None,
     )
     return tools, variants, result_range
 
@@ -436,7 +439,7 @@ def _fill_variants(
         texts = tool.descriptions.get(split)
         one = partial(documents.text, symbols)
         variants.description[s, n] = _repeated(texts, size, one)
-        for a, (path, _) in enumerate(tool.arguments):
+        for a, (path, _) in enumerate(tool.inputs):
             *outer, own = nesting.parse(path)
             for key, row in (
                 (own, variants.arg_name[s, n, a]),
@@ -460,6 +463,7 @@ def _no_facts(limits: Limits) -> Facts:
         relation=np.full(num, -1, np.int32),
         args=np.zeros((num, limits.num_args), np.int32),
         values=np.full((num, limits.num_fields), -1, np.int32),
+        bare=np.zeros((num, limits.num_fields), bool),
     )
 
 
