@@ -23,6 +23,7 @@ from openagent_jax.drafting import (
     draft_types,
     list_pages,
     optional_arguments,
+    telling_sentences,
     tool_lists,
     value_pools,
 )
@@ -68,10 +69,9 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         environment cannot represent.
     """
     listed = optional_arguments.chosen(tool_lists.read(document, skip))
-    purposes = [
-        wording.purpose(tool.name, wording.first_sentence(tool.description))
-        for tool in listed
-    ]
+    told = telling_sentences.of([tool.description for tool in listed])
+    named = zip([tool.name for tool in listed], told, strict=True)
+    purposes = list(itertools.starmap(wording.purpose, named))
     pairs = list(zip(listed, purposes, strict=True))
     types = draft_types.Types(pairs)
     arguments = [types.arguments(*pair) for pair in pairs]
