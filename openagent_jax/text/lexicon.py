@@ -316,7 +316,8 @@ def build(
     raw = [text.encode() for text in texts]
     tokenizer = without_prefix_space(tokenizer)
     token_bytes = vocab_bytes(tokenizer, marks)
-    parts, trailing_space = [texts], np.zeros(len(texts), bool)
+    parts: list[Iterable[str]] = [texts]
+    trailing_space = np.zeros(len(texts), bool)
     if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
         trailing_space = np.array([text.endswith(" ") for text in texts])
         # The space stays if a reply follows, whose tokens the agent samples itself.
@@ -326,7 +327,8 @@ def build(
             text[:-1] if x else text
             for text, x in zip(texts, trailing_space, strict=True)
         ]
-        parts = [texts, shorter, [f" {x}" for x in texts], [f" {x}" for x in shorter]]
+        spaced = (f" {text}" for text in itertools.chain(texts, shorter))
+        parts = [texts, shorter, spaced]
     spans = _ragged(_tokens(itertools.chain(*parts), tokenizer, token_bytes), np.int32)
     token_bytes += [[0]] * (vocab_size - size)
     first: dict[bytes, int] = {}
@@ -412,9 +414,10 @@ def _hashed(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
     did so for up to about 150,000 texts.
     """
     flat = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32) + 1
-    length = np.array([len(text) for text in texts])
-    end = np.cumsum(length)
-    offset = np.arange(len(flat)) - np.repeat(end - length, length)
+    length = np.array([len(text) for text in texts], np.int32)
+    end = np.cumsum(length, dtype=np.int32)
+    offset = np.arange(len(flat), dtype=np.int32)  # int32: a third of the memory
+    offset -= np.repeat(end - length, length)
     best, num_best = (0, end), 0
     for i in range(NUM_BASES):
         base = (1_000_003 + i * 2_654_435) | 1

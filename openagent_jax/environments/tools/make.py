@@ -209,15 +209,18 @@ def _compiled(
     each kind of goal of the tasks, and fitted limits.
 
     Goals are sampled and compiled for one domain after another, since those of 26
-    domains take much more memory as objects than as arrays.
+    domains take much more memory as objects than as arrays. They are kept in the folder
+    of compiled programs, if there is one.
     """
+    cache = jax.config.jax_compilation_cache_dir
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     specs = mixture.load((*shares[0].names, *shares[1].names), limits)
     sizes = replace(documents.fitted(limits, [*specs.values()]), conditions=True)
     compiled: dict[str, domains.Domain] = {}
     names: dict[str, list[str]] = {}
     for name, spec in specs.items():
-        own = goal_sampling.with_goals(spec, limits, num_goals(settings, spec))
+        num = num_goals(settings, spec)
+        own = goal_sampling.with_goals(spec, limits, num, cache=cache)
         compiled[name] = domains.compile(own, table, sizes, made)
         names[name] = [goal.name for goal in own.goals]
     compiled, conditions = mixture.without_unused_conditions(compiled)
