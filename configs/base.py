@@ -76,6 +76,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.value_bytes = 64  # bytes of a value, or of the name of a tool or argument
     c.sandbox.num_derived = 0  # counts and best records of a tool's lists; 0: as needed
     c.sandbox.conditions = True  # whether calls of sampled goals may have conditions
+    c.sandbox.paging = True  # whether tools may return long lists in pages
 
     c.model = ConfigDict()
     # The keys from here to look_back_heads are used with init_from="random" only.

@@ -153,7 +153,7 @@ class Dialogue:
         self.actions.append(transcript.described(message))
         for name, paid in timestep.reward.items():
             self.rewards.setdefault(name, []).append(round(float(paid), 6))
-        shown = world.transcriber.shown(pieces, self._host_task)
+        shown = world.transcriber.shown(pieces)
         if shown is None or self.finished:  # the agent reads nothing more
             self.results.append(None)
             return

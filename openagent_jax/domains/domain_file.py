@@ -9,6 +9,7 @@ an `x-openagent` block that says what it means:
     call_after           tool that must have succeeded before
     effect               a successful call changes the world
     state                what it does to a record of a table (see `domain_tables.py`)
+    pages                how it divides a list (see `result_pages.py`)
     requests             words from which requests are put together; optional
     listed_as            its name in the list that it was drafted from, if agents could
                          not call a tool of that name
@@ -58,6 +59,7 @@ from openagent_jax.domains import (
     domain_tables,
     domain_types,
     nested_arguments,
+    result_pages,
     result_reading,
     schema_checks,
     value_schema,
@@ -66,6 +68,7 @@ from openagent_jax.domains import domain_schema as schema
 from openagent_jax.domains.domain_checks import Checker, suggest
 from openagent_jax.domains.domain_needs import Needs
 from openagent_jax.domains.domain_spec import (
+    CURSOR,
     DONE,
     DomainError,
     DomainSpec,
@@ -158,7 +161,12 @@ def needs(path_or_name: str | Path) -> Needs:
 def default_limits(needs: Needs) -> Limits:
     """Return the default limits, with room for what some domains need."""
     fields = max(Limits().num_fields, needs.num_fields)
-    return Limits(depth=needs.depth, num_fields=fields, num_derived=needs.num_derived)
+    return Limits(
+        depth=needs.depth,
+        num_fields=fields,
+        num_derived=needs.num_derived,
+        paging=needs.paging,
+    )
 
 
 def read_json(file: Path) -> Any:
@@ -170,7 +178,9 @@ def read_json(file: Path) -> Any:
     """
     try:
         text = file.read_bytes().decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_object)
+        if text.strip():
+            return json.loads(text, object_pairs_hook=_object)
+        problem = "file: it is empty; write JSON"
     except OSError as error:
         problem = f"file: {error.strerror}; check the path"
     except UnicodeDecodeError as error:
@@ -178,8 +188,10 @@ def read_json(file: Path) -> Any:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         problem = f"{place}: invalid JSON, {error.msg}; correct it there"
-    except (RecursionError, ValueError) as error:  # absurdly deep, or a huge number
-        problem = f"top level: {error}; follow the schema"
+    except RecursionError:
+        problem = "top level: nested too deeply; follow the schema"
+    except ValueError:
+        problem = "top level: a number has thousands of digits; write it shorter"
     raise DomainError(problem)
 
 
@@ -272,7 +284,9 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
             where, _, problem = fault.partition(": ")
             check.require(False, where, problem)
     paths = nested_arguments.in_order(meaning.arguments)
-    slots, root = nested_arguments.keys(paths), function.parameters.model_dump()
+    root, pages = function.parameters.model_dump(), meaning.pages
+    cursor = [nesting.written((pages.cursor,))] if pages else []
+    slots = nested_arguments.keys([*paths, *cursor])
     nested_arguments.check(function, paths, f"{at}.parameters", check)
     gates = nested_arguments.gates(root, paths)
 
@@ -285,7 +299,11 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         arguments += _fields(more, f"{place}.arguments", check)
     value_schema.check(item["function"], arguments, at, check)
     arguments = arguments[: len(paths)]
-    returns, lists = result_reading.fields(meaning.returns, f"{place}.returns", check)
+    returns, lists = result_reading.fields(
+        meaning.returns, f"{place}.returns", check, pages.next if pages else ""
+    )
+    made = result_pages.read(tool, lists, place, check) if pages else None
+    stated = tuple(field for field in returns if field[1] != CURSOR)
     message = "nothing to return; add a field"
     check.require(meaning.returns, f"{place}.returns", message)
     named = meaning.requests.fields if meaning.requests else {}
@@ -320,12 +338,13 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
         argument_names,
         item["function"],
-        request_reading.read(tool, returns, lists, place, check),
+        request_reading.read(tool, stated, lists, place, check),
         meaning.listed_as,
         lists,
         derived,
         gates,
         also,
+        pages=made,
     )
 
 

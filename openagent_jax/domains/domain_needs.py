@@ -19,13 +19,14 @@ class Needs(NamedTuple):
     depth: int = 1
     num_fields: int = 0  # of the tools that return lists
     num_derived: int = 0
+    paging: bool = False
 
 
 def of(document: Any) -> Needs:
     """Return what a domain needs, given what its file holds.
 
     >>> of({"tools": [{"x-openagent": {"arguments": {"to.city": "city"}}}]})
-    Needs(depth=2, num_fields=0, num_derived=0)
+    Needs(depth=2, num_fields=0, num_derived=0, paging=False)
     """
     return most(map(_of_tool, _meanings(document)))
 
@@ -53,11 +54,16 @@ def _of_tool(meaning: dict[str, Any]) -> Needs:
     named = _part(_part(meaning, "requests"), "fields")
     derived = sum("(" in name for name in named)
     fields = len(returns) - len(lists) + sum(num * size for num, size in sizes.values())
+    pages = _part(meaning, "pages")
+    if isinstance(following := pages.get("next"), str):
+        fields += 1
+        depths.append(_parts(following))
     return Needs(
         min(max(depths, default=1), schema.MAX_DEPTH),
         fields if lists else 0,
         # There are lists only where there is room for what is derived from them.
         min(max(derived, bool(lists)), _MOST),
+        bool(pages),
     )
 
 

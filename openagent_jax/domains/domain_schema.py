@@ -4,6 +4,7 @@ The models say which keys and values a file may have; what these mean (sources, 
 texts that must differ) is checked in `domain_file`.
 """
 
+import json
 import math
 import re
 import typing
@@ -24,9 +25,9 @@ TWICE = object()  # the value of a key that is written twice
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 LETTERS = "use letters, digits, _ and -, at most 64, not a digit first"
 # Arguments have more letters: `$filter` and `@type` occur in real lists.
-ARGUMENT = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@-]{0,63}")
+ARGUMENT = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.-]{0,63}")
 ARGUMENT_LETTERS = (
-    "use letters, digits, _, -, $ and @, at most 64, not a digit or - first"
+    "use letters, digits, _, -, ., $ and @, at most 64, not a digit, . or - first"
 )
 
 
@@ -190,6 +191,7 @@ class Number(Kind, extra="forbid"):
     maximum: Real  # inclusive
     decimals: Annotated[int, Field(ge=0, le=MAX_DECIMALS)] = 0
     unit: Unit = ""
+    identifier: bool = False  # "receipt 4711": sampled goals do not compare it
 
 
 class Synonyms(Model):
@@ -247,6 +249,15 @@ class State(Model):
     deletes: bool = False
 
 
+class Pages(Model):
+    """How a tool divides a list; see `result_pages.py`."""
+
+    path: Text = Field(alias="list")
+    size: int
+    cursor: Argument
+    next: Path
+
+
 class Meaning(Model):
     listed_as: Prose = ABSENT
     arguments: Annotated[dict[Path, Kinds], _at_most("num_args")]
@@ -259,6 +270,7 @@ class Meaning(Model):
     argument_names: dict[Argument, Synonyms]
     requests: Requests = ABSENT
     state: State = ABSENT
+    pages: Pages = ABSENT
 
 
 class Tool(Model):
@@ -356,6 +368,24 @@ def parse(model: type[M], value: Any, place: str, check: Checker) -> M | None:
         return None
 
 
+def json_fault(value: Any) -> str:
+    """Return what is wrong with a value that Python's `json` read; "" if nothing is.
+
+    What is inside of it is not looked at, but the keys of an object are.
+
+    >>> json_fault({"a": "b"}), json_fault(float("nan"))
+    ('', 'NaN is no number in JSON; write another')
+    """
+    if value is TWICE:
+        return "duplicate key; remove or rename one"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{json.dumps(value)} is no number in JSON; write another"
+    for text in value if isinstance(value, dict) else [value]:
+        if isinstance(text, str) and text != text.encode(errors="ignore").decode():
+            return f"{short(text)} has half of a character; remove that"
+    return ""
+
+
 def check_json(value: Any, place: str, check: Checker) -> bool:
     """Check a part of a file that may hold anything: it must be JSON, and not too deep.
 
@@ -365,16 +395,13 @@ def check_json(value: Any, place: str, check: Checker) -> bool:
     parts, num_faults = [(value, place, 0)], len(check.faults)
     while parts:
         part, at, depth = parts.pop()
-        check.require(part is not TWICE, at, "duplicate key; remove or rename one")
+        fault = json_fault(part)
+        check.require(not fault, at, fault)
         inner: list[tuple[Any, str]] = []
         if isinstance(part, dict):
             inner = [(item, f"{at}.{key}") for key, item in part.items()]
         elif isinstance(part, list):
             inner = [(item, f"{at}[{index}]") for index, item in enumerate(part)]
-        for text in [part, *part] if isinstance(part, dict) else [part]:
-            if isinstance(text, str) and text != text.encode(errors="ignore").decode():
-                message = f"{short(text)} has half of a character; remove that"
-                check.require(False, at, message)
         if inner and depth == MAX_DEPTH:
             message = f"nested more than {MAX_DEPTH} levels deep; write it flatter"
             check.require(False, place, message)

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 COUNT = "count"  # the type of the number of records of a list
+CURSOR = "<cursor>"  # the type of the cursor of a page; no type of a file has this name
 DONE = "done"  # the answer of a goal that asks for an effect, not for a value
 COMPARISONS = "at_most", "at_least", "equals"
 
@@ -44,6 +45,7 @@ class TypeSpec:
     maximum: Decimal = Decimal(0)  # inclusive
     decimals: int = 0
     unit: str = ""  # follows the number in requests, as in "12 kg"; "" for none
+    identifier: bool = False  # a number that is a name, which nobody compares
     unquoted: bool = False  # the values of an enum are not strings in JSON
 
 
@@ -59,6 +61,16 @@ class ListSpec:
     def leaf(self, record: int, column: str) -> str:
         """Return the path of a field."""
         return f"{self.path}.{record}.{column}"
+
+
+@dataclass(frozen=True)
+class PageSpec:
+    """How a tool divides a list; see `result_pages.py`."""
+
+    path: str  # of the list
+    size: int  # records of a page
+    cursor: str  # the path of the argument that takes a cursor, which no goal gives
+    next: str  # the returned field with the next cursor
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,20 @@ class ToolSpec:
     # Further types of arguments that may be of several.
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     access: AccessSpec | None = None  # None: it touches no record
+    pages: PageSpec | None = None  # None: its results are whole
+
+    @property
+    def inputs(self) -> Fields:
+        """The arguments, and then that which takes a cursor."""
+        return (*self.arguments, *([(self.pages.cursor, CURSOR)] if self.pages else ()))
+
+    @property
+    def further_pages(self) -> int:
+        """The most calls that it takes to read its list, besides the first one."""
+        if self.pages is None:
+            return 0
+        (most,) = (x.at_most for x in self.lists if x.path == self.pages.path)
+        return -(-most // self.pages.size) - 1
 
     @property
     def values(self) -> Fields:

@@ -86,6 +86,7 @@ def _number(
         maximum=high,
         decimals=value.decimals,
         unit=value.unit,
+        identifier=value.identifier,
     )
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 from openagent_jax.text.lexicon import MAX_TEXT
 
+MAX_PAGES = 8  # of a list
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -22,6 +24,7 @@ class Limits:
     num_facts: int = 0  # recorded calls of a logged world; 0 for generated worlds
     num_derived: int = 0  # values derived from the lists of a result; 0: no lists
     conditions: bool = False  # whether steps of a goal may have conditions
+    paging: bool = False  # whether results may come in pages
     num_columns: int = 0  # of a table; 0 if no tool reads or changes records
 
     @property
@@ -31,4 +34,4 @@ class Limits:
 
     def flat(self) -> "Limits":
         """Return the limits of worlds whose results have neither paths nor lists."""
-        return replace(self, num_derived=0, depth=1, conditions=False)
+        return replace(self, num_derived=0, depth=1, conditions=False, paging=False)

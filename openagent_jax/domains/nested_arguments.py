@@ -26,20 +26,7 @@ def in_order(paths: Iterable[str]) -> list[str]:
     >>> in_order(["to.city", "day", "to.zip", "tags.1", "tags.0"])
     ['to.city', 'to.zip', 'day', 'tags.0', 'tags.1']
     """
-    parsed = {path: nesting.parse(path) for path in paths}
-    first: dict[Path, int] = {}
-    for number, path in enumerate(parsed.values()):
-        for level in range(len(path)):
-            first.setdefault(path[: level + 1], number)
-
-    def place(text: str) -> list[int]:
-        path = parsed[text]
-        return [
-            key if isinstance(key, int) else first[path[: level + 1]]
-            for level, key in enumerate(path)
-        ]
-
-    return sorted(parsed, key=place)
+    return list(map(nesting.written, nesting.in_order(map(nesting.parse, paths))))
 
 
 def keys(paths: Iterable[str]) -> list[str]:
@@ -135,6 +122,11 @@ def _check_leaf(
     at, key = len(found), path[len(found)]
     where = f"{place}.properties" if at == 0 else place
     message = f"missing argument {text!r}; add it"
+    dotted = ".".join(map(str, path))
+    if at == 0 and dotted in (root.get("properties") or {}):
+        name = nesting.written([dotted])
+        message = f"{dotted!r} is one name here; write {name!r} in place of {text!r}"
+        where = _meaning(place)
     if at:
         outer, what = nesting.written(path[:at]), found[-1].schema
         if isinstance(key, int):

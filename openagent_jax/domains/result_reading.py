@@ -21,6 +21,7 @@ from openagent_jax.domains import domain_schema as schema
 from openagent_jax.domains.domain_checks import Checker
 from openagent_jax.domains.domain_spec import (
     COUNT,
+    CURSOR,
     Fields,
     ListSpec,
     TypeSpec,
@@ -31,7 +32,7 @@ MOST = 64  # records of a list
 
 
 def fields(
-    returns: Mapping[str, Any], place: str, check: Checker
+    returns: Mapping[str, Any], place: str, check: Checker, cursor: str = ""
 ) -> tuple[Fields, tuple[ListSpec, ...]]:
     """Return the fields of a result, in the order in which they are written, and its
     lists.
@@ -40,6 +41,7 @@ def fields(
       returns: the types of its parts, as `domain_schema.Meaning` has them.
       place: where they are in the file.
       check: collects the faults.
+      cursor: the path of the field with the next cursor; "" if there is none.
     """
     found: dict[str, str] = {}
     lists = []
@@ -54,6 +56,8 @@ def fields(
             )
             lists.append(made)
             found |= dict(leaves(made))
+    if cursor:
+        found[cursor] = CURSOR
     if lists:
         message = f"{COUNT!r} is the type of the number of records of a list; rename it"
         check.require(COUNT not in check.types, f"types.{COUNT}", message)
@@ -110,6 +114,13 @@ def derivable(
                     name = f"{operation}({made.path}.{compared}).{taken}"
                     found[name] = taken_kind, made
     return found
+
+
+def list_of(name: str, lists: tuple[ListSpec, ...]) -> ListSpec:
+    """Return the list that a value is derived from, such as `min(items.price).id`."""
+    inner = name[name.index("(") + 1 : name.index(")")]
+    fits = [x for x in lists if inner == x.path or inner.startswith(f"{x.path}.")]
+    return max(fits, key=lambda x: len(x.path))
 
 
 def derived(

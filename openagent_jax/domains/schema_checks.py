@@ -10,6 +10,11 @@ from typing import Any
 from openagent_jax.text import schema_paths
 
 MAX_CHOICES = 500  # of an enum
+_BOUNDS = (
+    ("minimum", "maximum"),
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+)
 
 
 def problems(schema: Any, place: str, root: Any) -> Iterator[str]:
@@ -39,6 +44,14 @@ def _of_schema(schema: dict[str, Any], place: str, root: Any) -> Iterator[str]:
             f"{place}: an enum of {len(choices):,} values, which every agent would "
             f"have to read; write at most {MAX_CHOICES}, or a string with examples"
         )
+    for lower, upper in _BOUNDS:
+        low, high = schema.get(lower), schema.get(upper)
+        if isinstance(low, int | float) and isinstance(high, int | float):
+            if low > high:
+                yield (
+                    f"{place}: {lower} {low} is above {upper} {high}, so that no value "
+                    "fits; correct one of them"
+                )
     if isinstance(schema.get("$ref"), str):
         seen, reference = [], schema["$ref"]
         while isinstance(reference, str) and reference not in seen:

@@ -164,6 +164,16 @@ def _spoken(argument: str) -> str:
     return " ".join(["second"] * bool(later) + words)
 
 
+def _noun(field: str) -> str:
+    """Return the words for a field of a result.
+
+    >>> _noun("dueDate"), _noun("tasks.0.id")
+    ('due date', 'first task id')
+    """
+    is_of_list = any(isinstance(key, int) for key in nesting.parse(field))
+    return " ".join(["first"] * is_of_list + _spoken(field).split())
+
+
 def _goal(
     chain: list[_Call], types: dict[str, Any], tells: bool = False
 ) -> dict[str, Any]:
@@ -186,9 +196,9 @@ def _goal(
             if argument in call.from_previous:
                 field = call.from_previous[argument]
                 sources[argument] = f"#{step - 1}.{field}"
-                values.append(f"that {' '.join(wording.words(field))}")
+                values.append(f"that {_noun(field)}")
                 continue
-            slot = re.sub("[^A-Za-z0-9_]", "_", argument)
+            slot = re.sub("[^A-Za-z0-9_]+", "_", argument)
             while constants.get(slot, kind) != kind:
                 slot += "_2"
             if slot not in constants:
@@ -203,11 +213,14 @@ def _goal(
     kinds = {field: types[kind]["kind"] for field, kind in last.returns.items()}
     # An enum is easily guessed, so it is the answer only if there is nothing else.
     answer_field = min(kinds, key=lambda field: kinds[field] == "enum")
-    asked = " ".join(wording.words(answer_field))
+    asked = _noun(answer_field)
+    if pages := last.listed.pages:
+        answer_field = f"count({pages.path})"
+        asked = f"number of {' '.join(wording.words(pages.path))}"
     answer, end = f"#{len(chain) - 1}.{answer_field}", f" and tell me the {asked}"
     if last.effect:
         answer, end = DONE, ", then say done"
-    elif len(kinds) == 1 and len(chain) == 1 and not tells:
+    elif len(kinds) == 1 and len(chain) == 1 and not tells and not pages:
         end = ""
     full = ", then ".join(clauses) + end
     names, given = [call.tool.listed.name for call in chain], chain[-1].given
@@ -215,7 +228,9 @@ def _goal(
     short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
     return {
-        "name": f"{name}_with_{given.replace('.', '_')}"[:64] if given else name,
+        "name": f"{name}_with_{re.sub('[^A-Za-z0-9_-]+', '_', given)}"[:64]
+        if given
+        else name,
         "constants": constants,
         "steps": steps,
         "answer": answer,

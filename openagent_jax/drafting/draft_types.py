@@ -8,7 +8,7 @@ that its tool is about (`order_id`).
 import json
 from typing import Any
 
-from openagent_jax.domains import value_schema
+from openagent_jax.domains import tool_names, value_schema
 from openagent_jax.domains.domain_schema import HOLE
 from openagent_jax.drafting import value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
@@ -76,13 +76,17 @@ class Types:
     def arguments(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
         """Add the arguments of a tool; return their types by name.
 
-        An argument called `code` is renamed: the environment reserves that name.
+        An argument called `code` is renamed, since the environment reserves that name,
+        and so is one whose name has letters that are not allowed.
         """
         types = {}
+        parameters = tool.function.get("parameters") or {}
+        valid = tool_names.arguments(parameters, tool.arguments)
         for name, schema in tool.arguments.items():
             type_name = self._add(_full_name(name, does), schema, tool.name)
             if name not in tool.optional:
                 self._argument_types.add(type_name)
+            name = valid[name]
             while name == style.CODE or name in types:
                 name = f"{_thing(does) or 'the'}_{name}"
             types[name] = type_name

@@ -7,6 +7,7 @@ texts, a goal for each tool, and goals that chain tools. Guesses are listed unde
 `domain_file.load` rejects.
 """
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterable
@@ -20,14 +21,16 @@ from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import (
     draft_goals,
     draft_types,
+    list_pages,
     optional_arguments,
+    telling_sentences,
     tool_lists,
     value_pools,
 )
 from openagent_jax.drafting.draft_goals import DraftedTool
 from openagent_jax.drafting.list_schemas import JSON_TYPES
 from openagent_jax.drafting.tool_lists import ListedTool
-from openagent_jax.text import messages, schema_paths, style, wording
+from openagent_jax.text import messages, nesting, schema_paths, style, wording
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,21 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         environment cannot represent.
     """
     listed = optional_arguments.chosen(tool_lists.read(document, skip))
-    purposes = [
-        wording.purpose(tool.name, wording.first_sentence(tool.description))
-        for tool in listed
-    ]
+    told = telling_sentences.of([tool.description for tool in listed])
+    named = zip([tool.name for tool in listed], told, strict=True)
+    purposes = list(itertools.starmap(wording.purpose, named))
     pairs = list(zip(listed, purposes, strict=True))
     types = draft_types.Types(pairs)
     arguments = [types.arguments(*pair) for pair in pairs]
     tools = []
     for (tool, does), names in zip(pairs, arguments, strict=True):
         effect = does.effect if tool.effect is None else tool.effect
+        if effect:  # a call that changes something has one result
+            tool = dataclasses.replace(tool, pages=None)
         returns = types.returns(tool, does, effect)
+        if tool.pages is not None:  # goals may use the first record
+            first = f"{tool.pages.path}.0"
+            returns = {f"{first}.{name}": kind for name, kind in returns.items()}
         function = _function(tool, names)
         renamed = zip(tool.arguments, names, strict=True)
         optional = tuple(new for old, new in renamed if old in tool.optional)
@@ -173,7 +180,8 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     """Yield notes on what was guessed of a tool, and what was left out."""
     name, listed, limits = tool.listed.name, tool.listed, Limits()
     place = f"tools[{index}].x-openagent"
-    num = {"num_args": len(tool.arguments), "num_constants": len(tool.required)}
+    num_args = len(tool.arguments) + bool(listed.pages)
+    num = {"num_args": num_args, "num_constants": len(tool.required)}
     for argument, decision in listed.unions.items():
         if argument in listed.arguments:
             yield f"{place}.arguments: {name}, {decision}"
@@ -199,6 +207,23 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
         yield f"{place}.returns: {name} returns {fields}, judging by its name"
     elif num_others > 0:
         yield f"{place}.returns: {name} returns {fields}; {num_others} more left out"
+    if pages := listed.pages:
+        yield (
+            f"{place}.pages: {name} returns {pages.path} in pages of "
+            f"{list_pages.SIZE}; its argument {pages.cursor} takes the cursor that is "
+            f"in {pages.next}"
+        )
+
+
+def _results(tool: DraftedTool) -> dict[str, Any]:
+    """Return what a tool returns, and how it divides that, as a domain file has it."""
+    if (pages := tool.listed.pages) is None:
+        return {"returns": tool.returns}
+    columns = {nesting.parse(path)[-1]: kind for path, kind in tool.returns.items()}
+    records = {"list": columns, "at_least": 1, "at_most": list_pages.MOST}
+    divided = {"list": pages.path, "size": list_pages.SIZE}
+    divided |= {"cursor": pages.cursor, "next": pages.next}
+    return {"returns": {pages.path: records}, "pages": divided}
 
 
 def _tool_entry(
@@ -206,7 +231,9 @@ def _tool_entry(
 ) -> dict[str, Any]:
     """Return the tool as an entry of a domain file."""
     listed = tool.listed
-    keys = nested_arguments.keys(tool.arguments)
+    pages = listed.pages
+    cursor = [nesting.written((pages.cursor,))] if pages else []
+    keys = nested_arguments.keys([*tool.arguments, *cursor])
     root = tool.function.get("parameters") or {}
     taken_arguments = {style.CODE, *keys, *schema_paths.names(root, tool.arguments)}
 
@@ -222,7 +249,7 @@ def _tool_entry(
         "x-openagent": {
             **({"listed_as": listed_as} if (listed_as := _listed_as(tool)) else {}),
             "arguments": tool.arguments,
-            "returns": tool.returns,
+            **_results(tool),
             **({"effect": True} if tool.effect else {}),
             "names": pools(wording.tool_names(listed.name, tool.does), taken_names, 3),
             "descriptions": pools(

@@ -9,10 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openagent_jax.domains.domain_schema import (
-    ARGUMENT,
-    ARGUMENT_LETTERS,
-)
 from openagent_jax.drafting import number_ranges
 from openagent_jax.drafting.list_schemas import (
     SCALAR_TYPES,
@@ -58,7 +54,7 @@ def leaves(name: str, schema: Any, root: Any) -> list[Leaf]:
     Raises:
       Unsupported: it is required to hold something that is no scalar.
     """
-    found = list(_leaves((name,), schema, root, ()))
+    found = list(_leaves((name,), schema, root, (), ()))
     if not found:
         raise Unsupported(f"argument {name!r}: nothing in it is a scalar")
     return found
@@ -77,17 +73,15 @@ def scalar(path: Path, schema: Any, root: Any, notes: list[str]) -> Schema:
       Unsupported: it is no scalar.
     """
     what = _what(path)
-    for key in path:
-        if isinstance(key, str) and not ARGUMENT.fullmatch(key):
-            dot = "a dot stands between the keys of nested arguments; "
-            dot *= "." in key
-            raise Unsupported(f"{what} is not a valid name; {dot}{ARGUMENT_LETTERS}")
     schema = resolve(schema, root, what, notes)
     if "const" in schema:
         schema = {**schema, "enum": [schema["const"]]}
     kind = _kind(schema)
-    if kind == "array" and "items" not in schema:
-        raise Unsupported(f"{what}: an array without `items`, which say what it holds")
+    if kind == "array" and not isinstance(schema.get("items"), dict):
+        has = "`items`, which say what it holds"
+        if "items" in schema or "prefixItems" in schema:
+            has = "one schema for its `items`"
+        raise Unsupported(f"{what}: an array without {has}")
     if kind not in SCALAR_TYPES:
         raise Unsupported(f"{what}: the type {kind!r} is not supported")
     if schema.get("type") == "number" and number_ranges.is_whole(_own(path), schema):
@@ -96,16 +90,22 @@ def scalar(path: Path, schema: Any, root: Any, notes: list[str]) -> Schema:
 
 
 def _leaves(
-    path: Path, schema: Any, root: Any, notes: tuple[str, ...]
+    path: Path, schema: Any, root: Any, notes: tuple[str, ...], around: tuple[int, ...]
 ) -> Iterator[Leaf]:
+    """Yield the scalars of a schema; `around` has the identities of those around it."""
+    if id(schema) in around:
+        raise Unsupported(
+            f"{_what(path)} refers to itself, and requires that endlessly"
+        )
+    around = (*around, id(schema))
     if len(path) > MAX_LEVELS:
         raise Unsupported(f"{_what(path)}: nested more than {MAX_LEVELS} levels deep")
     schema, decided = _resolved(path, schema, root)
     notes = (*notes, *decided)
     if isinstance(schema.get("properties"), dict) and _kind(schema) == "object":
-        yield from _of_object(path, schema, root, notes)
+        yield from _of_object(path, schema, root, notes, around)
     elif _kind(schema) == "array" and isinstance(schema.get("items"), dict):
-        items = list(_leaves((*path, 0), schema["items"], root, notes))
+        items = list(_leaves((*path, 0), schema["items"], root, notes, around))
         yield from items
         least, most = schema.get("minItems"), schema.get("maxItems")
         is_scalar = len(items) == 1 and items[0].path == nesting.written((*path, 0))
@@ -125,17 +125,22 @@ def _leaves(
 
 
 def _of_object(
-    path: Path, schema: Schema, root: Any, notes: tuple[str, ...]
+    path: Path,
+    schema: Schema,
+    root: Any,
+    notes: tuple[str, ...],
+    around: tuple[int, ...],
 ) -> Iterator[Leaf]:
     properties, required = schema["properties"], schema.get("required") or ()
     names = [name for name in properties if name in required]
     for name in names:
-        yield from _leaves((*path, name), properties[name], root, notes)
+        yield from _leaves((*path, name), properties[name], root, notes, around)
     if names:
         return
     for name in properties:
         try:
-            found = list(_leaves((*path, name), properties[name], root, notes))
+            inner = properties[name]
+            found = list(_leaves((*path, name), inner, root, notes, around))
         except Unsupported:
             continue
         if found:

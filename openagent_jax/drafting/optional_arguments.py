@@ -31,7 +31,7 @@ def chosen(tools: list[ListedTool]) -> list[ListedTool]:
     ]
     made = []
     for tool in tools:
-        room, kept = Limits().num_args - len(tool.required), []
+        room, kept = Limits().num_args - len(tool.required) - bool(tool.pages), []
         for name in tool.optional:
             if len(kept) < room and _is_easy(name, tool.arguments[name], enums):
                 kept.append(name)
@@ -69,5 +69,5 @@ def _with_optional(tool: ListedTool, kept: tuple[str, ...]) -> ListedTool:
         tool,
         arguments={name: tool.arguments[name] for name in names},
         optional=kept,
-        dropped=tool_lists.left_out(order, names),
+        dropped=tool_lists.left_out(order, names, tool.pages),
     )

@@ -12,12 +12,15 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import Any
 
-from openagent_jax.domains import schema_checks
-from openagent_jax.domains.domain_schema import TWICE
+from openagent_jax.domains import schema_checks, tool_names
+from openagent_jax.domains.domain_schema import json_fault
 from openagent_jax.domains.domain_spec import DomainError, require
-from openagent_jax.drafting import list_leaves, number_ranges, tool_names
+from openagent_jax.domains.limits import Limits
+from openagent_jax.drafting import list_leaves, list_pages, number_ranges
+from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
     MAX_DEPTH,
     SCALAR_TYPES,
@@ -52,6 +55,8 @@ class ListedTool:
       function: its function object, word for word but for the names of types.
       has_new_types: whether the names of some types were replaced.
       unions: what was decided about arguments that have a union of types, by name.
+      pages: how it divides its result, of which `returns` then has the columns only;
+        None if it does not.
     """
 
     place: str
@@ -65,6 +70,7 @@ class ListedTool:
     function: dict[str, Any]
     has_new_types: bool
     unions: dict[str, str]
+    pages: ListedPages | None = None
 
     @property
     def required(self) -> dict[str, Schema]:
@@ -91,11 +97,8 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
         environment cannot represent.
     """
     list_place, items = _items(document)
-    if faults := [
-        f"{place}: duplicate key; remove or rename one"
-        for place, value in _walk(items, list_place)
-        if value is TWICE
-    ]:
+    walk = _walk(items, list_place)
+    if faults := [f"{at}: {fault}" for at, x in walk if (fault := json_fault(x))]:
         raise DomainError(*faults)
     found: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
     places: dict[str, str] = {}
@@ -177,7 +180,13 @@ def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
     problem = f"a tool of type {kind!r} is not supported; list only functions"
     require(kind == "function", place, problem)
     name = item.get("name")
-    require(isinstance(name, str), place, "the tool has no name; add one")
+    is_name = isinstance(name, str) and name.strip()
+    require(is_name, place, "the tool has no name; add one")
+    described = item.get("description")
+    is_text = described is None or isinstance(described, str)
+    require(
+        is_text, f"{place}.description", f"{short(described)} is no text; write one"
+    )
     return str(name), item
 
 
@@ -185,9 +194,9 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     schema_key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
     root = function.get(schema_key, {})
     parameters = resolve(root, root, "its parameters")
-    properties = parameters.get("properties") or {}
+    properties = parameters.get("properties", {})
     if not isinstance(properties, dict):
-        raise Unsupported("`properties` is not an object")
+        raise Unsupported("`properties` is not an object, such as {}")
     at = (
         f"{place}.{schema_key}"
         if function is item
@@ -214,7 +223,8 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             else:
                 notes: list[str] = []
                 plain = list_leaves.scalar((key,), properties[key], root, notes)
-                found = [list_leaves.Leaf(key, plain, True, tuple(notes))]
+                path = nesting.written((key,))
+                found = [list_leaves.Leaf(path, plain, True, tuple(notes))]
         except Unsupported as error:
             problems += error.args if is_required else ()
             continue
@@ -225,6 +235,16 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     if problems:
         raise Unsupported(*problems)
     output = function.get("outputSchema")
+    pages = list_pages.found(parameters, root, output)
+    if pages is not None:
+        # Without `required`, the cursor counts as a required argument.
+        others = {x: y for x, y in arguments.items() if x != pages.cursor}
+        # A cursor alone is no reason to raise a limit.
+        if len(others) != Limits().num_args:
+            arguments = others
+            optional.pop(pages.cursor, None)
+        else:
+            pages = None
     scalars = _scalars(output, output, "", MAX_DEPTH, iter(range(MAX_SCHEMAS)))
     arguments |= optional
     listed = _as_openai(function, item)
@@ -235,22 +255,28 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         str(function.get("description") or item.get("title") or ""),
         arguments,
         tuple(optional),
-        dict(scalars) if output else {},
+        dict(pages.columns if pages else scalars) if output else {},
         _effect(item.get("annotations")),
-        left_out(properties, arguments),
+        left_out(properties, arguments, pages),
         made,
         made != listed,
         unions,
+        pages,
     )
 
 
-def left_out(properties: Iterable[str], arguments: Iterable[str]) -> tuple[str, ...]:
-    """Return the properties of which no argument is a part.
+def left_out(
+    properties: Iterable[str],
+    arguments: Iterable[str],
+    pages: ListedPages | None = None,
+) -> tuple[str, ...]:
+    """Return the properties of which no argument is a part, and which take no cursor.
 
     >>> left_out(["day", "to"], ["to.city"])
     ('day',)
     """
     kept = {nesting.parse(path)[0] for path in arguments}
+    kept |= {pages.cursor} if pages else set()
     return tuple(name for name in properties if name not in kept)
 
 

@@ -60,7 +60,7 @@ def turns(
         message = dict(transcriber.message(episode.task, action))
         if texts:
             message = as_written(message, texts[turn])
-        made.append(Turn(message, transcriber.shown(shown[turn], episode.task)))
+        made.append(Turn(message, transcriber.shown(shown[turn])))
     return made
 
 

@@ -55,6 +55,7 @@ class Settings:
     value_bytes: int = 64
     num_derived: int = 0  # 0: what the domains need
     conditions: bool = True
+    paging: bool = True
 
     def of(self, domain: str) -> "Settings":
         """Return the settings for the tasks of some domain, also for the test split."""
@@ -124,11 +125,8 @@ class Transcriber(Protocol):
         """Return the pieces of the text shown after an action; a pure JAX function."""
         ...
 
-    def shown(self, pieces: Any, task: Task | None = None) -> tuple[str, str] | None:
-        """Return role and content for the result of `observe`; None if it is empty.
-
-        With the task, values can have the JSON types that they had in a log.
-        """
+    def shown(self, pieces: Any) -> tuple[str, str] | None:
+        """Return role and content for the result of `observe`; None if it is empty."""
         ...
 
     def goal(self, task: Task) -> str:

@@ -25,7 +25,9 @@ True
 """
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -47,6 +49,7 @@ from openagent_jax.text.token_bytes import (
 # Bytes of the longest surface form that can be looked up, unless `build` is told
 # otherwise. Longer ones can only be written.
 MAX_TEXT = 64
+CHUNK = 8192  # texts that are tokenized at once
 NUM_BASES = 32  # how many bases of the hash are tried
 
 
@@ -313,7 +316,8 @@ def build(
     raw = [text.encode() for text in texts]
     tokenizer = without_prefix_space(tokenizer)
     token_bytes = vocab_bytes(tokenizer, marks)
-    variants, trailing_space = texts, np.zeros(len(texts), bool)
+    parts: list[Iterable[str]] = [texts]
+    trailing_space = np.zeros(len(texts), bool)
     if any(row[:1] == [32] and len(row) > 1 for row in token_bytes):
         trailing_space = np.array([text.endswith(" ") for text in texts])
         # The space stays if a reply follows, whose tokens the agent samples itself.
@@ -323,9 +327,9 @@ def build(
             text[:-1] if x else text
             for text, x in zip(texts, trailing_space, strict=True)
         ]
-        variants = texts + shorter + [" " + text for text in texts + shorter]
-    spans = [x.ids for x in tokenizer.encode_batch(variants, add_special_tokens=False)]
-    check_round_trip(variants, spans, tokenizer, token_bytes)
+        spaced = (f" {text}" for text in itertools.chain(texts, shorter))
+        parts = [texts, shorter, spaced]
+    spans = _ragged(_tokens(itertools.chain(*parts), tokenizer, token_bytes), np.int32)
     token_bytes += [[0]] * (vocab_size - size)
     first: dict[bytes, int] = {}
     canonical = np.array([first.setdefault(d, i) for i, d in enumerate(raw)], np.int32)
@@ -344,9 +348,9 @@ def build(
     base, hashes = _hashed(unique)
     order = np.argsort(hashes, kind="stable")
     return Lexicon(
-        spans=_ragged(spans, np.int32),
+        spans=spans,
         trailing_space=jnp.asarray(trailing_space),
-        texts=_ragged([list(d) for d in raw], np.uint8, pad=max_text),
+        texts=_ragged(raw, np.uint8, pad=max_text),
         token_bytes=_ragged(token_bytes, np.uint8),
         canonical=jnp.asarray(canonical),
         meaning=jnp.asarray(meaning),
@@ -367,6 +371,17 @@ def build(
     )
 
 
+def _tokens(
+    texts: Iterator[str], tokenizer: Tokenizer, token_bytes: Sequence[Sequence[int]]
+) -> Iterator[list[int]]:
+    """Yield the tokens of each text; a few texts at a time, because the tokenizer's own
+    records of a million texts would take a gigabyte."""
+    while some := list(itertools.islice(texts, CHUNK)):
+        spans = [x.ids for x in tokenizer.encode_batch(some, add_special_tokens=False)]
+        check_round_trip(some, spans, tokenizer, token_bytes)
+        yield from spans
+
+
 def _meaning(texts: Sequence[str], canonical: np.ndarray) -> np.ndarray:
     """Return the number of each text that spells one, else its canonical symbol."""
     meaning = canonical.copy()
@@ -379,14 +394,16 @@ def _meaning(texts: Sequence[str], canonical: np.ndarray) -> np.ndarray:
 _DIGITS = frozenset("-0123456789")
 
 
-def _ragged(rows: Sequence[Sequence[int]], dtype, pad: int = 1) -> Ragged:
-    length = np.array([len(row) for row in rows], np.int32)
-    start = np.cumsum(length) - length
-    flat = np.zeros(int(length.sum()) + pad, dtype)
-    for begin, row in zip(start, rows, strict=True):
-        flat[begin : begin + len(row)] = row
+def _ragged(rows: Iterable[Sequence[int]], dtype, pad: int = 1) -> Ragged:
+    flat, lengths = array(np.dtype(dtype).char), array("i")
+    for row in rows:
+        flat.extend(row)
+        lengths.append(len(row))
+    flat.extend([0] * pad)
+    length = np.array(lengths, np.int32)
+    start = np.cumsum(length, dtype=np.int32) - length
     return Ragged(
-        jnp.asarray(flat), jnp.asarray(start.astype(np.int32)), jnp.asarray(length)
+        jnp.asarray(np.array(flat, dtype)), jnp.asarray(start), jnp.asarray(length)
     )
 
 
@@ -397,9 +414,10 @@ def _hashed(texts: Sequence[bytes]) -> tuple[int, np.ndarray]:
     did so for up to about 150,000 texts.
     """
     flat = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32) + 1
-    length = np.array([len(text) for text in texts])
-    end = np.cumsum(length)
-    offset = np.arange(len(flat)) - np.repeat(end - length, length)
+    length = np.array([len(text) for text in texts], np.int32)
+    end = np.cumsum(length, dtype=np.int32)
+    offset = np.arange(len(flat), dtype=np.int32)  # int32: a third of the memory
+    offset -= np.repeat(end - length, length)
     best, num_best = (0, end), 0
     for i in range(NUM_BASES):
         base = (1_000_003 + i * 2_654_435) | 1

@@ -15,7 +15,7 @@ values of Python.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -28,9 +28,11 @@ T = TypeVar("T")  # str, or int: a symbol
 U = TypeVar("U")
 
 OBJECT, ARRAY = range(2)  # kinds of containers
+DOT = "~."  # a dot in a key, as paths have it
 Pair = tuple[T, T]
 Path = tuple[str | int, ...]  # keys of objects and indices of arrays
-_KEY = r"[A-Za-z_$@][A-Za-z0-9_$@-]*"  # `$filter` and `@type` occur in real lists
+# `$filter` and `@type` occur in real lists; a dot in a key is written `~.`.
+_KEY = r"[A-Za-z_$@](?:[A-Za-z0-9_$@-]|~\.)*"
 PATH = re.compile(rf"{_KEY}(?:\.(?:{_KEY}|0|[1-9][0-9]*))*")
 
 
@@ -159,15 +161,16 @@ def pieces(
 def parse(path: str) -> Path:
     """Return the keys and indices of a path.
 
-    >>> parse("guests.1.name")
-    ('guests', 1, 'name')
+    >>> parse("guests.1.name"), parse("repo~.owner")
+    (('guests', 1, 'name'), ('repo.owner',))
     """
-    return tuple(int(key) if key.isdecimal() else key for key in path.split("."))
+    keys = (key.replace(DOT, ".") for key in re.split(r"(?<!~)\.", path))
+    return tuple(int(key) if key.isdecimal() else key for key in keys)
 
 
 def written(path: Sequence[str | int]) -> str:
     """Return a path as it is written; the inverse of `parse`."""
-    return ".".join(map(str, path))
+    return ".".join(str(key).replace(".", DOT) for key in path)
 
 
 def encoded(
@@ -197,6 +200,27 @@ def decoded(outer: Sequence[int], name: int, texts: Sequence[str]) -> Path:
         int(scalars.decimal_of(key)) if key >= scalars.NUMBER else texts[key]
         for key in keys
     )
+
+
+def in_order(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return paths in their order, but with leaves of the same container together.
+
+    >>> in_order([("to", "city"), ("day",), ("to", "zip"), ("tags", 1), ("tags", 0)])
+    (('to', 'city'), ('to', 'zip'), ('day',), ('tags', 0), ('tags', 1))
+    """
+    paths = list(dict.fromkeys(paths))
+    first: dict[Path, int] = {}
+    for number, path in enumerate(paths):
+        for level in range(len(path)):
+            first.setdefault(path[: level + 1], number)
+
+    def place(path: Path) -> list[tuple[int, int]]:
+        return [
+            (key, 0) if isinstance(key, int) else (0, first[path[: level + 1]])
+            for level, key in enumerate(path)
+        ]
+
+    return tuple(sorted(paths, key=place))
 
 
 def nested(leaves: Mapping[Path, Any]) -> dict[str, Any]:

@@ -241,12 +241,15 @@ def with_nesting(style: Style[str]) -> Style[str]:
     >>> made.result_syntax.close, made.no_records
     ((('"}', '}'), ('"]', ']')), '[]')
     """
-    return dataclasses.replace(
-        style,
-        nested=_nested_calls(style.calls[2]),
-        result_syntax=_result_syntax(style.results[0][0]),
-        no_records="[]",
-    )
+    calls = _nested_calls(style.calls[2])
+    return dataclasses.replace(with_nested_results(style), nested=calls)
+
+
+def with_nested_results(style: Style[str]) -> Style[str]:
+    """Return a style that also knows how nested results are written, and values without
+    quotes; see `with_nesting`."""
+    syntax = _result_syntax(style.results[0][0])
+    return dataclasses.replace(style, result_syntax=syntax, no_records="[]")
 
 
 def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:

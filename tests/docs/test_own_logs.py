@@ -5,13 +5,12 @@ import json
 import pytest
 
 from openagent_jax import report
+from openagent_jax.environments.logs import logs
 from tests import pages
 from tests.environments.logs.examples import (
     GOOD,
     TOOLS,
-    calls,
     chain,
-    result,
     weather,
 )
 
@@ -26,12 +25,18 @@ PAFT = "--config=configs/paft.py:smoke"
 @pytest.mark.slow
 def test_commands_of_the_page(tmp_path):
     folder = pages.checkout(tmp_path)
-    assert pages.follow(PAGE, folder) == 5
+    assert pages.follow(PAGE, folder) == 7
     made = report.load(folder / "runs/my_logs")
     assert made["log"].startswith("mapped 2 of 3 conversations")
     listed = (folder / "runs/my_logs/unmapped.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in listed] == [
-        {"file": "my_logs.jsonl", "line": 3, "reason": "a nested argument", "needs": {}}
+        {
+            "file": "my_logs.jsonl",
+            "line": 3,
+            "reason": "needs more than sandbox.num_fields=2",
+            "needs": {"sandbox.num_fields": 3},
+            "where": "3 fields of results of cancel",
+        }
     ]
     rows = [json.loads(x) for x in (folder / "demos.jsonl").read_text().splitlines()]
     assert len(rows) == 100 and not list(folder.glob("*.part"))
@@ -47,7 +52,7 @@ def lines(*conversations):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-NESTED = [*GOOD, calls(("ship", {"parcel": {"id": 3}})), result("x")]
+UNANSWERED = weather(*GOOD, GOOD[0])
 FINE = lines(weather(*GOOD), chain())
 
 
@@ -56,22 +61,24 @@ def test_check(commands, tmp_path):
     """All reasons are listed with their lines, and with limits that would suffice."""
     file = tmp_path / "my.jsonl"
     header = json.dumps({"evaluation": {}}).encode() + b"\n"
-    bad = lines(weather(*NESTED), weather(), weather(*NESTED), weather(*NESTED))
+    bad = lines(UNANSWERED, weather(), UNANSWERED, UNANSWERED)
     file.write_bytes(header + FINE + b"\n" + bad)
     done = commands("logs", "check", str(file))
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
-        f"{file}: mapped 1 of 6 conversations; skipped 5: a nested argument (3), needs "
-        "more than sandbox.num_fields=2 (1), no successful call and no refusal (1)",
-        "  a nested argument (3): lines 5, 7-8",
+        f"{file}: mapped 1 of 6 conversations; skipped 5: a call without a result (3), "
+        "needs more than sandbox.num_fields=2 (1), no successful call and no refusal "
+        "(1)",
+        "  a call without a result (3): lines 5, 7-8",
+        *(f"    line {line}: get_weather" for line in (5, 7, 8)),
         "  needs more than sandbox.num_fields=2 (1): line 3",
+        "    line 3: 4 fields of results of find_order",
         "    enough for all of them: --config.sandbox.num_fields=4",
         "  no successful call and no refusal (1): line 6",
         "  ignored 1 header line of an evaluation",
         f"  {NO_TEST}",
     ]
-    done = commands("logs", "check", str(file), "--config.sandbox.num_fields=4")
-    assert done.out.startswith(f"{file}: mapped 2 of 6 conversations; skipped 4: a nes")
+    assert len(logs.load(file, {"sandbox.num_fields": 4}).tasks) == 2
 
 
 @pytest.mark.slow
@@ -79,9 +86,6 @@ def test_one_conversation_makes_no_test_split(commands, tmp_path):
     """Training reports it before the first step."""
     file = tmp_path / "my.jsonl"
     file.write_bytes(lines(weather(*GOOD)))
-    done = commands("logs", "check", str(file))
-    assert done.code == 0, done.err
-    assert done.out.splitlines()[1] == f"  {NO_TEST}"
     args = [f"--config.sandbox.domain={file}", f"--workdir={tmp_path / 'run'}"]
     done = commands("train", PAFT, *args)
     assert done.code == 2 and f"eval.split: {NO_TEST}" in done.err
@@ -90,10 +94,12 @@ def test_one_conversation_makes_no_test_split(commands, tmp_path):
 
 def test_check_of_a_log_without_tasks(commands, tmp_path):
     file = tmp_path / "my.jsonl"
-    file.write_bytes(lines(weather(*NESTED)))
+    file.write_bytes(lines(UNANSWERED))
     done = commands("logs", "check", str(file))
     assert done.code == 2
-    assert done.out.endswith("  a nested argument (1): line 1\n")
+    assert done.out.endswith(
+        "  a call without a result (1): line 1\n    line 1: get_weather\n"
+    )
     assert done.err == f"logs.py: {file}: no conversation is mapped\n"
 
 
@@ -102,7 +108,7 @@ FAULTS = [
     (HALF, "line 3, column 71: invalid JSON"),
     (FINE + b'{"messages": "\xff"}\n', "line 3: byte 14 is not UTF-8"),
     (b"", "mapped 0 of 0 conversations"),
-    (lines(weather(*NESTED)), "mapped 0 of 1 conversations; skipped 1: a nested"),
+    (lines(UNANSWERED), "mapped 0 of 1 conversations; skipped 1: a call"),
 ]
 
 

@@ -6,6 +6,7 @@ import pytest
 from openagent_jax.domains import domain_file, domain_spec, domain_tables
 from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
+from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 from tests.domains import aquarium
@@ -217,6 +218,19 @@ def test_a_balance_is_drawn_down():
             assert shown in (record.was[0], record.columns[0])
             seen += shown == record.columns[0]
     assert seen
+
+
+def test_unfamiliar_entities_are_in_records_too():
+    plain, shifted = (
+        np.asarray(tasks.tools.access.initial_low)
+        for tasks in (
+            helpers.tasks("travel", "test"),
+            helpers.edited("travel", "test", "entity_shift"),
+        )
+    )
+    wanted = np.asarray(helpers.arrays("travel").initial_range)[0, domain.SHIFT]
+    assert np.all(shifted == wanted[..., 0])
+    assert np.any(plain != shifted, axis=(1, 2)).all()
 
 
 @pytest.mark.parametrize("entry", ["logic_inversion", "dependency_extension"])

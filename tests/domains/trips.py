@@ -14,7 +14,7 @@ SCHEMA = {
             "items": {"type": "string"},
             "description": "labels, the most important one first",
         },
-        "by": {"type": ["string", "integer", "boolean"]},
+        "filters.price": {"type": ["string", "integer", "boolean"]},
         "stay": {
             "anyOf": [
                 {
@@ -47,15 +47,27 @@ ARGUMENTS = {
     "stay.nights": "hour",
     "filters.price": "price",
     "stay.quiet": "flag",
-    "by": ["city", "hour", "flag"],
+    # One name with a dot, beside the price in `filters`.
+    "filters~.price": ["city", "hour", "flag"],
 }
-KEYS = ("filters", "city", "price", "tags", "stay", "kind", "nights", "quiet", "by")
+KEYS = (
+    *("filters", "city", "price", "tags", "stay", "kind", "nights", "quiet"),
+    "filters.price",
+)
 GOALS = {
     "all": tuple(ARGUMENTS),
     "least": ("filters.city", "tags.0"),
-    "some": ("filters.city", "tags.0", "tags.1", "stay.kind", "stay.nights", "by"),
+    "some": (
+        "filters.city",
+        "tags.0",
+        "tags.1",
+        "stay.kind",
+        "stay.nights",
+        "filters~.price",
+    ),
 }
-BY = {"all": "hour", "some": "flag"}  # the type of `by` in each goal
+# The type of `filters~.price` in each goal.
+UNION = {"all": "hour", "some": "flag"}
 
 
 def document():
@@ -76,13 +88,18 @@ def document():
     return made
 
 
+def slot(path):
+    """Return the slot of an argument in a request."""
+    return path.replace("~.", "__").replace(".", "_")
+
+
 def _goal(name, paths):
-    slots = {path: path.replace(".", "_") for path in paths}
+    slots = {path: slot(path) for path in paths}
     words = ", ".join(f"{{{slot}}}" for slot in slots.values())
     return {
         "name": name,
         "constants": {
-            slot: BY[name] if path == "by" else ARGUMENTS[path]
+            slot: UNION[name] if path == "filters~.price" else ARGUMENTS[path]
             for path, slot in slots.items()
         },
         "steps": [

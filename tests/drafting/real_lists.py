@@ -26,7 +26,15 @@ README = FOLDER / "README.md"
 LICENSES = FOLDER / "LICENSES.md"
 # Room for any of the lists: whether the defaults of the limits that have a flag suffice
 # is not the question.
-ROOM = Limits(num_tools=64, num_args=16, num_fields=16, num_constants=16, depth=8)
+ROOM = Limits(
+    num_tools=64,
+    num_args=16,
+    num_fields=16,
+    num_constants=16,
+    depth=8,
+    num_derived=1,
+    paging=True,
+)
 LONG = 256  # bytes of a description that the environment has room for
 _VALUE_PLACE = re.compile(r"types\.[^.\[]+\.(train|test|shift|values)\b")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")

@@ -64,7 +64,8 @@ def test_sections_become_types_of_the_library():
         }
     )
     assert c.sandbox.sizes == Sizes(3, 224, 60, 36, 512)
-    assert make.limits_of(c.sandbox) == Limits(num_tools=21, conditions=True)
+    limits = Limits(num_tools=21, conditions=True, paging=True)
+    assert make.limits_of(c.sandbox) == limits
     assert c.grpo.groups == grpo.Groups(paired=True)
     assert c.ppo.critic == ppo.Critic(gae_lambda=0.5)
     assert c.surrogate.objective == policy_gradient.Surrogate(kl=0.1)

@@ -107,11 +107,6 @@ def bad_list():
         tool = {"name": f"do_{number}", "parameters": parameters}
         tools += [{**tool, "name": "same"}] * 2 if number == 1 else [tool]
         places.append(place)
-    for key in ("user.name", "my key"):
-        properties = {key: TEXT, "$filter": TEXT, "X-Request-Id": TEXT}
-        place = f"tools[{len(tools)}]: 'do {key}', argument {key!r} is not a valid name"
-        tools.append({"name": f"do {key}", "parameters": {"properties": properties}})
-        places.append(place.replace(f"do {key}", re.sub("[. ]", "_", f"do {key}")))
     tools[0] = "do_0"
     return tools, places
 

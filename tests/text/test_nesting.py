@@ -111,7 +111,23 @@ def test_paths():
     outer, name = nesting.encoded(path, 3, texts.index)
     assert (outer, name) == ([1, scalars.code(1), 0], 2)
     assert nesting.decoded(outer, name, texts) == path
-    for text in ("a", "a.0", "a.10.b_c", "_a-b.c"):
+    path = "repo.owner", 0, "a..b."
+    assert nesting.written(path) == "repo~.owner.0.a~.~.b~."
+    assert nesting.parse(nesting.written(path)) == path
+    assert nesting.parse("repo.owner") != nesting.parse("repo~.owner")
+    for text in ("a", "a.0", "a.10.b_c", "_a-b.c", "a~.b", "a~..b", "a.b~.c.0"):
         assert nesting.PATH.fullmatch(text)
-    for text in ("", "0", "0.a", "a.", "a..b", "a.01", "a b", "a.b/c"):
+    for text in (
+        "",
+        "0",
+        "0.a",
+        "a.",
+        "a..b",
+        "a.01",
+        "a b",
+        "a.b/c",
+        "a~b",
+        "~.a",
+        "a~",
+    ):
         assert not nesting.PATH.fullmatch(text)

@@ -56,6 +56,8 @@ def usable(step: schema.Step, index: int, tool: ToolSpec) -> dict[str, str]:
     if step.when is not None:
         return {}
     absent = {*result_reading.optional(tool.lists)}
+    if tool.pages is not None:
+        absent.add(tool.pages.next)
     used = [(name, kind) for name, kind in tool.values if name not in absent]
     return {f"#{index}.{name}": kind for name, kind in used}
 

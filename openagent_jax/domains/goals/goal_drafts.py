@@ -25,6 +25,7 @@ from openagent_jax.domains.domain_spec import (
 )
 
 MAX_EXTRA = 2  # prerequisites without arguments of one goal
+MAX_FURTHER = 2  # pages of lists after the first ones, unless one list has more
 # How often an argument gets the result of a new call, or else a value that is there,
 # where it can: a range from which each draft draws its own rates.
 NEW_CALL, REUSE = (0.4, 0.95), (0.3, 0.95)
@@ -63,7 +64,8 @@ class Tools:
         outcomes are likely."""
         known = self.types.get(kind)  # None for the number of records of a list
         if known is not None and known.kind == "number":
-            return ("at_most", "at_least") if known.minimum < known.maximum else ()
+            compares = known.minimum < known.maximum and not known.identifier
+            return ("at_most", "at_least") if compares else ()
         if known is None or known.kind != "enum" or known.unquoted:
             return ()
         return ("equals",) if 1 < len(known.train) <= MAX_CHOICES else ()
@@ -241,7 +243,8 @@ class Draft:
         if there and self.rng.random() < self.rates[1]:
             return self.rng.choice(there)
         if len(self.constants) < self.num_constants:
-            slot = self._slot(hole.users[0][1].replace(".", "_"))
+            path = hole.users[0][1].replace("~.", "_")  # `~.` is a dot in a name
+            slot = self._slot(path.replace(".", "_"))
             self.constants.append((slot, hole.kind))
             return -1, slot
         return self.rng.choice(there) if there else None
@@ -349,7 +352,10 @@ class Draft:
         slots = sorted(self.constants, key=lambda pair: used.index(f"${pair[0]}"))
         answer = source(self.answer) if self.answer else DONE
         goal = GoalSpec(name, tuple(slots), tuple(steps), answer, {}, conditions)
-        return goal if len(extra_calls(spec, goal)) <= MAX_EXTRA else None
+        pages = [self.tools.usable[name].further_pages for name in self.steps]
+        is_short = sum(pages) <= max(MAX_FURTHER, *pages)
+        is_short &= len(extra_calls(spec, goal)) <= MAX_EXTRA
+        return goal if is_short else None
 
     def _order(self) -> list[int] | None:
         """Return the steps, each after those before it, the one asked for as late as

@@ -14,7 +14,7 @@ from openagent_jax.domains.domain_spec import (
     GoalSpec,
     needed_tools,
 )
-from openagent_jax.domains.goals import request_writing
+from openagent_jax.domains.goals import goal_cache, request_writing
 from openagent_jax.domains.goals.goal_drafts import (
     ASK_EFFECT,
     Draft,
@@ -27,9 +27,24 @@ MAX_SETS = 512  # different sets of tools that goals of a domain need
 PATIENCE = 3000  # drafts of a length without a new goal, before it counts as exhausted
 
 
-def with_goals(spec: DomainSpec, limits: Limits, num: int, seed: int = 0) -> DomainSpec:
-    """Return a domain with up to `num` sampled goals after its own ones."""
-    return replace(spec, goals=spec.goals + sample_goals(spec, limits, num, seed))
+def with_goals(
+    spec: DomainSpec,
+    limits: Limits,
+    num: int,
+    seed: int = 0,
+    cache: str | None = None,
+) -> DomainSpec:
+    """Return a domain with up to `num` sampled goals after its own ones.
+
+    Args:
+      spec: the domain.
+      limits: as for `sample_goals`.
+      num: how many goals to sample.
+      seed: the goals are a function of it.
+      cache: a folder in which they are kept for the next time; None for none.
+    """
+    goals = goal_cache.remembered(cache, sample_goals, spec, limits, num, seed)
+    return replace(spec, goals=spec.goals + goals)
 
 
 def sample_goals(

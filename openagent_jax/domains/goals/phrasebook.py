@@ -4,6 +4,7 @@ Requests of thousands of goals ask for the same few things over and over, so tha
 answer is worked out once.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +13,9 @@ from openagent_jax.domains.domain_spec import ToolSpec
 from openagent_jax.domains.goals import request_pieces, tool_phrases
 from openagent_jax.domains.goals.request_reading import content_words
 from openagent_jax.domains.goals.tool_phrases import Phrase
+
+NEAR = 3  # words before a slot in which its noun is found
+_CLAUSE = re.compile("[,;:()]")
 
 
 class Place(NamedTuple):
@@ -30,6 +34,7 @@ class Place(NamedTuple):
     host: tuple[tuple[str, int], ...]  # arguments that are phrases -> their depth
     referred: tuple[str, ...]  # arguments that are references
     reference: str  # the word that references begin with
+    nouns: tuple[tuple[str, str], ...]  # arguments from results -> the nouns of these
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Alternatives:
     ends_with_of: tuple[bool, ...]  # whether "of" may be the word before each slot
     trails: tuple[bool, ...]  # whether words follow each slot
     next_words: tuple[str, ...]  # the word after each slot; "" for none
+    named: tuple[bool, ...]  # whether the words before each slot have its noun
 
 
 class Phrasebook:
@@ -77,9 +83,11 @@ class Phrasebook:
             fitting = [phrase for phrase in phrases if self._fits(phrase, place)]
             groups: dict[tuple, list[Phrase]] = {}
             for phrase in fitting:
-                groups.setdefault(phrase.alike, []).append(phrase)
-            made = {alike: _alternatives(group) for alike, group in groups.items()}
-            found = tuple(made[phrase.alike] for phrase in fitting)
+                groups.setdefault(_alike(phrase, place), []).append(phrase)
+            made = {
+                alike: _alternatives(group, alike[1]) for alike, group in groups.items()
+            }
+            found = tuple(made[_alike(phrase, place)] for phrase in fitting)
             self._fitting[place] = found
         return found
 
@@ -93,6 +101,10 @@ class Phrasebook:
             and not _doubles(phrase, place)
             and (not place.before or phrase.last_word != place.before)
             and all(phrase.can_host(name, depth) for name, depth in place.host)
+            and not any(
+                _has_noun(phrase, name, noun, NEAR if name in dict(place.host) else 1)
+                for name, noun in place.nouns
+            )
         )
 
     def _names(self, phrase: Phrase, place: Place) -> bool:
@@ -110,7 +122,21 @@ def _doubles(phrase: Phrase, place: Place) -> bool:
     )
 
 
-def _alternatives(phrases: list[Phrase]) -> Alternatives:
+def _has_noun(phrase: Phrase, name: str, noun: str, num_words: int) -> bool:
+    """Tell whether a noun is among the last words before a slot, as in "a fee of {x}".
+    Then "that fee" would say it twice, and so would "the fee of the inn"."""
+    words = _CLAUSE.split(phrase.texts[phrase.slots.index(name)])[-1].split()
+    return bool(content_words(noun) & content_words(" ".join(words[-num_words:])))
+
+
+def _alike(phrase: Phrase, place: Place) -> tuple[tuple, tuple[bool, ...]]:
+    """Return what phrases have in common that are alternatives at a place."""
+    nouns = dict(place.nouns)
+    named = [x in nouns and _has_noun(phrase, x, nouns[x], NEAR) for x in phrase.slots]
+    return phrase.alike, tuple(named)
+
+
+def _alternatives(phrases: list[Phrase], named: tuple[bool, ...]) -> Alternatives:
     texts = tuple(zip(*(phrase.texts for phrase in phrases), strict=True))
     return Alternatives(
         slots=phrases[0].slots,
@@ -120,4 +146,5 @@ def _alternatives(phrases: list[Phrase]) -> Alternatives:
         ),
         trails=tuple(any(some) for some in texts[1:]),
         next_words=tuple((some[0].split() or [""])[0] for some in texts[1:]),
+        named=named,
     )

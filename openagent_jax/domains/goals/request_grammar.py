@@ -83,7 +83,7 @@ TRAIN = (
     Construction(
         "question", "train", "all",
         state="look for @", ask="{what is|can you name} @",
-        result="name the @ you get",
+        result="state the @ you get",
         last_do="{can|could} you @",
         that="that @", found="the @ that came up",
         made="the @ it produces",
@@ -107,7 +107,7 @@ TRAIN = (
     ),
     Construction(
         "chain", "train", "leaves",
-        state="{see|check} @", ask="{read me|show me} @",
+        state="{check|note down} @", ask="{read me|show me} @",
         result="show me the @ you receive",
         that="that @", found="the @ that you saw",
         made="the @ it yields",
@@ -140,10 +140,10 @@ TRAIN = (
 TEST = (
     Construction(
         "wish", "test", "all",
-        state="take note of @", ask="I would like to {know|hear} @",
+        state="bring up @", ask="I would like to {hear|be told} @",
         last_do="I would like you to @", result="quote the resulting @",
         do="I would like you to @", that="this @", found="this very @",
-        made="the @ that results",
+        made="the ensuing @",
         middle=". {Besides|Moreover}, ", do_kinds=BOTH,
         at_most="assuming @ stays within %, &",
         at_least="assuming @ reaches %, &",
@@ -151,10 +151,10 @@ TEST = (
     ),
     Construction(
         "once", "test", "none",
-        state="{determine|work out} @", ask="{let me know|inform me of} @",
+        state="{determine|ascertain} @", ask="{let me know|inform me of} @",
         result="let me know the resulting @",
         that="this @", found="the @ thus determined",
-        made="the @ resulting from that",
+        made="the @ resulting from this",
         first="", middle=". {Once that is done|Afterwards}, ",
         clauses=(2, 9), indirect=False, do_kinds=BOTH,
         at_most="on condition that @ is % or less, &",
@@ -205,7 +205,7 @@ TEST = (
     ),
     Construction(
         "kindly", "test", "all",
-        ask="{name|specify} @", result="name the resulting @",
+        ask="{name|specify} @", result="specify the resulting @",
         only="Kindly ", clauses=(1, 1), indirect=False,
     ),
 )  # fmt: skip
@@ -270,9 +270,9 @@ REWRITE_TEST = (
         made="the @ made there",
         only="note: ", first="note: ", middle=" / and with that ", last=" / lastly ",
         end="", terse=True, do_kinds=FRAGMENTS,
-        at_most="& [if and only if @ up to %]",
-        at_least="& [if and only if @ from % upward]",
-        equals="& [if and only if @ shows %]",
+        at_most="&, if and only if @ is at or under %",
+        at_least="&, if and only if @ is at or over %",
+        equals="&, if and only if @ shows %",
     ),
     Construction(
         "dashes", "rewrite_test", "none",

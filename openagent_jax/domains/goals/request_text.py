@@ -41,11 +41,12 @@ class RequestText:
     pool: str  # of the words of the tools
     rng: random.Random
     book: Phrasebook
-    units: Mapping[str, str]  # type -> the unit of its numbers; "" for none
+    # Type -> the words around its numbers, such as "ticket" or "kg"; "" for none.
+    around: Mapping[str, tuple[str, str]]
     known: set[str] = field(default_factory=set)  # sources that the text has named
     num_links: int = 0
     ahead: bool = False  # whether results are referred to before they are named
-    unnamed: set[int] = field(default_factory=set)  # effects that no word names
+    unnamed: set[str] = field(default_factory=set)  # results that no word names
     last_do: int = -1  # the effect before
     just_found: str = ""  # what the clause before has found
 
@@ -174,15 +175,15 @@ class RequestText:
     def _note_do(self, step: int, phrase: list[Piece]) -> None:
         """Note whether the words for a call name its results that are used later."""
         self.last_do = step
-        if not self.plan.fields[step]:
-            return
-        heads = [content_words(self.plan.head[x]) for x in self.plan.fields[step]]
         texts = [(x,) if isinstance(x, str) else x.texts
                  for x in phrase if not isinstance(x, Slot)]  # fmt: skip
         for index in range(max(map(len, texts), default=1)):
             words = content_words(" ".join(x[index % len(x)] for x in texts))
-            if not frozenset().union(*heads) <= words:
-                self.unnamed.add(step)
+            self.unnamed |= {
+                source
+                for source in self.plan.fields[step]
+                if not content_words(self.plan.head[source]) <= words
+            }
 
     def _has(self, step: int, kind: str) -> bool:
         """Tell whether the tool of a step has a verb phrase of a kind."""
@@ -325,6 +326,7 @@ class RequestText:
             kinds, is_inner, may_trail, tells or form.terse, named, before,
             tuple([(a, nested[s]) for a, s in inner.items() if s in nested]),
             tuple(refers), self.that if refers else "",
+            tuple([(a, plan.head[arguments[a]]) for a, s in inner.items() if s >= 0]),
         ))  # fmt: skip
         _need(fitting)
         chosen = self.rng.choice(fitting)
@@ -341,16 +343,28 @@ class RequestText:
             else:
                 it = pronoun == arguments[slot] and len(arguments) == 1
                 it = it and not chosen.ends_with_of[index]
-                pieces += self._value(arguments[slot], scope, it and form.pronoun)
+                it = it and form.pronoun
+                one = chosen.named[index]
+                pieces += self._value(arguments[slot], scope, it, one)
             pieces.append(request_pieces.either(chosen.texts[index + 1], link))
         return pieces
 
-    def _value(self, source: str, scope: set[str], it: bool) -> list[Piece]:
-        """Return a constant, or a reference to a result."""
+    def _value(
+        self, source: str, scope: set[str], it: bool, one: bool = False
+    ) -> list[Piece]:
+        """Return a constant, or a reference to a result.
+
+        Args:
+          source: the value.
+          scope: sources that a reference can be confused with.
+          it: whether "it" may stand for the result.
+          one: whether "that one" stands for it, because its noun comes right before.
+        """
         if source[0] == "$":
-            unit = self.units.get(self.plan.kinds[source], "")
-            return [Slot(source[1:]), *[f" {unit}"] * bool(unit)]
-        form, noun = self.form, _noun(self.plan.kinds[source])
+            noun, unit = self.around.get(self.plan.kinds[source], ("", ""))
+            before, after = f"{noun} " if noun else "", f" {unit}" if unit else ""
+            return [x for x in (before, Slot(source[1:]), after) if x]
+        form, noun = self.form, "one" if one else _noun(self.plan.kinds[source])
         heads, (step, name) = self.plan.head, parse_source(source)
         head = heads[source]
         # After "list the rooms", it would not be clear which room is meant.
@@ -358,9 +372,9 @@ class RequestText:
         others = [x for x in scope if heads[x] == head and x != source]
         _need(all(other[0] == "$" for other in others))
         if self.ahead:
-            _need(form.ahead and not others)
+            _need(form.ahead and not others and not one)
             return [form.ahead.replace("@", noun)]
-        if step in self.unnamed:
+        if source in self.unnamed:
             _need(form.made and self.last_do == step)
             return [form.made.replace("@", noun)]
         frame = form.found if others else form.that

@@ -27,7 +27,10 @@ class Writer:
 
     def __init__(self, spec: DomainSpec, limits: Limits):
         self.tools = {tool.name: tool for tool in spec.tools}
-        self.units = {kind.name: kind.unit for kind in spec.types}
+        self.around = {
+            kind.name: (kind.name.replace("_", " ") * kind.identifier, kind.unit)
+            for kind in spec.types
+        }
         self.limits = limits
         self.constructions = request_grammar.by_pool(spec.divided)
         self.book = phrasebook.Phrasebook(self.tools)
@@ -66,7 +69,7 @@ class Writer:
         """
         try:
             pieces = request_text.RequestText(
-                plan, form, pool, rng, self.book, self.units
+                plan, form, pool, rng, self.book, self.around
             ).pieces()
         except request_text.Unsuitable:
             return ""

@@ -10,15 +10,16 @@ with `"success": false` is skipped: a failure demonstrates nothing.
 A value of null means that the key is absent: tables write null for missing keys.
 """
 
-import contextlib
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from openagent_jax.environments.logs import log_anthropic
+from openagent_jax.environments.logs import log_anthropic, log_values
+from openagent_jax.environments.logs.log_values import Value
 from openagent_jax.text import messages as conversation
 from openagent_jax.text import style
+from openagent_jax.text.nesting import Path
 
 # Replies of our simulated user that hold no information, so no part of a request.
 _EMPTY_REPLIES = (
@@ -29,7 +30,16 @@ _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Ant
 
 
 class CannotMap(ValueError):
-    """A conversation cannot become a task; the message says why, as a noun phrase."""
+    """A conversation cannot become a task.
+
+    Attributes:
+      reason: why, as a noun phrase.
+      where: the part of the conversation; "" for the whole.
+    """
+
+    def __init__(self, reason: str, where: str = ""):
+        super().__init__(reason)
+        self.reason, self.where = reason, where
 
 
 class LoggedCall(NamedTuple):
@@ -37,21 +47,21 @@ class LoggedCall(NamedTuple):
 
     Attributes:
       tool: the name of the tool.
-      arguments: the arguments as texts, without those that are null.
+      arguments: the leaves of its arguments, without those that are null or empty.
       turn: the index of the message that made the call.
-      fields: `(name, value)` of each field of the result.
+      fields: the leaves of the result.
       failed: whether the result reports an error.
       problem: why the call cannot be a step of a goal; "" if it can.
-      literals: the names of fields that are numbers, booleans or null in the log.
+      empty: the arguments that are empty containers.
     """
 
     tool: str
-    arguments: dict[str, str]
+    arguments: dict[Path, Value]
     turn: int
-    fields: tuple[tuple[str, str], ...]
+    fields: dict[Path, Value]
     failed: bool
-    problem: str
-    literals: frozenset[str] = frozenset()
+    problem: str = ""
+    empty: tuple[Path, ...] = ()
 
 
 class LoggedTool(NamedTuple):
@@ -60,14 +70,12 @@ class LoggedTool(NamedTuple):
     Attributes:
       name: its name.
       description: its description; "" if there is none.
-      types: the JSON type of each argument; None where the schema gives none.
-      required: the names of the required arguments.
+      parameters: the JSON schema of its arguments.
     """
 
     name: str
     description: str
-    types: dict[str, Any]
-    required: tuple[str, ...]
+    parameters: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def parse(row: Any) -> Conversation:
     requests: list[str] = []
     replies: list[str] = []
     calls: list[LoggedCall] = []
-    pending: list[conversation.Call] = []  # the calls of the latest message
+    pending: list[_Written] = []  # the calls of the latest message
     results: dict[int, LoggedCall] = {}  # of pending calls, by their index
     ending, has_asked = "", False
     for turn, message in enumerate(log_anthropic.as_openai(row["messages"])):
@@ -135,7 +143,7 @@ def parse(row: Any) -> Conversation:
         if pending:
             break
         if role == "assistant":
-            pending = conversation.calls(message)
+            pending = _calls(message)
             text = _text(message)
             has_asked = not pending and conversation.last_line(text) == style.ASK
             if text.strip() and not pending:
@@ -147,7 +155,7 @@ def parse(row: Any) -> Conversation:
         elif role not in ("system", "developer"):
             raise CannotMap(f"a message with the role {role!r:.40}")
     if pending:
-        raise CannotMap("a call without a result")
+        raise CannotMap("a call without a result", pending[0].call.name)
     if not any(text.strip() for text in requests):
         raise CannotMap("no user message")
     tools = tuple(_tools(row.get("tools")))
@@ -189,45 +197,92 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _matching_call(
-    pending: Sequence[conversation.Call],
+    pending: Sequence["_Written"],
     results: Container[int],
     message: Mapping[str, Any],
 ) -> int:
     """Return the index of the call of a result: the one with its id, else the next."""
     wanted = str(message.get("tool_call_id") or "")
-    for index, call in enumerate(pending):
-        if index not in results and (not wanted or call.id == wanted):
+    for index, written in enumerate(pending):
+        if index not in results and (not wanted or written.call.id == wanted):
             return index
-    raise CannotMap("a result without a call")
+    raise CannotMap("a result without a call", wanted[:40])
+
+
+class _Written(NamedTuple):
+    """A call as its message has it."""
+
+    call: conversation.Call
+    arguments: Any  # an object, if the call has no problem
+    problem: str
+
+
+def _calls(message: Mapping[str, Any]) -> list[_Written]:
+    """Return the calls of a message, whose arguments are objects or their JSON."""
+    entries = message.get("tool_calls") or []
+    made = conversation.calls(message)
+    return [
+        _Written(call, *_arguments(entry["function"].get("arguments")))
+        for call, entry in zip(made, entries, strict=True)
+    ]
+
+
+def _arguments(given: Any) -> tuple[Any, str]:
+    """Return the arguments of a call, and what is wrong with them."""
+    if isinstance(given, str):
+        try:
+            given = log_values.loads(given.strip() or "{}")
+        except log_values.RepeatedKey:
+            return {}, "arguments that have a key twice"
+        except (ValueError, RecursionError):
+            given = ""
+    given = {} if given is None else given
+    is_object = isinstance(given, dict)
+    return given, "" if is_object else "arguments that are not an object"
 
 
 def _logged_call(
-    call: conversation.Call, message: Mapping[str, Any], turn: int
+    written: _Written, message: Mapping[str, Any], turn: int
 ) -> LoggedCall:
     """Combine a call and the message with its result."""
-    given, problem = {}, ""
-    if not call.arguments:
-        problem = "arguments that are not an object"
-    else:
-        given = json.loads(call.arguments)
-    if any(isinstance(x, dict | list) for x in given.values()):
-        problem = "a nested argument"
-    content = message.get("content")
-    if not isinstance(content, dict):
-        content = text = _text(message)
-        with contextlib.suppress(ValueError, RecursionError):
-            content = json.loads(text)
-        if isinstance(content, int | float | None):
-            content = text  # keep it as it was written: 1.10 stays 1.10
+    given = written.arguments if isinstance(written.arguments, dict) else {}
+    leaves = [x for x in log_values.leaves(_without_null(given)) if x[0]]
+    empty = tuple(path for path, x in leaves if isinstance(x, dict | list))
+    arguments = {path: log_values.value(x) for path, x in leaves if path not in empty}
+    content = _content(message)
     is_marked = any(message.get(key) for key in ("is_error", "isError"))
-    arguments = {key: scalar_text(x) for key, x in given.items() if x is not None}
-    failed = is_marked or _reports_error(content)
-    fields, literals = _fields(content), set[str]()
-    if isinstance(content, dict) and len(fields) == len(content):
-        literals = {key for key, x in content.items() if not isinstance(x, str)}
     return LoggedCall(
-        call.name, arguments, turn, fields, failed, problem, frozenset(literals)
+        written.call.name,
+        arguments,
+        turn,
+        _fields(content),
+        is_marked or _reports_error(content),
+        written.problem,
+        empty,
     )
+
+
+def _without_null(value: Any) -> Any:
+    """Return an object without what is null in it; null in an array stays."""
+    if isinstance(value, list):
+        return [_without_null(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_null(x) for key, x in value.items() if x is not None}
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Return the content of a result: what its JSON says, or its text."""
+    content = message.get("content")
+    if isinstance(content, dict):
+        return content
+    text = _text(message)
+    try:
+        return log_values.loads(text)
+    except log_values.RepeatedKey as error:
+        raise CannotMap("a result that has a key twice", str(error)) from None
+    except (ValueError, RecursionError):
+        return text
 
 
 def _reports_error(content: Any) -> bool:
@@ -240,31 +295,19 @@ def _reports_error(content: Any) -> bool:
     return start.startswith(("error", "exception", "traceback"))
 
 
-def _fields(content: Any) -> tuple[tuple[str, str], ...]:
-    """Return the fields of an object of scalars; anything else is one field."""
-    if isinstance(content, dict):
-        if not any(isinstance(x, dict | list) for x in content.values()):
-            return tuple((key, scalar_text(x)) for key, x in content.items())
-    if content == "":
-        return ()
-    return ((style.shared()["result"], scalar_text(content)),)
-
-
-def scalar_text(value: Any) -> str:
-    """Return a value as a text: a string as it is, anything else as JSON.
-
-    >>> scalar_text("1"), scalar_text(1), scalar_text(None)
-    ('1', '1', 'null')
-    """
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+def _fields(content: Any) -> dict[Path, Value]:
+    """Return the leaves of an object; anything else is under one key."""
+    if content == "" or content == {}:
+        return {}
+    if not isinstance(content, dict):
+        content = {style.shared()["result"]: content}
+    return {path: log_values.value(x) for path, x in log_values.leaves(content)}
 
 
 def _tools(tools: Any) -> Iterator[LoggedTool]:
     if isinstance(tools, str):
         try:
-            tools = json.loads(tools or "[]")
+            tools = log_values.loads(tools or "[]")
         except (ValueError, RecursionError):
             raise CannotMap("`tools` that are not valid JSON") from None
     if not isinstance(tools or [], list):
@@ -275,17 +318,18 @@ def _tools(tools: Any) -> Iterator[LoggedTool]:
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise CannotMap("a tool without a name")
         schema = next((function[key] for key in _SCHEMA_KEYS if function.get(key)), {})
-        schema = schema if isinstance(schema, dict) else {}
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, dict) else {}
-        kinds = {
-            key: value.get("type") if isinstance(value, dict) else None
-            for key, value in properties.items()
-            if value is not None
-        }
-        required = schema.get("required")
-        # In schemas without `required`, all arguments are taken to be required.
-        required = required if isinstance(required, list) else list(kinds)
-        required = tuple(key for key in kinds if key in required)
+        schema = _plain_schema(schema if isinstance(schema, dict) else {})
         description = function.get("description") or ""
-        yield LoggedTool(function["name"], str(description), kinds, required)
+        yield LoggedTool(function["name"], str(description), schema)
+
+
+def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of arguments without properties that are null, as tables write
+    them; without `required`, all properties are required."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    properties = {key: x for key, x in properties.items() if x is not None}
+    required = schema.get("required")
+    required = required if isinstance(required, list) else list(properties)
+    required = [key for key in properties if key in required]
+    return {**schema, "properties": properties, "required": required}

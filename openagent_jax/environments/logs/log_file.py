@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from openagent_jax.domains.domain_spec import DomainError
+from openagent_jax.environments.logs import log_values
 
 SUFFIX = ".jsonl"  # of a domain that is a log
 HEADER = "evaluation"  # the key of the first line of an evaluation's log
@@ -31,7 +32,7 @@ def lines(file: Path) -> Iterator[tuple[int, Any]]:
             for number, line in enumerate(opened, 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if text.strip():
-                    yield number, json.loads(text.rstrip("\r\n"))
+                    yield number, log_values.loads(text.rstrip("\r\n"))
         return
     except OSError as error:
         problem = f"{error.strerror}; check the path"
@@ -44,6 +45,10 @@ def lines(file: Path) -> Iterator[tuple[int, Any]]:
             f"line {number}, column {error.colno}: invalid JSON ({error.msg}); write "
             "one complete conversation per line"
         )
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a huge number
+    except log_values.RepeatedKey as error:
+        problem = f"line {number}: {error} in an object; keep one"
+    except RecursionError:
+        problem = f"line {number}: an array or object is nested too deeply; remove it"
+    except ValueError as error:  # a huge number
         problem = f"line {number}: {error}; remove it"
     raise DomainError(f"{file}: {' '.join(problem.split())}")

@@ -1,19 +1,39 @@
 """The data types of a logged task: a mapped conversation, still in words."""
 
 import json
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+from openagent_jax.environments.logs import log_values
 from openagent_jax.environments.logs.log_conversation import CannotMap
+from openagent_jax.environments.logs.log_values import Bare, Value
 from openagent_jax.environments.tools import types
+from openagent_jax.text import nesting
 from openagent_jax.text.lexicon import MAX_TEXT
+from openagent_jax.text.nesting import Path
 
-MAX_PIECE = 4 * MAX_TEXT  # bytes of a text that is shown, but never looked up
+MAX_PIECE = 4 * MAX_TEXT  # bytes of a part of a request
 UNSOLVABLE = ""  # the answer of a task that has to be refused
 
-Source = int | tuple[int, str]  # a constant, or (step, field of its result)
+Source = int | tuple[int, Path]  # a constant, or (step, field of its result)
+# Kinds of values that an argument can have.
+TEXT, NUMBER, BARE = "text", "number", "bare"
+
+
+class Argument(NamedTuple):
+    """A leaf of the arguments of a tool.
+
+    Attributes:
+      path: where it is; see `text.nesting`.
+      kinds: the kinds of values that it has.
+      optional: whether a call may leave it out.
+    """
+
+    path: Path
+    kinds: tuple[str, ...] = (TEXT,)
+    optional: bool = False
 
 
 class Document(NamedTuple):
@@ -21,17 +41,31 @@ class Document(NamedTuple):
 
     Attributes:
       name: the name of the tool.
-      description: the pieces of its description.
-      arguments: `(name, whether it is a number)` of each argument.
+      description: its description.
+      arguments: the leaves of its arguments.
       code_from: the tool whose code it needs; "" if there is none.
       call_after: the tool that must be called before it; "" if there is none.
+      parameters: the JSON schema of its arguments, as JSON.
     """
 
     name: str
-    description: tuple[str, ...]
-    arguments: tuple[tuple[str, bool], ...]
+    description: str
+    arguments: tuple[Argument, ...]
     code_from: str = ""
     call_after: str = ""
+    parameters: str = "{}"
+
+
+class Field(NamedTuple):
+    """A leaf of a result.
+
+    Attributes:
+      value: its value, as the arguments that take it have it.
+      bare: whether it is written without quotes.
+    """
+
+    value: Value
+    bare: bool
 
 
 class Step(NamedTuple):
@@ -45,9 +79,9 @@ class Step(NamedTuple):
     """
 
     tool: str
-    sources: dict[str, Source]
-    values: dict[str, str]
-    fields: dict[str, str]
+    sources: dict[Path, Source]
+    values: dict[Path, Value]
+    fields: dict[Path, Field]
 
 
 @dataclass(frozen=True)
@@ -63,54 +97,120 @@ class LoggedTask:
       answer: (step, field), or `DONE`, or `UNSOLVABLE`.
       codes: the code that a tool reveals, by tool.
       failures: number of calls that fail before the tool works, by tool.
-      kinds: the JSON type of each argument of a document, by tool. It only affects how
-        the task is shown as messages, and so does the next.
-      literals: the fields whose values are never strings in the log, but numbers,
-        booleans or null.
     """
 
     documents: tuple[Document, ...]
     phrase: tuple[str | int, ...]
-    constants: tuple[str, ...]
+    constants: tuple[Value, ...]
     shown: tuple[bool, ...]
     steps: tuple[Step, ...]
-    answer: tuple[int, str] | str
+    answer: tuple[int, Path] | str
     codes: dict[str, str]
     failures: dict[str, int]
-    # The hash that chooses the split of a task is of its `repr`.
-    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    literals: frozenset[str] = field(default=frozenset(), repr=False)
 
     def texts(self) -> Iterator[str]:
         """Yield all texts of the task."""
         for document in self.documents:
-            yield from (document.name, *document.description)
-            yield from (name for name, _ in document.arguments)
+            yield from (document.name, document.description)
+            yield json.dumps(json.loads(document.parameters), ensure_ascii=False)
+            yield from _keys(x.path for x in document.arguments)
         yield from (piece for piece in self.phrase if isinstance(piece, str))
-        yield from (*self.constants, *self.codes.values())
+        yield from (*map(log_values.text, self.constants), *self.codes.values())
         for step in self.steps:
-            yield from (*step.fields, *step.fields.values())
+            yield from _keys(step.fields)
+            yield from (log_values.text(x.value) for x in step.fields.values())
 
-    def fields(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the fields that each tool returns, by tool."""
-        by_tool: dict[str, dict[str, str]] = {}
+    def content(self) -> str:
+        """Return all of the task as JSON; equal tasks have equal content.
+
+        The splits of logs depend on it, so it has no names of the code.
+        """
+        parts = [getattr(self, field.name) for field in fields(self)]
+        return json.dumps([*map(_plain, parts)])
+
+    def fields(self) -> dict[str, tuple[Path, ...]]:
+        """Return the fields that each tool returns, by tool, in their order."""
+        by_tool: dict[str, dict[Path, Field]] = {}
         for step in self.steps:
             by_tool.setdefault(step.tool, {}).update(step.fields)
-        return {tool: tuple(fields) for tool, fields in by_tool.items()}
+        return {tool: nesting.in_order(fields) for tool, fields in by_tool.items()}
 
-    def needs(self) -> dict[str, int]:
-        """Return the limits that the task needs, by the keys of a config."""
+    def literals(self) -> Iterator[str]:
+        """Yield the words without quotes that arguments have."""
+        for step in self.steps:
+            yield from (x.text for x in step.values.values() if isinstance(x, Bare))
+
+    def inexact(self) -> str:
+        """Return a number that is no exact decimal, and where it is; "" if none is."""
+        for step in self.steps:
+            fields = {path: x.value for path, x in step.fields.items()}
+            for path, value in (*step.values.items(), *fields.items()):
+                if isinstance(value, Bare) and value.is_number:
+                    return f"{value.text} ({step.tool}: {nesting.written(path)})"
+        return ""
+
+    def needs(self) -> dict[str, tuple[int, str]]:
+        """Return the limits that the task needs, by the keys of a config.
+
+        Beside each is the part of the task that needs it; "" for the whole.
+        """
+        called = {step.tool for step in self.steps}
+        documents = [x for x in self.documents if x.name in called]
         num_failures = sum(x for x in self.failures.values() if x < types.FOREVER)
         num_asks = int(not all(self.shown))
-        num_arguments = [len(document.arguments) for document in self.documents]
-        return {
+        arguments = [(len(x.arguments), x.name) for x in documents]
+        arguments = [(num, f"{num} arguments of {name}") for num, name in arguments]
+        results = self.fields().items()
+        fields = [(len(found), name) for name, found in results]
+        fields = [(num, f"{num} fields of results of {name}") for num, name in fields]
+        paths = [(x.name, y.path) for x in documents for y in x.arguments]
+        paths += [
+            (f"a result of {name}", path) for name, found in results for path in found
+        ]
+        depths = [(len(path), f"{nesting.written(path)} of {of}") for of, path in paths]
+        sizes = [(len(text.encode()), f"{text!r:.40}") for text in self._looked_up()]
+        whole = {
             "sandbox.num_tools": len(self.documents),
-            "sandbox.num_args": max(num_arguments, default=0),
-            "sandbox.num_fields": max(map(len, self.fields().values()), default=0),
             "sandbox.num_steps": max(len(self.steps), 1),
             "sandbox.num_constants": len(self.constants),
             "sandbox.max_turns": len(self.steps) + num_failures + num_asks + 1,
         }
+        parts = {
+            "sandbox.num_args": arguments,
+            "sandbox.num_fields": fields,
+            "sandbox.depth": depths,
+            "sandbox.value_bytes": sizes,
+        }
+        return {
+            **{key: max(found, default=(0, "")) for key, found in parts.items()},
+            **{key: (num, "") for key, num in whole.items()},
+        }
+
+    def _looked_up(self) -> Iterator[str]:
+        """Yield the texts that a reply is compared with."""
+        for document in self.documents:
+            yield from (document.name, *_keys(x.path for x in document.arguments))
+        for step in self.steps:
+            yield from map(log_values.text, step.values.values())
+        if isinstance(self.answer, tuple):
+            step, path = self.answer
+            yield log_values.text(self.steps[step].fields[path].value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as lists and texts, different ones for different values."""
+    if isinstance(value, Decimal):
+        return {"number": str(value)}
+    if isinstance(value, tuple):
+        return [*map(_plain, value)]
+    if isinstance(value, Mapping):  # keys may be paths
+        return [[_plain(key), _plain(item)] for key, item in value.items()]
+    return value
+
+
+def _keys(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        yield from (key for key in path if isinstance(key, str))
 
 
 def pieces(text: str) -> tuple[str, ...]:
@@ -128,25 +228,14 @@ def pieces(text: str) -> tuple[str, ...]:
     return (*cut, text) if text else tuple(cut)
 
 
-def one_line(text: str) -> str:
-    """Return a description as one line without quotes and backslashes.
-
-    >>> one_line('a "quoted"  text')
-    "a 'quoted' text"
-    """
-    text = text.replace('"', "'").replace("\\", "/")
-    text = "".join(mark if mark.isprintable() else " " for mark in text)
-    return " ".join(text.split())
-
-
-def checked_name(text: str) -> str:
+def checked_name(text: str, where: str = "") -> str:
     """Return the name of a tool, argument or field.
 
     Raises:
-      CannotMap: it is too long, or it needs escapes in JSON.
+      CannotMap: it is empty, or it needs escapes in JSON.
     """
-    if needs_escapes(text) or not 0 < len(text.encode()) <= MAX_TEXT:
-        raise CannotMap("a name that is too long or has a quote or backslash in it")
+    if not text or needs_escapes(text):
+        raise CannotMap("a name that is empty or has a quote or backslash in it", where)
     return text
 
 
@@ -155,25 +244,10 @@ def escaped(text: str) -> str:
 
     >>> print(escaped('say "hi"'))
     say \"hi\"
-
-    Raises:
-      CannotMap: it is too long.
     """
-    text = json.dumps(text, ensure_ascii=False)[1:-1]
-    if len(text.encode()) > MAX_PIECE:
-        raise CannotMap(f"a result longer than {MAX_PIECE} bytes")
-    return text
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def needs_escapes(text: str) -> bool:
     """Tell whether a text changes when it is written as a JSON string."""
     return json.dumps(text, ensure_ascii=False) != f'"{text}"'
-
-
-def is_environment_number(text: str) -> bool:
-    """Tell whether a text is one of the numbers that the environment has, 0 to 999.
-
-    >>> is_environment_number("42"), is_environment_number("042")
-    (True, False)
-    """
-    return bool(re.fullmatch("0|[1-9][0-9]{0,2}", text))

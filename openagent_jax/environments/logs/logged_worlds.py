@@ -30,6 +30,7 @@ from openagent_jax.environments.logs.logged_task import (
     UNSOLVABLE,
     LoggedTask,
     Source,
+    escaped,
 )
 from openagent_jax.environments.tools import cells, choices, types
 from openagent_jax.environments.tools.cells import Access
@@ -42,9 +43,11 @@ from openagent_jax.environments.tools.types import (
     TaskPools,
     Tools,
 )
+from openagent_jax.environments.tools.worlds import documents as tool_documents
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
-from openagent_jax.text import wording
+from openagent_jax.text import nesting, wording
+from openagent_jax.text.documents import purpose
 
 BLOCK_SIZE = 256  # tasks that are measured at once
 NUM_AROUND = 2  # pieces around a rewritten request: one before it, one after it
@@ -74,6 +77,7 @@ class LoggedWorlds:
     document: Int[Array, "_ N"]
     num_visible: Int[Array, "_"]
     result_name: Int[Array, "_ N F"]
+    result_path: Int[Array, "_ N F L"]
     code: Int[Array, "_ N"]
     code_from: Int[Array, "_ N"]
     call_after: Int[Array, "_ N"]
@@ -152,10 +156,10 @@ class LoggedWorlds:
                 arg_low=documents.arg_low[which],
                 arg_high=documents.arg_high[which],
                 arg_also=documents.arg_also[which],
-                arg_default=jnp.full_like(documents.arg_high[which], -1),
+                arg_default=documents.arg_default[which],
                 result_low=recorded,
                 result_high=recorded,
-                result_path=jnp.zeros((*recorded.shape, 0), jnp.int32),
+                result_path=self.result_path[r],
                 code=jnp.where(self.code[r] >= 0, self.code[r], drawn),
                 code_from=self.code_from[r],
                 call_after=self.call_after[r],
@@ -163,11 +167,11 @@ class LoggedWorlds:
                 name=documents.name[which],
                 description=documents.description[which],
                 arg_name=documents.arg_name[which],
-                arg_path=documents.variants.arg_path[0, which][..., 0],  # all are flat
+                arg_path=documents.arg_path[which],
                 result_name=self.result_name[r],
                 place=row,
                 visible=row < self.num_visible[r],
-                document=none - 1,
+                document=documents.document[which],
                 access=self.access,
             ),
             goal=jax.tree.map(lambda x: x[r], self.goal),
@@ -214,6 +218,7 @@ class LoggedWorlds:
             other_rate=jnp.zeros(1),  # no other request of these tools is known
             other_needs=none,
             other_sure=none,
+            shifted_columns=None,
         )
 
 
@@ -221,20 +226,28 @@ class LoggedWorlds:
 
 
 def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
-    """Return limits with room for what no config key limits: pieces and facts."""
+    """Return limits with room for what no config key limits, such as facts."""
     tasks = list(tasks)
-    pieces = [len(x.description) for task in tasks for x in task.documents]
+    documents = [document for task in tasks for document in task.documents]
+    is_long = any(purpose(x.description) != x.description for x in documents)
     phrases = [NUM_AROUND + len(task.phrase) for task in tasks]
+    kinds = [len(y.kinds) for x in documents for y in x.arguments]
+    depths = [task.needs()["sandbox.depth"][0] for task in tasks]
     return replace(
         limits,
-        num_pieces=max([limits.num_pieces, *pieces]),
+        num_pieces=max(limits.num_pieces, types.NUM_PURPOSE_PIECES + is_long),
         num_phrase_pieces=max([limits.num_phrase_pieces, *phrases]),
+        num_unions=max([limits.num_unions + 1, *kinds]) - 1,
         num_facts=limits.num_steps,
+        depth=max([limits.depth, *depths]),
     )
 
 
 def compile(
-    tasks: Sequence[LoggedTask], symbols: ToolSymbols, limits: Limits
+    tasks: Sequence[LoggedTask],
+    symbols: ToolSymbols,
+    limits: Limits,
+    made: tool_documents.Documents,
 ) -> LoggedWorlds:
     """Return tasks as arrays.
 
@@ -242,15 +255,17 @@ def compile(
       tasks: all tasks of a log.
       symbols: the table that their surface forms are added to.
       limits: the sizes of the arrays, `fitted` to the tasks.
+      made: the documents of their tools are added to these.
     """
     N, A, F = limits.num_tools, limits.num_args, limits.num_fields
     C, Q, P = limits.num_steps, limits.num_constants, limits.num_phrase_pieces
     R, test = len(tasks), logs.in_test_split(tasks)
-    table = DocumentTable(symbols, limits)
+    table, levels = DocumentTable(symbols, limits, tasks, made), limits.depth - 1
     arrays = {
         "document": np.zeros((R, N), np.int32),
         "num_visible": np.zeros(R, np.int32),
         "result_name": np.zeros((R, N, F), np.int32),
+        "result_path": np.zeros((R, N, F, levels), np.int32),
         "code": np.full((R, N), -1, np.int32),
         "code_from": np.full((R, N), -1, np.int32),
         "call_after": np.full((R, N), -1, np.int32),
@@ -269,10 +284,11 @@ def compile(
         relation=np.full((R, C), -1, np.int32),
         args=np.zeros((R, C, A), np.int32),
         values=np.full((R, C, F), -1, np.int32),
+        bare=np.zeros((R, C, F), bool),
     )
     for r, task in enumerate(tasks):
         tool_row = {document.name: n for n, document in enumerate(task.documents)}
-        arguments = [dict(document.arguments) for document in task.documents]
+        arguments = list(map(table.arguments, task.documents))
         fields = task.fields()
 
         def source_index(source: Source, task=task, fields=fields) -> int:
@@ -289,8 +305,9 @@ def compile(
                 ("call_after", document.call_after),
             ):
                 arrays[key][r, n] = tool_row[name] if name else -1
-            for f, name in enumerate(fields.get(document.name, ())):
-                arrays["result_name"][r, n, f] = symbols.one(name)
+            for f, path in enumerate(fields.get(document.name, ())):
+                keys = nesting.encoded(path, levels, symbols.one)
+                arrays["result_path"][r, n, f], arrays["result_name"][r, n, f] = keys
         for name, code in task.codes.items():
             arrays["code"][r, tool_row[name]] = table.value(code)
         for name, num in task.failures.items():
@@ -298,18 +315,23 @@ def compile(
         for p, piece in enumerate(task.phrase):
             is_constant = isinstance(piece, int)
             arrays["phrase"][r, p] = -1 - piece if is_constant else symbols.one(piece)
-        for q, text in enumerate(task.constants):
-            arrays["constants"][r, q] = table.value(text)
+        for q, value in enumerate(task.constants):
+            arrays["constants"][r, q] = table.value(value)
             arrays["shown"][r, q] = task.shown[q]
         for c, step in enumerate(task.steps):
             n = tool_row[step.tool]
             goal.tool[r, c] = facts.relation[r, c] = n
-            for a, name in enumerate(arguments[n]):
-                goal.source[r, c, a] = source_index(step.sources[name])
-                facts.args[r, c, a] = table.value(step.values[name])
-            for f, name in enumerate(fields[step.tool]):
-                if name in step.fields:
-                    facts.values[r, c, f] = table.value(step.fields[name])
+            for a, (path, *_) in enumerate(arguments[n]):
+                if path in step.values:  # else the call leaves it out
+                    goal.source[r, c, a] = source_index(step.sources[path])
+                    facts.args[r, c, a] = table.value(step.values[path])
+            for f, path in enumerate(fields[step.tool]):
+                if path in step.fields:
+                    value, bare = step.fields[path]
+                    if isinstance(value, str) and not bare:
+                        value = escaped(value)
+                    facts.values[r, c, f] = table.value(value)
+                    facts.bare[r, c, f] = bare
         if task.answer == UNSOLVABLE:
             # A step that needs its own result can never be executed.
             goal.tool[r, 0], goal.source[r, 0, 0] = 0, Q
@@ -319,7 +341,7 @@ def compile(
     of_split, num, num_distinct = _splits(tasks, range(R))
     columns = limits.num_columns
     access = cells.untouched(N, F, columns) if columns else None
-    made = LoggedWorlds(
+    worlds = LoggedWorlds(
         documents=table.arrays(),
         goal=goal,
         facts=facts,
@@ -331,7 +353,7 @@ def compile(
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         **arrays,
     )
-    return jax.tree.map(jnp.asarray, made)
+    return jax.tree.map(jnp.asarray, worlds)
 
 
 def measured(
@@ -389,7 +411,7 @@ def _splits(
     is_test, seen = logs.in_test_split(tasks), set[str]()
     splits: list[tuple[list[int], list[int]]] = [([], []), ([], [])]
     for r in kept:
-        text = repr(tasks[r])
+        text = tasks[r].content()
         first, again = splits[is_test[r]]
         (again if text in seen else first).append(r)
         seen.add(text)

@@ -4,7 +4,7 @@ import collections
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -13,15 +13,22 @@ from openagent_jax.domains import development
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import (
+    log_answers,
     log_conversation,
     log_file,
     log_mapping,
 )
 from openagent_jax.environments.logs.log_conversation import CannotMap
 from openagent_jax.environments.logs.logged_task import LoggedTask
+from openagent_jax.text import scalars
 from openagent_jax.text import token_bytes as spelling
 
 TEST_SHARE = 4  # one in this many conversations is in the test split
+MAX_LISTED = 8  # places of one reason that a report lists
+_INEXACT = (
+    f"they have more than {scalars.MAX_DECIMALS} decimals, or exceed "
+    f"{scalars.MAX_DIGITS} without the decimal point"
+)
 
 
 @dataclass(frozen=True)
@@ -33,11 +40,13 @@ class Skipped:
       reason: why it was skipped, as a noun phrase.
       needs: the limits that it would need, by the keys of a config; empty if limits are
         not the reason.
+      where: the part of the conversation that is the reason; "" for the whole.
     """
 
     line: int
     reason: str
     needs: Mapping[str, int] = field(default_factory=dict)
+    where: str = ""
 
 
 class NothingMapped(DomainError):
@@ -60,6 +69,10 @@ class Log:
       num_headers: number of header lines of evaluations, which are not conversations.
       refusals: the lines of the mapped conversations that end with a refusal in the
         agent's own words.
+      inexact: `(line, number and its place)` of the mapped conversations with a number
+        that is kept as a text.
+      renamed: `(line, names)` of the mapped conversations with tools whose names no API
+        of a model allows.
     """
 
     file: str
@@ -67,6 +80,8 @@ class Log:
     skipped: tuple[Skipped, ...]
     num_headers: int
     refusals: tuple[int, ...] = ()
+    inexact: tuple[tuple[int, str], ...] = ()
+    renamed: tuple[tuple[int, str], ...] = ()
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons for skipping and their counts, most frequent first."""
@@ -94,37 +109,43 @@ class Log:
             skipped = [x for x in self.skipped if x.reason == reason]
             word = "line" if num == 1 else "lines"
             yield f"{reason} ({num:,}): {word} {_ranges([x.line for x in skipped])}"
-            keys = skipped[0].needs
-            needs = {key: max(x.needs[key] for x in skipped) for key in keys}
-            if needs:
-                flags = " ".join(f"--config.{key}={num}" for key, num in needs.items())
+            yield from _listed((x.line, x.where) for x in skipped if x.where)
+            if flags := _enough(skipped):
                 yield f"  enough for all of them: {flags}"
+        if len({x.reason for x in self.skipped if x.needs}) > 1:
+            yield f"enough for all that need more: {_enough(self.skipped)}"
         if self.refusals:
             word = "line" if len(self.refusals) == 1 else "lines"
             listed = _ranges(self.refusals)
             yield f"read as refusals in words, as if by Refuse: {word} {listed}"
+        if self.inexact:
+            yield f"numbers that are compared as texts, since {_INEXACT}:"
+            yield from _listed(self.inexact)
+        if self.renamed:
+            yield "tools with another name, since APIs of models do not allow theirs:"
+            yield from _listed(self.renamed)
         if self.num_headers:
             word = "line" if self.num_headers == 1 else "lines"
             yield f"ignored {self.num_headers:,} header {word} of an evaluation"
 
     def with_room(
-        self, needs: Sequence[Mapping[str, int]], room: Mapping[str, int]
+        self, needs: Sequence[Mapping[str, tuple[int, str]]], room: Mapping[str, int]
     ) -> tuple["Log", list[int]]:
         """Skip the tasks that need more than the limits allow.
 
         Args:
-          needs: what each task needs, by the keys of a config.
+          needs: what each task needs, by the keys of a config, and which part of it.
           room: the limits, by the keys of a config.
 
         Returns:
           The log without these tasks, and the indices of the tasks that are left.
         """
         lacking = [
-            {key: num for key, num in need.items() if num > room.get(key, num)}
+            {key: x for key, x in need.items() if x[0] > room.get(key, x[0])}
             for need in needs
         ]
         skipped = [
-            Skipped(line, _limit_reason(lack, room), lack)
+            _lacking(line, lack, room)
             for (line, _), lack in zip(self.tasks, lacking, strict=True)
             if lack
         ]
@@ -158,8 +179,14 @@ class Log:
         all_skipped = sorted((*self.skipped, *skipped), key=lambda x: x.line)
         tasks = tuple(self.tasks[i] for i in kept)
         lines = {line for line, _ in tasks}
-        refusals = tuple(line for line in self.refusals if line in lines)
-        return Log(self.file, tasks, tuple(all_skipped), self.num_headers, refusals)
+        return replace(
+            self,
+            tasks=tasks,
+            skipped=tuple(all_skipped),
+            refusals=tuple(line for line in self.refusals if line in lines),
+            inexact=tuple(x for x in self.inexact if x[0] in lines),
+            renamed=tuple(x for x in self.renamed if x[0] in lines),
+        )
 
 
 def room(limits: Limits) -> dict[str, int]:
@@ -205,7 +232,8 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
 @functools.lru_cache(maxsize=2)
 def _load(file: str, stamp: tuple[int, int]) -> Log:
     del stamp  # part of the cache's key: a changed file is read again
-    tasks, skipped, refusals, num_headers = [], [], [], 0
+    tasks, skipped, num_headers = [], [], 0
+    refusals, inexact, renamed = [], [], []
     for line, row in log_file.lines(Path(file)):
         if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
             num_headers += 1
@@ -213,13 +241,44 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
         try:
             parsed = log_conversation.parse(row)
             task = log_mapping.map_conversation(parsed)
-        except CannotMap as reason:
-            skipped.append(Skipped(line, str(reason)))
+        except CannotMap as error:
+            skipped.append(Skipped(line, error.reason, where=error.where))
+        except RecursionError:
+            skipped.append(Skipped(line, "a value that is nested too deeply"))
         else:
             tasks.append((line, task))
-            if log_mapping.refuses_in_words(parsed):
+            if log_answers.refuses_in_words(parsed):
                 refusals.append(line)
-    return Log(file, tuple(tasks), tuple(skipped), num_headers, tuple(refusals))
+            if where := task.inexact():
+                inexact.append((line, where))
+            if names := log_mapping.renamed(parsed):
+                renamed.append((line, names))
+    return Log(
+        file,
+        tuple(tasks),
+        tuple(skipped),
+        num_headers,
+        tuple(refusals),
+        tuple(inexact),
+        tuple(renamed),
+    )
+
+
+def _enough(skipped: Iterable[Skipped]) -> str:
+    """Return flags that are enough for some conversations, or ""."""
+    needs: dict[str, int] = {}
+    for one in skipped:
+        needs |= {key: max(num, needs.get(key, 0)) for key, num in one.needs.items()}
+    return " ".join(f"--config.{key}={num}" for key, num in needs.items())
+
+
+def _listed(places: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Yield lines of text that name places in a log."""
+    places = list(places)
+    for line, where in places[:MAX_LISTED]:
+        yield f"  line {line}: {where}"
+    if more := len(places[MAX_LISTED:]):
+        yield f"  and {more:,} more"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -233,8 +292,14 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join("-".join(map(str, ends)) for ends in ranges)
 
 
-def _limit_reason(lack: Mapping[str, int], room: Mapping[str, int]) -> str:
-    return "needs more than " + " and ".join(f"{key}={room[key]}" for key in lack)
+def _lacking(
+    line: int, lack: Mapping[str, tuple[int, str]], room: Mapping[str, int]
+) -> Skipped:
+    """Return a conversation that is skipped for what it needs beyond some limits."""
+    limits = " and ".join(f"{key}={room[key]}" for key in lack)
+    needs = {key: num for key, (num, _) in lack.items()}
+    where = [part for _, part in lack.values() if part]
+    return Skipped(line, f"needs more than {limits}", needs, ", ".join(where))
 
 
 def in_test_split(tasks: Sequence[LoggedTask]) -> list[bool]:
@@ -253,7 +318,4 @@ def in_test_split(tasks: Sequence[LoggedTask]) -> list[bool]:
 
 
 def _digest(task: LoggedTask) -> bytes:
-    # The names of classes and fields are hashed too. `Recorded` is a former name, kept
-    # so that the tasks of existing logs stay in their splits.
-    text = "Recorded" + repr(task).removeprefix(type(task).__name__)
-    return hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256(task.content().encode()).digest()

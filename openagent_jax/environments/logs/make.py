@@ -4,6 +4,7 @@ A world of a log is a tool world whose tasks are the conversations of the log.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,8 @@ import jax
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import logged_worlds, logs
-from openagent_jax.environments.logs.logged_transcriber import LoggedTranscriber
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.environments.tools.worlds import documents, mixture
@@ -38,8 +39,22 @@ def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
     Raises:
       domain_spec.DomainError: the file has faults, or no conversation can be mapped.
     """
-    limits = tools.limits_of(settings).flat()
-    logs.load(domain, logs.room(limits) | dict(room)).checked()
+    limits = _limits(settings)
+    logs.load(domain, _room(settings, limits) | dict(room)).checked()
+
+
+def _limits(settings: Settings) -> Limits:
+    """Return the limits of tasks whose results have no lists, which is true of logs."""
+    limits = tools.limits_of(settings)
+    return replace(limits, num_derived=0, conditions=False, paging=False)
+
+
+def _room(settings: Settings, limits: Limits) -> dict[str, int]:
+    """Return the limits that conversations have to fit, by the keys of a config."""
+    found = logs.room(limits)
+    if not settings.depth:  # as deep as the conversations need
+        del found["sandbox.depth"]
+    return found
 
 
 def make(settings: Settings, spelling: Spelling) -> World:
@@ -49,10 +64,10 @@ def make(settings: Settings, spelling: Spelling) -> World:
       domain_spec.DomainError: a file has faults, or no conversation can be mapped.
       ValueError: the tokenizer cannot be used, or not with this style.
     """
-    limits, table = tools.limits_of(settings).flat(), ToolSymbols()
+    limits, table = _limits(settings), ToolSymbols()
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     names = [name for chosen in shares for name in chosen.names]
-    room = logs.room(limits) | dict(spelling.room)
+    room = _room(settings, limits) | dict(spelling.room)
     found = {
         name: logs.load(name, room).spelled_by(spelling.tokenizer).checked()
         for name in names
@@ -68,26 +83,25 @@ def make(settings: Settings, spelling: Spelling) -> World:
     for name in dict.fromkeys(names):
         if name in found:
             mapped = [task for _, task in found[name].tasks]
-            compiled[name] = logged_worlds.compile(mapped, table, limits)
+            compiled[name] = logged_worlds.compile(mapped, table, limits, made)
         else:
             compiled |= mixture.compile({name: specs[name]}, table, limits, made)
     tasks, transfer = (mixture.joined(compiled, chosen) for chosen in shares)
     if log := found.get(settings.domain):
         goals = ["recorded"]
     else:
-        goals = mixture.goals([specs[name] for name in shares[0].names])
+        goals = mixture.goals(
+            [
+                (specs[name].name, [goal.name for goal in specs[name].goals])
+                for name in shares[0].names
+            ]
+        )
     world = tools.world_of(
         tasks, transfer, goals, table, limits, settings, spelling, made
     )
     if log:
         finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
         world = world._replace(environment=finite)
-    is_logged = isinstance(tasks, logged_worlds.LoggedWorlds)
-    # Where tasks of another log may be transferred, those of the two look alike.
-    if log and is_logged and settings.transfer not in found:
-        mapped = [task for _, task in log.tasks]
-        typed = LoggedTranscriber(table, limits.num_args, goals, mapped, tasks, made)
-        world = world._replace(transcriber=typed)
     return _with_room(world, log, room) if log else world
 
 
@@ -99,7 +113,9 @@ def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
         sizes = world.environment.sizes._replace(max_turns=room["sandbox.max_turns"])
         measure = partial(_num_tokens, tools.functions(sizes, 0), world.tables)
         found = logged_worlds.measured(source.tasks, measure, len(tasks))
-        needs = [{key: int(found[key][i]) for key in keys} for i in range(len(tasks))]
+        needs = [
+            {key: (int(found[key][i]), "") for key in keys} for i in range(len(tasks))
+        ]
         log, kept = log.with_room(needs, room)
         log.checked()
         source = source._replace(tasks=logged_worlds.only(source.tasks, tasks, kept))

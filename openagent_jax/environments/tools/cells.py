@@ -51,6 +51,22 @@ class Access:
         """Whether a tool changes the record that it touches."""
         return self.creates | self.deletes | jnp.any(self.source > 0, axis=1)
 
+    @property
+    def adds(self) -> Bool[Array, "N"]:
+        """Whether a tool adds to a column, or subtracts from it."""
+        return jnp.any((self.source > 0) & (self.sign != 0), axis=1)
+
+    def kept(self, num_args: int) -> Bool[Array, "N A"]:
+        """Whether an argument is the key of a record, or written to a column.
+
+        What else a call is given, such as who is paid or told, cannot be seen from the
+        record, and no call undoes it.
+        """
+        argument = jnp.arange(num_args)
+        is_key = self.key[:, None] == argument[None]
+        written = self.source[:, None] == 1 + argument[None, :, None]  # [N, A, E]
+        return is_key | jnp.any(written, axis=2)
+
 
 class Record(NamedTuple):
     """A record as it is, and as it was initially; leading axes as for its key."""
@@ -84,6 +100,8 @@ class Steps:
 
     key: Int[Array, "C"]
     record: Record  # leading axis C
+    # Whether a step needs its own call, as no record keeps one of its arguments.
+    own_call: Bool[Array, "C"]
 
 
 class Touch(NamedTuple):

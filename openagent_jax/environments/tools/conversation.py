@@ -90,11 +90,8 @@ class Transcriber:
         """Return the pieces of the text shown after an action."""
         return render.observation(self._style, task, observation)
 
-    def shown(
-        self, pieces: Sequence[int], task: Task | None = None
-    ) -> tuple[str, str] | None:
+    def shown(self, pieces: Sequence[int]) -> tuple[str, str] | None:
         """Return role and content for the result of `observe`; None if it is empty."""
-        del task
         if not pieces[0]:
             return None
         role = "user" if pieces[0] == self._style.reply_open else "tool"

@@ -15,8 +15,15 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax import draw
 from openagent_jax.environments import grading
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, oracle, result_lists, types
+from openagent_jax.environments.tools import (
+    conditions,
+    oracle,
+    pages,
+    result_lists,
+    types,
+)
 from openagent_jax.environments.tools.cells import Cells, Steps, Touch
+from openagent_jax.environments.tools.pages import Page, Reading
 from openagent_jax.environments.tools.types import (
     Action,
     Facts,
@@ -41,8 +48,9 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
     args, values, steps = solution(task)
+    reading = _unread(task, values)
     task = conditions.with_needed(task, values)
-    proof = oracle.certificate(task, steps)
+    proof = oracle.certificate(task, steps, reading)
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
     access, cells = task.tools.access, None
     if access is not None:
@@ -60,6 +68,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         spoiled=jnp.bool_(False),
         cells=cells,
         steps=steps,
+        reading=reading,
     )
     return state if cells is None else replace(state, done=oracle.changed(task, state))
 
@@ -67,7 +76,8 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved; see `oracle.certificate`."""
     _, values, steps = solution(task)
-    return oracle.certificate(conditions.with_needed(task, values), steps)
+    task, reading = conditions.with_needed(task, values), _unread(task, values)
+    return oracle.certificate(task, steps, reading)
 
 
 def step(
@@ -96,7 +106,8 @@ def step(
     """
     task = conditions.with_needed(task, state.values)
     goal = task.goal
-    result, useful, touch = _respond(lexicon, task, state, action)
+    response = _respond(lexicon, task, state, action)
+    result, touch = response.result, response.touch
     live = ~state.finished
     called = action.kind == reply_scan.CALL
     ok = called & (result.status == style.OK) & live
@@ -108,11 +119,20 @@ def step(
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
     pointed = (row == result.target) & (result.status == style.MOVED) & live
     tool = jnp.maximum(action.call.tool, 0)
-    matches = useful & ok
-    wrong = ok & task.tools.effect[tool] & ~jnp.any(matches & ~state.done)
-    noted = replace(state, done=state.done | matches, spoiled=state.spoiled | wrong)
+    matches, reading = response.useful & ok, state.reading
+    if reading is not None and response.page is not None:
+        reading = pages.noted(reading, matches, response.page.number)
+        matches &= pages.complete(reading)
+    asked = matches & oracle.may_repeat(task, state)
+    wrong = ok & task.tools.effect[tool] & ~jnp.any(asked)
+    noted = replace(
+        state,
+        done=state.done | matches,
+        spoiled=state.spoiled | wrong,
+        reading=reading,
+    )
     if touch is not None:
-        noted, wrong = _note(task, state, noted, touch, tool, ok, wrong)
+        noted, wrong = _note(task, state, noted, response, tool, ok, wrong)
     error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
 
     valid = goal.tool >= 0
@@ -123,9 +143,8 @@ def step(
     # A guessed answer does not count: all steps of the goal must be done.
     settled = oracle.settled(task, noted)
     answered = right & jnp.all(settled | ~valid) & ~noted.spoiled
-    access = task.tools.access
-    if access is not None and noted.cells is not None and noted.steps is not None:
-        answered &= records.as_wanted(access, goal.tool, noted.steps, noted.cells)
+    if task.tools.access is not None:
+        answered &= oracle.as_wanted(task, noted)
     graded = grading.advance(
         noted,
         action.kind,
@@ -176,9 +195,7 @@ def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
 
 def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
-    value = draw.mix(task.world, task.tools.relation[tool])
-    for i in range(args.shape[0]):
-        value = draw.mix(value, args[i])
+    value = pages.call_hash(task.world, task.tools.relation[tool], args)
     if task.tools.lists is not None:
         lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
         return result_lists.drawn(lists, value, low, high)
@@ -218,16 +235,37 @@ def solution(task: Task) -> Solution:
             none = jnp.zeros(access.source.shape[1], bool)
             cells, _ = records.write(cells, table, key, touch.after, none)
         values = values.at[c].set(jnp.where(wanted >= 0, found, -1))
-        return (values, cells), (args, key)
+        return (values, cells), (args, key, leaves_trace(task, tool, args))
 
     # In order: a source is always an earlier step.
     order = jnp.arange(num_steps), task.goal.tool, task.goal.source
-    (values, cells), (args, keys) = jax.lax.scan(call, (values, cells), order)
+    (values, cells), made = jax.lax.scan(call, (values, cells), order)
+    args, keys, own_call = made
     steps = None
     if access is not None and cells is not None:
         left = jax.vmap(lambda n, key: records.find(access, task.world, cells, n, key))
-        steps = Steps(keys, left(jnp.maximum(task.goal.tool, 0), keys))
+        record = left(jnp.maximum(task.goal.tool, 0), keys)
+        steps = Steps(keys, record, own_call & (task.goal.tool >= 0))
     return Solution(args, values, steps)
+
+
+def leaves_trace(
+    task: Task, tool: Int[Array, ""], args: Int[Array, "A"]
+) -> Bool[Array, ""]:
+    """Return whether a call changes a record, and is given what no record keeps.
+
+    Args:
+      task: the task.
+      tool: the row of the tool.
+      args: its arguments; one that is left out is its default, and 0 if it has none.
+    """
+    tools = task.tools
+    if tools.access is None:
+        return jnp.bool_(False)
+    has_arg = tools.arg_high[tool] > tools.arg_low[tool]
+    given = has_arg & (args != tools.arg_default[tool])
+    lost = given & ~tools.access.kept(args.shape[0])[tool]
+    return tools.access.writes[tool] & jnp.any(lost)
 
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
@@ -244,11 +282,16 @@ def reveals_code(task: Task) -> Bool[Array, "N"]:
     return jnp.any(asked, axis=1)
 
 
-def _respond(
-    lexicon, task, state, action
-) -> tuple[ToolResult, Bool[Array, "C"], Touch | None]:
-    """Return the result of an action, the steps of the goal that it matches, and what
-    it does to a record."""
+class _Response(NamedTuple):
+    result: ToolResult
+    useful: Bool[Array, "C"]  # the steps of the goal that the action matches
+    touch: Touch | None  # what it does to a record
+    page: Page | None  # what it shows of a result in pages
+    leaves_trace: Bool[Array, ""]
+
+
+def _respond(lexicon, task, state, action) -> _Response:
+    """Return what comes of an action."""
     tools, faults = task.tools, task.faults
     call = action.call
     tool = jnp.maximum(call.tool, 0)
@@ -266,12 +309,23 @@ def _respond(
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
     moved = faults.moved_to[tool]
-    args = jnp.where(has_arg, given, 0)
+    args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
+    if tools.pages is not None:
+        args, cursor = pages.without_cursor(tools.pages, tool, args)
     unheard = jnp.bool_(False)
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch = results(task, tool, args), None
+    values, touch, page, bare = results(task, tool, args), None, None, None
+    if task.facts is not None:
+        here = _recorded(task, task.facts, tool, args)
+        bare = jnp.any(task.facts.bare & here[:, None], axis=0)
+    if tools.pages is not None:
+        call_of = pages.call_hash(task.world, tools.relation[tool], args)
+        ends = tools.arg_low, tools.arg_high
+        every = pages.cursors(tools.pages, call_of, tool, *ends)
+        page = pages.turn(tools.pages, tool, values, every, cursor)
+        unheard |= page.number < 0
     # Later entries take precedence over earlier ones.
     status, target = jnp.int32(style.OK), jnp.int32(-1)
     if tools.access is not None:
@@ -302,18 +356,31 @@ def _respond(
         & jnp.all(state.args == args[None], axis=1)
     )
     if touch is not None:  # a read before a change, or after it
-        useful &= jnp.all(state.values == values[None], axis=1)
+        same = jnp.all(state.values == values[None], axis=1)
+        useful &= same | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
-    values = jnp.where(ok, values[: tools.result_low.shape[1]], -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
-    return result, useful, touch
+    shown = values[: tools.result_low.shape[1]] if page is None else page.fields
+    values = jnp.where(ok, shown, -1)
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
+    return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
+
+
+def _unread(task: Task, values: Int[Array, "C V"]) -> Reading | None:
+    """Return how far results have been read before the first call."""
+    if task.tools.pages is None:
+        return None
+    sources = oracle.sources(task)
+    if task.goal.when is not None:
+        sources = jnp.append(sources, task.goal.when[:, 2])
+    sources -= task.constants.shape[0]
+    return pages.start(task.tools.pages, task.goal.tool, sources, values)
 
 
 def _note(
     task: Task,
     old: State,
     new: State,
-    touch: Touch,
+    response: _Response,
     tool: Int[Array, ""],
     ok: Bool[Array, ""],
     wrong: Bool[Array, ""],
@@ -324,16 +391,17 @@ def _note(
       task: the task.
       old: the state before the call.
       new: the state after it, but for records.
-      touch: what the call does.
+      response: what comes of the call.
       tool: the called tool.
       ok: whether it succeeded.
-      wrong: whether it is wrong if it is an effect without a record.
+      wrong: whether it is wrong if no later call can undo it.
 
     Returns:
       The state after the call, and whether it has changed something wrongly.
     """
-    access, goal = task.tools.access, task.goal
+    access, goal, touch = task.tools.access, task.goal, response.touch
     assert access is not None and old.cells is not None and old.steps is not None
+    assert touch is not None
     table = jnp.where(ok, access.table[tool], 0)
     shown = records.shown(access, tool, touch)
     cells, fits = records.write(old.cells, table, touch.key, touch.after, shown)
@@ -341,15 +409,22 @@ def _note(
     cell = Cells(table[None], touch.key[None], one, shown[None])
     wanted = records.targets(access, goal.tool, old.steps, cell)
     astray = records.is_astray(touch, jax.tree.map(lambda x: x[0], wanted))
-    plain = ~access.writes[tool]
+    plain, lasts = ~access.writes[tool], response.leaves_trace
+    # What is created wrongly can be deleted, with all that the call was given, unless
+    # the record is one that was created rightly before: that is not told apart.
+    again = old.done & old.steps.own_call & access.creates[goal.tool]
+    again &= (access.table[goal.tool] == table) & (old.steps.key == touch.key)
+    for_good = plain | (lasts & (~access.creates[tool] | jnp.any(again)))
     noted = replace(
         new,
         cells=cells,
-        spoiled=old.spoiled | (wrong & plain) | (ok & ~fits),
+        spoiled=old.spoiled | (wrong & for_good) | (ok & ~fits),
     )
     # A step that changes a record is done as soon as the change is there.
     done = noted.done | (ok & oracle.changed(task, noted))
-    return replace(noted, done=done), jnp.where(plain, wrong, ok & astray)
+    return replace(noted, done=done), jnp.where(
+        plain, wrong, (ok & astray) | (lasts & wrong)
+    )
 
 
 def _source(task: Task, values: Int[Array, "C V"], source: Int[Array, "..."]) -> Array:

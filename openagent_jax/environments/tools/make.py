@@ -82,6 +82,7 @@ def limits_of(settings: Settings) -> Limits:
         num_derived=settings.num_derived or needs.num_derived,
         value_bytes=settings.value_bytes,
         conditions=settings.conditions,
+        paging=settings.paging,
     )
 
 
@@ -196,24 +197,36 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
         tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings), ToolSymbols()
-    tasks, transfer = mixture.shares(settings), mixture.equal(settings.transfer)
-    specs = {
-        name: goal_sampling.with_goals(spec, limits, num_goals(settings, spec))
-        for name, spec in mixture.load((*tasks.names, *transfer.names), limits).items()
-    }
     made = Documents(style_of(spelling, limits))
-    limits = documents.fitted(limits, [*specs.values()])
-    compiled = mixture.compile(specs, table, limits, made)
-    return world_of(
-        mixture.joined(compiled, tasks),
-        mixture.joined(compiled, transfer),
-        mixture.goals([specs[name] for name in tasks.names]),
-        table,
-        limits,
-        settings,
-        spelling,
-        made,
-    )
+    tasks, transfer, goals, limits = _compiled(settings, table, limits, made)
+    return world_of(tasks, transfer, goals, table, limits, settings, spelling, made)
+
+
+def _compiled(
+    settings: Settings, table: ToolSymbols, limits: Limits, made: Documents
+) -> tuple[Tasks, Tasks, list[str], Limits]:
+    """Return the domains of tasks and those of `domain_transfer` as arrays, a name for
+    each kind of goal of the tasks, and fitted limits.
+
+    Goals are sampled and compiled for one domain after another, since those of 26
+    domains take much more memory as objects than as arrays. They are kept in the folder
+    of compiled programs, if there is one.
+    """
+    cache = jax.config.jax_compilation_cache_dir
+    shares = mixture.shares(settings), mixture.equal(settings.transfer)
+    specs = mixture.load((*shares[0].names, *shares[1].names), limits)
+    sizes = replace(documents.fitted(limits, [*specs.values()]), conditions=True)
+    compiled: dict[str, domains.Domain] = {}
+    names: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        num = num_goals(settings, spec)
+        own = goal_sampling.with_goals(spec, limits, num, cache=cache)
+        compiled[name] = domains.compile(own, table, sizes, made)
+        names[name] = [goal.name for goal in own.goals]
+    compiled, conditions = mixture.without_unused_conditions(compiled)
+    tasks, transfer = (mixture.joined(compiled, chosen) for chosen in shares)
+    goals = mixture.goals([(specs[x].name, names[x]) for x in shares[0].names])
+    return tasks, transfer, goals, replace(sizes, conditions=conditions)
 
 
 def num_goals(settings: Settings, spec: DomainSpec) -> int:
@@ -280,7 +293,10 @@ def world_of(
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
     form = spelling.style or style.compact(limits.num_args)
-    return style.with_nesting(form) if limits.depth > 1 else form
+    if limits.depth > 1:
+        return style.with_nesting(form)
+    # Recorded results have values with quotes and others.
+    return style.with_nested_results(form) if limits.num_facts else form
 
 
 def _lexicon(

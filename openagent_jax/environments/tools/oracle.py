@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, repair, types
+from openagent_jax.environments.tools import conditions, pages, repair, types
 from openagent_jax.environments.tools.cells import Steps
+from openagent_jax.environments.tools.pages import Reading
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
 from openagent_jax.text import reply_scan
 from openagent_jax.text.lexicon import Lexicon
@@ -57,13 +58,37 @@ def settled(task: Task, state: State) -> Bool[Array, "C"]:
     """
     if task.tools.access is None:
         return state.done
-    needs_call = _is_used(task) & ~state.done
+    needs_call = _needs_call(task, state.steps) & ~state.done
     return jnp.where(_writes(task), _in_place(task, state) & ~needs_call, state.done)
 
 
 def changed(task: Task, state: State) -> Bool[Array, "C"]:
     """Return the steps whose only purpose is a change of a record that is there."""
-    return _writes(task) & _in_place(task, state) & ~_is_used(task)
+    own_call = _needs_call(task, state.steps)
+    return _writes(task) & _in_place(task, state) & ~own_call
+
+
+def may_repeat(task: Task, state: State) -> Bool[Array, "C"]:
+    """Return the steps whose call is asked for, as things are.
+
+    A step is called again if what it has set is there no more. One that adds is not:
+    what it was given for would happen twice.
+    """
+    access = task.tools.access
+    if access is None:
+        return ~state.done
+    return ~settled(task, state) & ~(state.done & access.adds[task.goal.tool])
+
+
+def shows(task: Task) -> Bool[Array, "C"]:
+    """Return the steps whose results the goal needs: all but mere changes."""
+    return _is_used(task) | ~_writes(task)
+
+
+def _needs_call(task: Task, steps: Steps | None) -> Bool[Array, "C"]:
+    """Return the steps that need a call of their own, whatever the records are."""
+    assert steps is not None
+    return _is_used(task) | steps.own_call
 
 
 def _in_place(task: Task, state: State) -> Bool[Array, "C"]:
@@ -71,6 +96,13 @@ def _in_place(task: Task, state: State) -> Bool[Array, "C"]:
     assert access is not None and state.cells is not None and state.steps is not None
     now = records.now(access, task.world, goal.tool, state.steps, state.cells)
     return records.in_place(access, goal.tool, state.steps, now)
+
+
+def as_wanted(task: Task, state: State) -> Bool[Array, ""]:
+    """Return whether no record differs from what the goal makes of the world."""
+    access, goal = task.tools.access, task.goal
+    assert access is not None and state.cells is not None and state.steps is not None
+    return records.as_wanted(access, goal.tool, state.steps, state.cells)
 
 
 def _writes(task: Task) -> Bool[Array, "C"]:
@@ -82,17 +114,25 @@ def _writes(task: Task) -> Bool[Array, "C"]:
 
 def _is_used(task: Task) -> Bool[Array, "C"]:
     """Return the steps whose results are used, or are the answer."""
-    goal, step = task.goal, jnp.arange(task.goal.tool.shape[0])
-    num_constants = task.constants.shape[0]
-    sources = jnp.append(goal.source.reshape(-1), goal.answer)
-    if goal.when is not None:
-        sources = jnp.append(sources, goal.when[:, 0])
-    from_step = (sources - num_constants) // task.tools.num_values
-    from_step = jnp.where(sources >= num_constants, from_step, -1)
+    step, num_constants = jnp.arange(task.goal.tool.shape[0]), task.constants.shape[0]
+    found = sources(task)
+    from_step = (found - num_constants) // task.tools.num_values
+    from_step = jnp.where(found >= num_constants, from_step, -1)
     return jnp.any(from_step[:, None] == step[None], axis=0)
 
 
-def certificate(task: Task, steps: Steps | None = None) -> Certificate:
+def sources(task: Task) -> Int[Array, "_"]:
+    """Return all sources that a goal uses; -1 where there is none."""
+    goal = task.goal
+    found = jnp.append(goal.source.reshape(-1), goal.answer)
+    if goal.when is None:
+        return found
+    return jnp.append(found, goal.when[:, 0])
+
+
+def certificate(
+    task: Task, steps: Steps | None = None, reading: Reading | None = None
+) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
     Calls that fail count too, and so does the call of a tool that was replaced, which
@@ -106,6 +146,7 @@ def certificate(task: Task, steps: Steps | None = None) -> Certificate:
       task: the task, with the steps that its goal needs (see `conditions.with_needed`).
       steps: the records that its steps touch; see `environment.solution`. None if its
         tools touch none.
+      reading: how far their results have to be read; None if these are whole.
     """
     done, order = _at_start(task, steps)
     plan = _full_plan(task, done, order)
@@ -118,14 +159,19 @@ def certificate(task: Task, steps: Steps | None = None) -> Certificate:
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    return Certificate(ok, _num_calls(task, plan, done), jnp.where(ok, 0, reason))
+    num_calls = _num_calls(task, plan, done)
+    if reading is not None:
+        further = pages.num_further(reading, wanted)
+        num_calls += jnp.where(ok, further, 0)
+    return Certificate(ok, num_calls, jnp.where(ok, 0, reason))
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     """Return the next action of an agent that reads documents and feedback correctly.
 
     It asks for constants that the request leaves out, refuses as soon as it knows of no
-    solution, and meets a prerequisite just before the call that needs it.
+    solution, and meets a prerequisite just before the call that needs it. It puts wrong
+    changes right, and refuses after one that no call can undo.
     """
     task, needed = conditions.with_possible(task, state.values, state.done)
     tools, goal = task.tools, task.goal
@@ -150,18 +196,25 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     tool = jnp.where(by_step, plan.tool[c], n)
     has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
     args = jnp.where(has_arg & by_step, state.args[c], types.MISSING)
-    stuck = jnp.bool_(False)
+    ends, lost = jnp.all(done | ~needed), state.spoiled
     if fixes is not None:
         tool, args = _with_records(task, state, plan, fixes, tool, args, by_step)
         nothing = jnp.minimum(step_rank[c], extra_rank[n]) == UNNEEDED
-        stuck = nothing & ~((plan.repair >= 0) & plan.ready[plan.repair])
+        nothing &= ~((plan.repair >= 0) & plan.ready[plan.repair])
+        ends &= plan.repair < 0
+        lost |= nothing & ~ends | ends & ~as_wanted(task, state)
+    if tools.pages is not None and state.reading is not None:
+        call = pages.call_hash(task.world, tools.relation[tool], state.args[c])
+        every = pages.cursors(tools.pages, call, tool, tools.arg_low, tools.arg_high)
+        following = every[jnp.minimum(state.reading.read[c], pages.ALL)]
+        is_cursor = tools.pages.is_cursor(args.shape[0])[tool]
+        args = jnp.where(is_cursor & by_step & (following > 0), following, args)
     code_from = tools.code_from[tool]
     code = jnp.where(code_from >= 0, tools.code[code_from], -1)
 
     missing = jnp.any(~task.shown & ~state.told)
-    ends = jnp.all(done | ~needed) & (plan.repair < 0) | stuck
     kind = jnp.where(ends, reply_scan.ANSWER, reply_scan.CALL)
-    kind = jnp.where(jnp.all(plan.step_ok), kind, reply_scan.REFUSE)
+    kind = jnp.where(jnp.all(plan.step_ok) & ~lost, kind, reply_scan.REFUSE)
     kind = jnp.where(missing & (kind == reply_scan.CALL), reply_scan.ASK, kind)
     called = kind == reply_scan.CALL
     table = jnp.concatenate([task.constants, state.values.reshape(-1)])
@@ -223,7 +276,8 @@ def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
     there = records.in_place(access, goal.tool, steps, now)
     before = records.step_order(access, goal.tool, steps)
     no_repair = jnp.zeros(access.table.shape, bool)
-    return there & _writes(task) & ~_is_used(task), Order(before, no_repair)
+    needs_call = _needs_call(task, steps)
+    return there & _writes(task) & ~needs_call, Order(before, no_repair)
 
 
 def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]:
@@ -284,7 +338,10 @@ def _plan(
     # A step that may be needed, but is not known to be, is not planned. A tool that
     # needs its tool can be used all the same: if not, that will be seen in time.
     serves = same[goal.tool] & (goal.tool >= 0)[:, None]  # [C, N]
-    no_args = jnp.all(tools.arg_high <= tools.arg_low, axis=1)
+    no_arg = tools.arg_high <= tools.arg_low
+    if tools.pages is not None:  # a call for the first page needs no cursor
+        no_arg |= tools.pages.is_cursor(no_arg.shape[1])
+    no_args = jnp.all(no_arg, axis=1)
     before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
     met = (before < 0) | jnp.any(provides & succeeded[None, None], axis=2)

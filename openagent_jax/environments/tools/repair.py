@@ -44,7 +44,9 @@ def fixes(
     waits = jnp.any(before & ~done[:, None], axis=0)
     # A step that changes a record need not show what its tool returns of it.
     shows = used | ~access.writes[goal.tool]
-    wrong = _wrong(task, state, before, shows & ~done, used & ~state.done)
+    to_call = (used | steps.own_call) & ~state.done
+    spent = steps.own_call & access.adds[goal.tool] & state.done
+    wrong = _wrong(task, state, before, shows & ~done, to_call, spent)
     of_table = cells.table[:, None] == access.table[None]  # [M, N]
     of_table &= (cells.table > 0)[:, None]
 
@@ -75,7 +77,7 @@ def fixes(
     argument = jnp.arange(num_args)
     is_key = access.key[:, None] == argument[None]  # [N, A]
     from_column = access.source[:, None] == 1 + argument[None, :, None]  # [N, A, E]
-    follows = is_key | jnp.any(from_column, axis=2)
+    follows = access.kept(num_args)
     is_needed = (tools.arg_high > tools.arg_low) & (tools.arg_default < 0)
     plain = jnp.all(follows | ~is_needed, axis=1) & jnp.any(is_key, axis=1)
     possible = (erases | resets | adds) & plain[None]  # [M, N]
@@ -87,7 +89,7 @@ def fixes(
         rows=jnp.any(possible, axis=0),
         args=jnp.where(follows, value, types.MISSING),
         before=before,
-        may_call=~waits & _works(task, state, shows),
+        may_call=~waits & ~spent & _works(task, state, shows),
     )
 
 
@@ -104,6 +106,7 @@ def _wrong(
     before: Bool[Array, "C C"],
     to_show: Bool[Array, "C"],
     to_call: Bool[Array, "C"],
+    spent: Bool[Array, "C"],
 ) -> _Wrong:
     """Return what is wrong with the records that calls have touched.
 
@@ -113,6 +116,7 @@ def _wrong(
       before: see `Fixes.before`.
       to_show: the steps that have still to return what the goal needs to know.
       to_call: those whose own call the goal needs, whatever the records are.
+      spent: those that have added to a column, and must not do so again.
     """
     access, goal = task.tools.access, task.goal
     cells, steps = state.cells, state.steps
@@ -139,7 +143,9 @@ def _wrong(
     # What a step has still to add to by its own call has to be as it was.
     to_add = of_steps(own & (adds & to_call)[:, None]) | reads_old
     strays = (now.columns != wanted.columns) | to_add
-    off = (now.columns != now.was) & now.alive[:, None]
+    off = now.columns != now.was
+    off |= of_steps(own & spent[:, None]) & (now.columns != wanted.columns)
+    off &= now.alive[:, None]
     needs = ~written & wanted.alive[:, None] | added & strays | reads_old
     made = now.alive & ~now.was_alive
     differs = set_by_creation & (now.columns != wanted.columns)

@@ -27,7 +27,8 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     """Return the pieces of the result of a call that succeeded."""
     tools, tool = task.tools, jnp.maximum(result.tool, 0)
     outer, own = tools.result_path[tool], tools.result_name[tool]
-    leaves = _Leaves(result.values, outer, own, jnp.zeros(len(own), bool))
+    bare = jnp.zeros(len(own), bool) if result.bare is None else result.bare
+    leaves = _Leaves(result.values, outer, own, bare)
     leaves = _with_empty_lists(style, task, leaves, tool)
     code = _Leaves(
         result.code,
@@ -43,6 +44,7 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
         own=leaves.own.at[0].set(jnp.where(silent, style.result, leaves.own[0])),
         outer=leaves.outer.at[0].set(jnp.where(silent, 0, leaves.outer[0])),
         value=leaves.value.at[0].set(jnp.where(silent, style.done, leaves.value[0])),
+        bare=leaves.bare & ~silent,
     )
     spelled = scalars.spell(style.digits, leaves.value)
     forms = jnp.array(style.results)[task.faults.style[tool]]
@@ -83,7 +85,7 @@ def _with_empty_lists(
         value=jnp.where(empty, style.no_records, leaves.value),
         outer=jnp.where(empty[:, None], outer, leaves.outer),
         own=jnp.where(empty, key, leaves.own),
-        bare=empty,
+        bare=leaves.bare | empty,
     )
 
 

@@ -31,6 +31,7 @@ from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.grading import Record
 from openagent_jax.environments.tools.cells import Access, Cells, Steps
 from openagent_jax.environments.tools.choices import Choices
+from openagent_jax.environments.tools.pages import Pages, Reading
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
 NUM_PURPOSE_PIECES = Limits.num_pieces
@@ -100,6 +101,7 @@ class Tools:
     result_path: Int[Array, "N F L"]
     lists: Lists | None = None  # None if no domain of the world has any
     access: Access | None = None  # how tools read and change records; None if none does
+    pages: Pages | None = None  # how results are divided; None if all are whole
 
     @property
     def num_values(self) -> int:
@@ -143,6 +145,7 @@ class Facts:
     relation: Int[Array, "R"]  # -1: no such call
     args: Int[Array, "R A"]  # values; 0 where the tool has no such argument
     values: Int[Array, "R F"]  # -1: no such field
+    bare: Bool[Array, "R F"]  # which values JSON writes without quotes
 
 
 @jax.tree_util.register_dataclass
@@ -187,6 +190,9 @@ class TaskPools:
     other_rate: Float[Array, "U"]
     other_needs: Bool[Array, "U N"]
     other_sure: Bool[Array, "U N"]
+    # Ranges of initial values of columns with unfamiliar entities; None if there are no
+    # records.
+    shifted_columns: Int[Array, "N E 2"] | None
 
 
 # The index of a split: 0 for training and 1 for the test. It is an array where one
@@ -236,6 +242,9 @@ class ToolResult:
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error names, or -1
+    # Which values JSON writes without quotes; None if results are generated: then all
+    # have quotes.
+    bare: Bool[Array, "F"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -254,3 +263,4 @@ class State(Record):
     spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
     cells: Cells | None = None  # the records that were touched
     steps: Steps | None = None  # the records of the steps, as the goal leaves them
+    reading: Reading | None = None  # how far results in pages have been read

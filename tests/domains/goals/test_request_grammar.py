@@ -4,6 +4,8 @@ import itertools
 import os
 import random
 import re
+from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -20,15 +22,15 @@ from openagent_jax.domains.goals.request_grammar import CONSTRUCTIONS, POOLS
 from openagent_jax.domains.goals.request_reading import content_words
 from openagent_jax.domains.goals.request_writing import MAX_WORDS
 from tests.domains import aquarium
-from tests.domains.aquarium import LIMITS
 from tests.helpers import GOLDEN as FOLDER
 
+LIMITS = replace(aquarium.LIMITS, conditions=True)
 GOLDEN = FOLDER / "requests.txt"
 UPDATE = "OPENAGENT_UPDATE_GOLDEN"
 NUM_GOLDEN = 25  # goals, each with a request of four pools
 SPECS = aquarium.libraries()
 GOALS = {
-    name: goal_sampling.sample_goals(spec, LIMITS, 150) for name, spec in SPECS.items()
+    name: goal_sampling.sample_goals(spec, LIMITS, 80) for name, spec in SPECS.items()
 }
 SPEC = SPECS["aquarium"]
 
@@ -93,6 +95,27 @@ class TestPools:
                 texts[pool] |= {re.sub(r"\{\w+\}", "_", x.lower()) for x in phrases}
         for one, other in itertools.combinations(POOLS, 2):
             assert texts[one] and not texts[one] & texts[other]
+
+    def test_constructions_of_pools_share_no_run_of_words(self):
+        """Runs of four words that occur in many domains are those of constructions, not
+        of tools. Those that two pools share say nothing."""
+        domains = {pool: defaultdict(set) for pool in POOLS}
+        rng = random.Random(0)
+        for name, goals in GOALS.items():
+            for goal in goals:
+                slots = {slot: "_" for slot, _ in goal.constants}
+                for pool, phrases in goal.phrases.items():
+                    text = phrase_syntax.fill(rng.choice(phrases), slots, rng)
+                    words = re.findall(r"[a-z-]+|_", text.lower())
+                    for at in range(len(words) - 3):
+                        domains[pool][" ".join(words[at : at + 4])].add(name)
+        for one, other in (("train", "test"), ("rewrite_train", "rewrite_test")):
+            both = domains[one].keys() & domains[other].keys()
+            many = [
+                run for run in both if len(domains[one][run] & domains[other][run]) > 4
+            ]
+            assert len(both) > 50
+            assert [run for run in many if content_words(run)] == []
 
     def test_every_construction_is_used(self):
         """Constructions differ in how requests begin, are joined, or end."""

@@ -72,6 +72,25 @@ def chain():
     ]
 
 
+PACK = tool("pack", "Pack a box", box="object", day="string")
+PACK["function"]["parameters"]["properties"]["box"]["properties"] = {
+    "kg": {"type": "number"},
+    "gift": {"type": "boolean"},
+}
+BOX = {"box": {"kg": 2.5, "gift": True}, "day": "Monday"}
+PACKED = {"box": {"id": 7, "left": None}, "places": [3.25]}
+
+
+def nested():
+    """A conversation with nested arguments and results, for the tool `PACK`."""
+    return [
+        user("What is the id of the box of 2.5 kg for Monday?"),
+        calls(("pack", BOX)),
+        result(PACKED),
+        says("Answer: 7"),
+    ]
+
+
 def weather(*between, last="Answer: sunny", city="Rome"):
     """A conversation about the weather."""
     return [user(f"Weather in {city}?"), *between, says(last)]
@@ -121,7 +140,7 @@ def write_log(tmp_path, *conversations, name="x.jsonl"):
 def build(file, **room):
     """The worlds of a log; `room` are keys of `sandbox` in a config."""
     names = [field.name for field in dataclasses.fields(Settings)]
-    limits = {x: y for x, y in vars(LIMITS).items() if x in names}
+    limits = {x: y for x, y in vars(LIMITS).items() if x in names} | {"depth": 0}
     limits |= {x: room.pop(x) for x in [*room] if x in limits}
     settings = Settings(
         domain=str(file),

@@ -2,10 +2,12 @@
 
 import copy
 import json
+from decimal import Decimal
 
 import pytest
 
 from openagent_jax.environments.logs import log_conversation, log_mapping
+from openagent_jax.environments.logs.log_values import Bare
 from tests.environments.logs.examples import (
     GOOD,
     TOOLS,
@@ -54,19 +56,25 @@ def test_an_error_marked_on_the_message():
     assert mapped(weather(*failed, *GOOD)).failures == {"get_weather": 1}
 
 
-def test_a_nested_result_is_one_field_of_json():
-    nested = {"sky": {"now": "sunny"}, "wind": 3}
-    task = mapped(weather(GOOD[0], result(nested), last="done"))
-    assert task.steps[0].fields == {"result": json.dumps(json.dumps(nested))[1:-1]}
-
-
 @pytest.mark.parametrize(
-    "content", ["0", "false", "null", "[]", "1.10", "12345678901234567890.5"]
+    ("content", "value"),
+    [
+        ("0", Decimal(0)),
+        ("false", Bare("false")),
+        ("null", Bare("null")),
+        ("[]", Bare("[]")),
+        ("1.10", Decimal("1.1")),
+        ("12345678901234567890.5", Bare("12345678901234567890.5")),
+        ('"1.10"', "1.10"),
+        ("NaN", "NaN"),
+        ("sunny", "sunny"),
+    ],
 )
-def test_a_result_that_is_not_an_object_is_kept_verbatim(content):
-    task = mapped(weather(GOOD[0], result(content), last=f"Answer: {content}"))
-    assert task.steps[0].fields == {"result": content}
-    assert task.answer == (0, "result")
+def test_a_result_that_is_not_an_object_is_one_value(content, value):
+    answer = f"Answer: {json.loads(content) if content[0] == chr(34) else content}"
+    task = mapped(weather(GOOD[0], result(content), last=answer))
+    assert task.steps[0].fields == {("result",): (value, not isinstance(value, str))}
+    assert task.answer == (0, ("result",))
 
 
 @pytest.mark.parametrize("content", ["", '""', "{}", None, []])
@@ -84,7 +92,7 @@ def test_call_ids_can_be_numbers():
     ]
     for number, call in enumerate(messages[1]["tool_calls"], 1):
         call["id"] = number
-    assert mapped(messages).steps[0].fields == {"result": "sunny"}
+    assert mapped(messages).steps[0].fields == {("result",): ("sunny", False)}
 
 
 SKIPPED = {

@@ -1,13 +1,16 @@
 """Mapping conversations to tasks, compared with tasks worked out by hand."""
 
 import json
+from decimal import Decimal
 
 import pytest
 
 from openagent_jax.domains.domain_spec import DONE
 from openagent_jax.environments.logs import logged_task
+from openagent_jax.environments.logs.log_values import Bare
 from openagent_jax.environments.logs.logged_task import UNSOLVABLE
 from openagent_jax.environments.tools import types
+from openagent_jax.text import nesting
 from tests.environments.logs.examples import (
     FOUND,
     GOOD,
@@ -24,32 +27,50 @@ from tests.environments.logs.examples import (
     weather,
 )
 
+TRUE = Bare("true")
+
+
+def kinds(document):
+    """The kinds of values of each argument, by its path."""
+    return {nesting.written(x.path): "/".join(x.kinds) for x in document.arguments}
+
+
+def fields(step):
+    return {nesting.written(path): x.value for path, x in step.fields.items()}
+
+
+def needs(task):
+    return {key: num for key, (num, _) in task.needs().items()}
+
 
 def test_a_chain():
     task = mapped(chain(), source="web")
-    assert [(x.name, x.arguments) for x in task.documents] == [
-        ("find_order", (("order_id", False), ("year", False))),  # 2024 is over 999
-        ("get_weather", (("city", False),)),  # never called: its required arguments
-        ("ship", (("parcel", False), ("to", False))),
+    assert [(x.name, kinds(x)) for x in task.documents] == [
+        ("find_order", {"order_id": "text", "year": "number"}),
+        ("get_weather", {"city": "text"}),  # never called: its required arguments
+        ("ship", {"parcel": "text", "to": "text"}),
     ]
-    assert task.documents[0].description == ("Find an order.",)
+    assert task.documents[0].description == "Find an order."
     assert task.phrase == (
         "Please ship order ", 0, " of ", 1, " to ", 2, ", I am in ", 2, "-Nord.",
     )  # fmt: skip
-    assert task.constants == ("A-17", "2024", "Oslo") and all(task.shown)
+    assert task.constants == ("A-17", Decimal(2024), "Oslo") and all(task.shown)
     first, second = task.steps
-    assert first.sources == {"order_id": 0, "year": 1}
-    assert first.fields == {
-        "parcel": "p9", "state": "packed", "weight": "2.5", "gift": "true",
+    assert first.sources == {("order_id",): 0, ("year",): 1}
+    assert fields(first) == {
+        "parcel": "p9", "state": "packed", "weight": Decimal("2.5"), "gift": TRUE,
     }  # fmt: skip
-    assert second.sources == {"parcel": (0, "parcel"), "to": 2}
-    assert second.fields == {"label": "L-4", "by": "null"}
+    assert [x.bare for x in first.fields.values()] == [False, False, True, True]
+    assert second.sources == {("parcel",): (0, ("parcel",)), ("to",): 2}
+    assert fields(second) == {"label": "L-4", "by": Bare("null")}
     assert task.answer == DONE  # nobody has asked for the label
     assert task.failures == task.codes == {}
-    assert task.needs() == {
+    assert needs(task) == {
         "sandbox.num_tools": 3,
         "sandbox.num_args": 2,
         "sandbox.num_fields": 4,
+        "sandbox.depth": 1,
+        "sandbox.value_bytes": 11,
         "sandbox.num_steps": 2,
         "sandbox.num_constants": 3,
         "sandbox.max_turns": 3,
@@ -71,26 +92,24 @@ def test_calls_of_one_message():
         says("Sunny, and rainy."),
     ]
     task = mapped(messages)
-    assert [x.values.get("city") for x in task.steps] == ["Rome", "Bern", None]
-    assert [x.fields for x in task.steps[:2]] == [
-        {"result": "sunny"}, {"result": "rainy"},
-    ]  # fmt: skip
-    assert task.steps[2].sources == {"parcel": 2, "to": 3}
+    assert [x.values.get(("city",)) for x in task.steps] == ["Rome", "Bern", None]
+    assert [*map(fields, task.steps[:2])] == [{"result": "sunny"}, {"result": "rainy"}]
+    assert task.steps[2].sources == {("parcel",): 2, ("to",): 3}
     assert task.constants == ("Rome", "Bern", "sunny", "me")
     assert task.answer == DONE  # it mentions two values
     for message in messages[2:5]:
         del message["tool_call_id"]  # then results are matched by order
-    assert mapped(messages).steps[0].fields == {"result": "rainy"}
+    assert fields(mapped(messages).steps[0]) == {"result": "rainy"}
 
 
 @pytest.mark.parametrize(
     ("ending", "answer"),
     [
-        ("Answer: sunny", (0, "sky")),
-        ("Well.\nAnswer: 3\n", (0, "wind")),
+        ("Answer: sunny", (0, ("sky",))),
+        ("Well.\nAnswer: 3\n", (0, ("wind",))),
         ("Answer: done", DONE),
-        ("It is sunny!", (0, "sky")),
-        ("Sunny.", (0, "sky")),
+        ("It is sunny!", (0, ("sky",))),
+        ("Sunny.", (0, ("sky",))),
         ("It is sunny, with wind 3.", DONE),  # two of them
         ("Sunniest day: 3.5, 13 or 30", DONE),  # none of them
         ("Sun at 0.3", DONE),
@@ -105,7 +124,10 @@ def test_answers(ending, answer):
 
 def test_a_value_from_the_request_is_not_an_answer():
     echoed = result({"city": "Rome", "sky": "sunny"})
-    assert mapped(weather(GOOD[0], echoed, last="sunny in Rome")).answer == (0, "sky")
+    assert mapped(weather(GOOD[0], echoed, last="sunny in Rome")).answer == (
+        0,
+        ("sky",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +148,7 @@ def test_errors(content):
     failed = calls(("get_weather", {"city": "Rome"})), result(content)
     task = mapped(weather(*failed, *failed, *GOOD))
     assert task.failures == {"get_weather": 2} and len(task.steps) == 1
-    assert task.needs()["sandbox.max_turns"] == 4
+    assert needs(task)["sandbox.max_turns"] == 4
     other = calls(("get_weather", {"city": "Roma"})), result(content)
     task = mapped(weather(*other, *GOOD))
     assert task.failures == {} and len(task.steps) == 1
@@ -143,7 +165,7 @@ def test_refusals():
     task = mapped(weather(*failed, *failed, last="Refuse"))
     assert task.failures == {"get_weather": types.FOREVER}
     assert task.steps[0].fields == {} and len(task.steps) == 1
-    assert task.needs()["sandbox.max_turns"] == 2
+    assert needs(task)["sandbox.max_turns"] == 2
     assert (
         reason(weather(*GOOD, last="Refuse")) == "a refusal after calls that succeeded"
     )
@@ -157,7 +179,7 @@ def test_all_user_messages_are_the_request():
     messages = [user("What weather?"), says("Where?"), user("In Rome"), *GOOD]
     task = mapped([*messages, says("sunny"), user("Thanks!")])
     assert task.phrase == ("What weather?\nIn ", 0, "\nThanks!")
-    assert task.answer == (0, "sky")
+    assert task.answer == (0, ("sky",))
 
 
 def test_replies_to_ask():
@@ -165,7 +187,7 @@ def test_replies_to_ask():
     task = mapped(messages)
     assert task.phrase == ("Weather of it?",)
     assert (task.constants, task.shown) == (("Rome",), (False,))
-    assert task.needs()["sandbox.max_turns"] == 3
+    assert needs(task)["sandbox.max_turns"] == 3
     messages[2] = user("whatever")  # it contains no value
     assert mapped(messages).phrase == ("Weather of it?\nwhatever",)
 
@@ -185,19 +207,155 @@ def test_the_longest_matching_value_becomes_the_slot():
     assert mapped(messages).phrase == ("From ", 0, " to ", 1)
 
 
-def test_numbers():
-    """An argument is a number if all its values are numbers of the environment."""
+def test_kinds_of_arguments():
+    """They are those of the recorded values; a schema speaks for uncalled tools."""
 
-    def document(*years, kind="integer"):
-        tools = [tool("find", year=kind)]
+    def found(*years, kind="integer"):
+        tools = [tool("find", year=kind), tool("other", year=kind)]
         made = [(calls(("find", {"year": x})), result({"n": x})) for x in years]
-        return mapped([user("x"), *(m for pair in made for m in pair)], tools).documents
+        task = mapped([user("x"), *(m for pair in made for m in pair)], tools)
+        return [kinds(x)["year"] for x in task.documents]
 
-    assert document(7, 999)[0].arguments == (("year", True),)
-    assert document(7, kind="number")[0].arguments == (("year", True),)
-    assert document(7, 1000)[0].arguments == (("year", False),)
-    assert document(7, 2.5)[0].arguments == (("year", False),)
-    assert document(7, kind="string")[0].arguments == (("year", False),)
+    assert found(7, 9999.25) == ["number", "number"]
+    assert found(7, "MMXX", kind="boolean") == ["text/number", "bare"]
+    assert found(True, kind="string") == ["bare", "text"]
+    assert found(10**9) == ["bare", "number"]  # larger than exact decimals
+
+
+def test_numbers_are_compared_by_value():
+    messages = [
+        user("The stock of 2.50 and of 7?"),
+        calls(("find", {"year": 2.5})),
+        result('{"n": 12.0, "id": 33}'),
+        calls(("find", {"year": 2.50})),
+        result('{"n": 1.2e1, "id": 33.00}'),  # the same result
+        calls(("find", {"year": 33})),
+        result({"n": "33"}),
+        says("It is 12.00."),
+    ]
+    tools = [tool("find", year="number")]
+    task = mapped(messages, tools)
+    assert len(task.steps) == 2
+    assert task.constants == (Decimal("2.5"),)  # in other words than in the request
+    assert task.steps[1].sources == {("year",): (0, ("id",))}
+    assert task.answer == (0, ("n",))
+    messages[-1] = says("Answer: 12")
+    assert mapped(messages, tools).answer == (0, ("n",))
+    messages[-1] = says("It is 1,012.")
+    assert mapped(messages, tools).answer == DONE
+
+
+def test_a_result_of_another_type_is_a_source():
+    """A text that the next call has as a number, and the other way around."""
+    tools = [tool("find", year="integer"), tool("name", text="string")]
+    messages = [
+        user("x"),
+        calls(("find", {"year": 1})),
+        result({"text": "17", "number": 18}),
+        calls(("find", {"year": 17})),
+        result("a"),
+        calls(("name", {"text": "18"})),
+        result("b"),
+    ]
+    task = mapped(messages, tools)
+    assert task.steps[1].sources == {("year",): (0, ("text",))}
+    assert task.steps[2].sources == {("text",): (0, ("number",))}
+    assert task.steps[0].fields == {
+        ("text",): (Decimal(17), False),
+        ("number",): ("18", True),
+    }
+
+
+NESTED = tool("book", "Book", to="object", tags="array", day="string")
+NESTED["function"]["parameters"]["properties"] |= {
+    "to": {
+        "type": "object",
+        "properties": {"city": {}, "zip": {"type": "integer"}, "floor": {}},
+        "required": ["city", "zip"],
+    },
+    "tags": {"type": "array", "items": {"type": "object", "properties": {"id": {}}}},
+}
+
+
+def booked(*given, found="ok"):
+    made = [calls(("book", x)) for x in given]
+    return [user("x"), *(m for call in made for m in (call, result(found)))]
+
+
+def test_nested_arguments():
+    """Each leaf is an argument with a path."""
+    to = {"city": "Rome", "zip": 12}
+    both = {"to": to, "tags": [{"id": 1}, {"id": "x"}], "day": "Monday"}
+    task = mapped(booked(both, {"to": to, "tags": []}), [NESTED])
+    (document,) = task.documents
+    assert document.arguments == (
+        (("to", "city"), ("text",), False),
+        (("to", "zip"), ("number",), False),
+        (("tags", 0, "id"), ("number",), True),
+        (("tags", 1, "id"), ("text",), True),
+        (("day",), ("text",), True),
+    )
+    properties = json.loads(document.parameters)["properties"]
+    assert [*properties] == ["to", "tags", "day"]
+    assert [*properties["to"]["properties"]] == ["city", "zip"]  # no floor
+    assert task.steps[0].values[("tags", 1, "id")] == "x"
+    assert [*task.steps[1].values] == [("to", "city"), ("to", "zip")]
+    assert task.needs()["sandbox.num_args"] == (5, "5 arguments of book")
+    assert task.needs()["sandbox.depth"] == (3, "tags.1.id of book")
+    # An array that is always empty can still be passed.
+    (document,) = mapped(booked({"to": to, "tags": []}), [NESTED]).documents
+    assert document.arguments[-1] == (("tags", 0), ("text",), True)
+
+
+def test_nested_arguments_that_have_no_paths():
+    reason_ = "an argument that is a container in one call only"
+    assert reason(booked({"tags": "x"}, {"tags": ["x"]}), [NESTED]) == reason_
+    reason_ = "an argument whose name is a number"
+    assert reason(booked({"to": {"7": 1}}), [NESTED]) == reason_
+    (document,) = mapped(booked({"to": {"a.b": 1}}), [NESTED]).documents
+    assert kinds(document) == {"to.a~.b": "number"}
+
+
+def test_tools_that_are_not_called_have_what_they_require():
+    (document,) = mapped([user("x"), says("Refuse")], [NESTED]).documents
+    assert kinds(document) == {
+        "to.city": "text", "to.zip": "number", "day": "text",
+    }  # fmt: skip
+
+
+def test_nested_results():
+    found = {"page": {"next": None}, "items": [{"id": 1, "of": []}, {"id": 2.5}]}
+    (step,) = mapped(weather(GOOD[0], result(found), last="ok")).steps
+    assert fields(step) == {
+        "page.next": Bare("null"),
+        "items.0.id": Decimal(1),
+        "items.0.of": Bare("[]"),
+        "items.1.id": Decimal("2.5"),
+    }
+    (step,) = mapped(weather(GOOD[0], result("[[1], {}]"), last="ok")).steps
+    assert fields(step) == {"result.0.0": Decimal(1), "result.1": Bare("{}")}
+
+
+@pytest.mark.parametrize(
+    ("written", "inexact"),
+    [
+        ("67108862", ""),
+        ("67108863", "67108863 (get_weather: n)"),
+        ("0.0000001", ""),
+        ("0.00000010000001", "0.00000010000001 (get_weather: n)"),
+        ("1e400", "1e400 (get_weather: n)"),
+        ('"67108863"', ""),
+    ],
+)
+def test_numbers_beyond_exact_decimals(written, inexact):
+    """They are texts with their spelling."""
+    content = '{"n": ' + written + "}"
+    answer = "Answer: " + written.strip('"')
+    task = mapped(weather(GOOD[0], result(content), last=answer))
+    assert task.inexact() == inexact
+    if inexact:
+        assert fields(task.steps[0]) == {"n": Bare(written)}
+        assert task.answer == (0, ("n",))
 
 
 def test_codes():
@@ -218,11 +376,12 @@ def test_codes():
     task = mapped(messages, tools)
     sign_in, pay, hold, free = task.documents
     assert task.codes == {"sign_in": "zuk4"}
-    assert task.steps[0].fields == {"name": "Kim"}
-    assert (pay.arguments, pay.code_from) == ((("amount", True),), "sign_in")
-    assert hold[1:] == (("Hold a seat",), (), "sign_in", "")
-    assert free.arguments == (("code", False),) and not free.code_from
-    assert free.description == ("Free a seat, needs the code from nobody",)
+    assert fields(task.steps[0]) == {"name": "Kim"}
+    assert (kinds(pay), pay.code_from) == ({"amount": "number"}, "sign_in")
+    assert "code" not in pay.parameters
+    assert hold[1:5] == ("Hold a seat", (), "sign_in", "")
+    assert kinds(free) == {"code": "text"} and not free.code_from
+    assert free.description == "Free a seat, needs the code from nobody"
     assert sign_in.code_from == ""
     messages[3]["tool_calls"][0]["function"]["arguments"]["code"] = "other"
     assert "`code` whose value no earlier result has" in reason(messages, tools)
@@ -233,7 +392,7 @@ def test_a_documented_code_that_no_result_has():
     tools = [tool("sign_in"), tool("hold", "Hold, needs the code from sign_in")]
     messages = [user("Hold it"), calls(("sign_in", {})), result({"name": "Kim"})]
     _, hold = mapped(messages, tools).documents
-    assert hold.description == ("Hold, needs the code from sign_in",)
+    assert hold.description == "Hold, needs the code from sign_in"
     assert hold.code_from == ""
 
 
@@ -241,7 +400,10 @@ def test_a_value_is_from_the_latest_result():
     messages = [user("Ship it to me"), GOOD[0], result({"sky": "p9"})]
     messages += [calls(("find_order", {"order_id": "x", "year": 1})), result(FOUND)]
     messages += [calls(("ship", {"parcel": "p9", "to": "me"})), result("x")]
-    assert mapped(messages).steps[2].sources == {"parcel": (1, "parcel"), "to": 0}
+    assert mapped(messages).steps[2].sources == {
+        ("parcel",): (1, ("parcel",)),
+        ("to",): 0,
+    }
 
 
 def test_long_texts_are_cut_into_pieces():
@@ -250,9 +412,20 @@ def test_long_texts_are_cut_into_pieces():
     assert "".join(x for x in task.phrase[:-1]) == "word " * 200
     assert task.phrase[-1] == 0
     assert max(map(len, task.phrase[:-1])) <= logged_task.MAX_PIECE
-    described = tool("get_weather", "é" * 300, city="string")
-    (document,) = mapped(weather(*GOOD), [described]).documents
-    assert "".join(document.description) == "é" * 300
+
+
+def test_descriptions_are_kept_word_for_word():
+    text = 'The "weather"  of\na city. ' + "é" * 300
+    (document,) = mapped(
+        weather(*GOOD), [tool("get_weather", text, city="string")]
+    ).documents
+    assert document.description == text
+
+
+def test_long_values_need_room():
+    call, found = calls(("get_weather", {"city": LONG})), result("x" * 5000)
+    task = mapped(weather(call, found, last="ok"))
+    assert task.needs()["sandbox.value_bytes"] == (65, f"{LONG!r:.40}")
 
 
 TWICE = *GOOD, GOOD[0], result({"sky": "dark", "wind": "3"})
@@ -268,23 +441,19 @@ BAD = {
     "`function_call`, the predecessor of `tool_calls`": [
         {"role": "assistant", "function_call": {"name": "x"}}
     ],
-    "a nested argument": [calls(("get_weather", {"city": ["Rome"]})), result("x")],
+    "arguments that have a key twice": [
+        calls(("get_weather", '{"city": "Rome", "city": "Bern"}')), result("x"),
+    ],
+    "a result that has a key twice": [GOOD[0], result('{"sky": 1, "sky": 2}')],
     "arguments that are not an object": [calls(("get_weather", "[1]")), result("x")],
     "an undocumented argument": [
         calls(("get_weather", {"town": "Rome"})), result("x"),
     ],
-    "an argument longer than 64 bytes": [
-        calls(("get_weather", {"city": LONG})), result("x"),
-    ],
     "an argument with a quote, backslash or line break": [
         calls(("get_weather", {"city": 'R"'})), result("x"),
     ],
-    "a result longer than 256 bytes": [GOOD[0], result("x" * 257)],
     "an unpaired surrogate": [GOOD[0], result("\ud83d")],
     "the same call twice with different results": TWICE,
-    "a tool called with and without an argument": [
-        *GOOD, calls(("get_weather", {"city": "Bern", "unit": "C"})), result("x"),
-    ],
     "an answer that is in no result": [*GOOD, says("Answer: snow")],
     "no successful call and no refusal": [],
 }  # fmt: skip
@@ -293,6 +462,22 @@ BAD = {
 @pytest.mark.parametrize(("why", "messages"), BAD.items(), ids=BAD)
 def test_conversations_that_are_skipped(why, messages):
     assert reason([user("Weather in Rome?"), *messages]) == why
+
+
+def test_a_tool_called_with_and_without_an_argument():
+    more = *GOOD, calls(("get_weather", {"city": "Bern", "unit": "C"})), result("x")
+    found = mapped(weather(*more, last="ok")).documents[1].arguments
+    assert [(x.path, x.optional) for x in found] == [
+        (("city",), False),
+        (("unit",), True),
+    ]
+
+
+def test_escaped_surrogates():
+    broken = '{"city": "\\ud83d"}'
+    assert reason(weather(calls(("get_weather", broken)), GOOD[1])) == (
+        "an unpaired surrogate"
+    )
 
 
 def test_a_repeated_call_adds_no_step():
@@ -304,9 +489,9 @@ def test_a_repeated_call_adds_no_step():
     [
         ("Please ship p9 to Oslo.", DONE),
         ("Could you ship p9 to Oslo?", DONE),
-        ("Ship p9 to Oslo and tell me the label.", (0, "label")),
-        ("Ship p9 to Oslo. What does it cost?", (0, "label")),
-        ("Ship p9 to Oslo, I need its label", (0, "label")),  # it names the field
+        ("Ship p9 to Oslo and tell me the label.", (0, ("label",))),
+        ("Ship p9 to Oslo. What does it cost?", (0, ("label",))),
+        ("Ship p9 to Oslo, I need its label", (0, ("label",))),  # it names the field
     ],
 )
 def test_a_value_is_the_answer_if_it_was_asked_for(request_, answer):
@@ -318,7 +503,7 @@ def test_a_value_is_the_answer_if_it_was_asked_for(request_, answer):
     ]
     assert mapped(messages).answer == answer
     messages[-1] = says("Answer: L-4")  # an explicit answer is kept
-    assert mapped(messages).answer == (0, "label")
+    assert mapped(messages).answer == (0, ("label",))
 
 
 NO_TOOL = "Sorry, I have no tool for that."
@@ -334,7 +519,10 @@ def test_refusals_in_words():
     skipped = "a refusal after calls that succeeded"
     assert reason(weather(*GOOD, last=NO_TOOL)) == skipped
     # A text that tells a value is no refusal.
-    assert mapped(weather(*GOOD, last=f"{NO_TOOL} It is sunny.")).answer == (0, "sky")
+    assert mapped(weather(*GOOD, last=f"{NO_TOOL} It is sunny.")).answer == (
+        0,
+        ("sky",),
+    )
     assert reason(weather(last="I can't find it.")) == (
         "no successful call and no refusal"
     )

@@ -21,14 +21,18 @@ from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from tests import helpers
 from tests.environments.logs.examples import (
+    BOX,
     GOOD,
     LIMITS,
+    PACK,
+    PACKED,
     ROOM,
     TOOLS,
     build,
     calls,
     chain,
     failing,
+    nested,
     says,
     unsure,
     weather,
@@ -77,6 +81,7 @@ def exported():
                 {"messages": m, "tools": t, "entry": entry, "episode": e}
                 for e, m, t in export(helpers.world(name), tasks)
             ]
+    rows.append({"messages": nested(), "tools": [PACK], "entry": ""})
     return rows + [{"messages": m, "tools": TOOLS, "entry": ""} for m in OTHERS]
 
 
@@ -102,7 +107,8 @@ def player(world):
 @pytest.fixture(scope="module")
 def log(file):
     """The log that the worlds are made of."""
-    return logs.load(file, logs.room(LIMITS) | ROOM).spelled_by(helpers.tokenizer())
+    room = logs.room(LIMITS) | ROOM | {"sandbox.depth": 2}
+    return logs.load(file, room).spelled_by(helpers.tokenizer())
 
 
 def all_tasks(world):
@@ -180,6 +186,12 @@ def test_hand_written_conversations(player, played):
         ("tool", '{"label":"L-4","by":null}', []),
         ("assistant", "Answer: done", []),
     ]
+    assert contents(played[first - 1][1])[2:] == [
+        ("assistant", "", [("pack", BOX)]),
+        ("tool", json.dumps(PACKED, separators=(",", ":")), []),
+        ("assistant", "Answer: 7", []),
+    ]
+    assert played[first - 1][2] == [PACK]
     assert [m["content"] for m in played[first + 1][1][2:]] == [
         "",
         '{"error":"failed, try again"}',

@@ -17,7 +17,9 @@ from tests.environments.logs.examples import (
     chain,
     failing,
     mapped,
+    result,
     says,
+    tool,
     user,
     weather,
     write_log,
@@ -97,7 +99,7 @@ def test_splits_do_not_depend_on_names_in_the_code():
         call = calls(("get_weather", {"city": city}))
         tasks.append(mapped(weather(call, GOOD[1], city=city)))
     test = logs.in_test_split(tasks)
-    assert [i for i in range(24) if test[i]] == [7, 11, 15, 19]
+    assert [i for i in range(24) if test[i]] == [1, 7, 10, 19, 22]
 
 
 def test_refusals_in_words_are_listed(tmp_path):
@@ -118,6 +120,51 @@ def test_refusals_in_words_are_listed(tmp_path):
     line = "read as refusals in words, as if by Refuse: lines 2, 5"
     assert line in list(log.report())
     assert log.with_room([task.needs() for _, task in log.tasks], {})[0] == log
-    _, kept = log.with_room([{"x": i} for i in range(4)], {"x": 0})
+    needs = [{"x": (i, "")} for i in range(4)]
+    _, kept = log.with_room(needs, {"x": 0})
     assert kept == [0]
-    assert log.with_room([{"x": i} for i in range(4)], {"x": 1})[0].refusals == (2,)
+    assert log.with_room(needs, {"x": 1})[0].refusals == (2,)
+
+
+def test_parts_beyond_the_limits_are_named(tmp_path):
+    file = write_log(tmp_path, weather(*GOOD), chain())
+    log = logs.load(file, {"sandbox.num_fields": 3, "sandbox.value_bytes": 5})
+    assert list(log.report()) == [
+        "needs more than sandbox.value_bytes=5 (1): line 1",
+        "  line 1: 'get_weather'",
+        "  enough for all of them: --config.sandbox.value_bytes=11",
+        "needs more than sandbox.num_fields=3 and sandbox.value_bytes=5 (1): line 2",
+        "  line 2: 4 fields of results of find_order, 'get_weather'",
+        "  enough for all of them: --config.sandbox.num_fields=4 "
+        "--config.sandbox.value_bytes=11",
+        "enough for all that need more: --config.sandbox.value_bytes=11 "
+        "--config.sandbox.num_fields=4",
+    ]
+
+
+def test_numbers_beyond_exact_decimals_are_named(tmp_path):
+    """They are texts in tasks; a report names at most a few."""
+    found = {"sky": "sunny", "wind": "3", "id": 4006381333931}
+    file = write_log(tmp_path, *[weather(GOOD[0], result(found))] * 10, chain())
+    log = logs.load(file, {})
+    first, *listed = log.report()
+    assert first == (
+        "numbers that are compared as texts, since they have more than 7 decimals, or "
+        "exceed 67108862 without the decimal point:"
+    )
+    assert listed[0] == "  line 1: 4006381333931 (get_weather: id)"
+    assert listed[-1] == "  and 2 more"
+
+
+def test_names_that_apis_do_not_allow(tmp_path):
+    file = tmp_path / "x.jsonl"
+    tools = [tool("sky.look", "Look", at="string")]
+    messages = [user("x"), calls(("sky.look", {"at": "x"})), result("dark"), says("ok")]
+    file.write_text(json.dumps({"messages": messages, "tools": tools}))
+    log = logs.load(file, {})
+    (task,) = [task for _, task in log.tasks]
+    assert task.documents[0].name == task.steps[0].tool == "sky_look"
+    assert list(log.report()) == [
+        "tools with another name, since APIs of models do not allow theirs:",
+        "  line 1: 'sky.look' is sky_look",
+    ]

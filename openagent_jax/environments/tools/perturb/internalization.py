@@ -70,7 +70,7 @@ def domain_transfer(pools: Pools) -> Perturbation:
 
 
 def entity_shift(pools: Pools) -> Perturbation:
-    """Replace the names of entities by names of unfamiliar forms.
+    """Replace the names of entities, also in records, by names of unfamiliar forms.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Find the evening event in Nowy Varo-Alto.`
@@ -80,10 +80,15 @@ def entity_shift(pools: Pools) -> Perturbation:
         uniforms = jax.random.uniform(key, (3,))
         ranges = pools.constant_range
         constants = draw.distinct_symbols(uniforms[1:], ranges[:, 0], ranges[:, 1])
+        access, columns = task.tools.access, pools.shifted_columns
+        if access is not None and columns is not None:
+            low, high = columns[..., 0], columns[..., 1]
+            access = replace(access, initial_low=low, initial_high=high)
         shifted = edit_tools(
             replace(task, constants=scalars.canonical(constants)),
             result_low=pools.shifted[..., 0],
             result_high=pools.shifted[..., 1],
+            access=access,
         )
         # The ranges are those of the domain, not of one that has replaced it.
         hit = (uniforms[0] < strength) & (task.goal.kind >= 0)

@@ -141,7 +141,8 @@ class Documents:
         self, function: Function, with_code: bool, limits: Limits
     ) -> Layout[str]:
         value, arguments = function
-        keys = _slots(arguments, limits) if limits.depth > 1 else None
+        is_path = limits.depth > 1 or _escaped(arguments)
+        keys = _slots(arguments, limits) if is_path else None
         return documents.layout(self.style, value, arguments, with_code, keys)
 
     def _check(self, with_code: bool, limits: Limits) -> None:
@@ -151,7 +152,7 @@ class Documents:
             value, arguments = function
             words = value["name"], value["description"], arguments
             texts = [*arguments]
-            if limits.depth > 1:
+            if limits.depth > 1 or _escaped(arguments):
                 keys = _slots(arguments, limits)
                 texts = [""] * (1 + max(keys.values(), default=0))
                 for key, at in keys.items():
@@ -165,6 +166,11 @@ class Documents:
             )
         if written:
             chat.check_documents(self.style.template, self.style, written)
+
+
+def _escaped(paths: Sequence[str]) -> bool:
+    """Tell whether some keys are not written as they are."""
+    return any(nesting.DOT in path for path in paths)
 
 
 def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
@@ -193,6 +199,7 @@ def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
         num_columns=max(columns, default=0),
         num_unions=max([limits.num_unions, *also]),
         conditions=any(goal.conditions for spec in specs for goal in spec.goals),
+        paging=any(tool.pages for spec in specs for tool in spec.tools),
     )
 
 

@@ -43,6 +43,7 @@ from openagent_jax.environments.tools.worlds import (
     goal_tables,
     phrases,
     result_arrays,
+    seeds,
     table_arrays,
 )
 from openagent_jax.environments.tools.worlds.documents import Documents
@@ -162,7 +163,7 @@ class Domain:
         ranges = self.constant_range[split, g]
         constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
         code_range = (jnp.full(num_tools, end) for end in self.codes)
-        return Task(
+        task = Task(
             world=(world & ~jnp.uint32(1)) | jnp.asarray(split != TRAIN, jnp.uint32),
             tools=replace(
                 tools,
@@ -187,6 +188,7 @@ class Domain:
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )
+        return seeds.with_changes(task)
 
     def _access(
         self, d: Int[Array, ""], split: Split, access: Access | None
@@ -210,6 +212,7 @@ class Domain:
         d = self.goal_domain[goal]
         rewrites, num_rewrites = self.phrases.rewrites(split, goal)
         rate = self.pairing[d, self.goal_set[goal]]
+        columns = self.initial_range
         return TaskPools(
             names=self.variants.name[d, split],
             descriptions=self.variants.description[d, split],
@@ -224,6 +227,7 @@ class Domain:
             other_rate=jnp.where(task.goal.kind >= 0, rate, 0),
             other_needs=self.set_needs[d],
             other_sure=self.set_sure[d],
+            shifted_columns=None if columns is None else columns[d, SHIFT],
         )
 
 
@@ -236,7 +240,7 @@ def words(spec: domain_spec.DomainSpec) -> set[str]:
     for kind in spec.types:
         texts += [kind.name, *kind.train, *kind.test, *kind.shift]
     for tool in spec.tools:
-        texts += [tool.name, tool.description, *(path for path, _ in tool.arguments)]
+        texts += [tool.name, tool.description, *(path for path, _ in tool.inputs)]
         texts += [name for name, _ in tool.returns]
         texts += itertools.chain(*_synonyms(tool))
         if tool.requests:
@@ -265,6 +269,8 @@ def compile(
       DomainError: its goals need too many different sets of tools.
     """
     ranges = {kind.name: _type_ranges(kind, symbols) for kind in spec.types}
+    codes = symbols.codes.low, symbols.codes.high
+    ranges[domain_spec.CURSOR] = _TypeRanges(codes, [(0, 0)] * 3)
     arrays = _tool_arrays(spec, ranges, symbols, limits, documents)
     tools, variants, result_range = arrays
     splits = {name: kind.splits for name, kind in ranges.items()}
@@ -352,16 +358,16 @@ def _tool_arrays(
         call_after[n] = index[tool.call_after] if tool.call_after else -1
         text = tool.description
         description[n] = documents.description(symbols, text, limits.num_pieces)
-        document[n] = documents.add(tool.function, [x for x, _ in tool.arguments])
-        for a, (argument, kind) in enumerate(tool.arguments):
+        document[n] = documents.add(tool.function, [x for x, _ in tool.inputs])
+        for a, (argument, kind) in enumerate(tool.inputs):
             keys = nesting.parse(argument)
             encoded = nesting.encoded(keys, limits.depth - 1, symbols.one)
             arg_path[n, a], arg_name[n, a] = encoded
             arg_range[n, a] = ranges[kind].accepted
             for u, other in enumerate(tool.also.get(argument, ())):
                 arg_also[n, a, u] = ranges[other].accepted
-            if argument in tool.optional:
-                default = tool.optional[argument]
+            if argument in tool.optional or kind == domain_spec.CURSOR:
+                default = tool.optional.get(argument)
                 arg_default[n, a] = _default(default, ranges[kind], symbols)
         for f, (field, kind) in enumerate(tool.returns):
             keys = nesting.encoded(nesting.parse(field), levels, symbols.one)
@@ -391,6 +397,7 @@ def _tool_arrays(
         document=document,
         result_path=result_path,
         lists=result_arrays.lists(spec, limits) if limits.num_derived else None,
+        pages=result_arrays.pages(spec, limits) if limits.paging else None,
     )
     return tools, variants, result_range
 
@@ -436,7 +443,7 @@ def _fill_variants(
         texts = tool.descriptions.get(split)
         one = partial(documents.text, symbols)
         variants.description[s, n] = _repeated(texts, size, one)
-        for a, (path, _) in enumerate(tool.arguments):
+        for a, (path, _) in enumerate(tool.inputs):
             *outer, own = nesting.parse(path)
             for key, row in (
                 (own, variants.arg_name[s, n, a]),
@@ -460,6 +467,7 @@ def _no_facts(limits: Limits) -> Facts:
         relation=np.full(num, -1, np.int32),
         args=np.zeros((num, limits.num_args), np.int32),
         values=np.full((num, limits.num_fields), -1, np.int32),
+        bare=np.zeros((num, limits.num_fields), bool),
     )
 
 

@@ -4,6 +4,7 @@
 # pyright: reportArgumentType=false
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -108,6 +109,17 @@ def compile(
     }
 
 
+def without_unused_conditions(
+    made: Mapping[str, Domain],
+) -> tuple[dict[str, Domain], bool]:
+    """Return domains without the arrays of conditions if no goal has any, and whether
+    some goal has one."""
+    when = [part.goal_when for part in made.values()]
+    if any(x is not None and np.asarray(x).max() >= 0 for x in when):
+        return dict(made), True
+    return {name: replace(part, goal_when=None) for name, part in made.items()}, False
+
+
 def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
     """Return domains as one, whose goals follow each other.
 
@@ -166,11 +178,15 @@ def joined(made: Mapping[str, Domain], chosen: Shares) -> Domain:
     return join([made[name] for name in chosen.names], np.array(chosen.rates))
 
 
-def goals(specs: Sequence[DomainSpec]) -> list[str]:
-    """Return a name for each kind of goal of joined domains."""
-    if len(specs) == 1:
-        return [goal.name for goal in specs[0].goals]
-    return [f"{spec.name}.{goal.name}" for spec in specs for goal in spec.goals]
+def goals(domains: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """Return a name for each kind of goal of joined domains.
+
+    Args:
+      domains: the name of each domain, and those of its goals.
+    """
+    if len(domains) == 1:
+        return [*domains[0][1]]
+    return [f"{name}.{goal}" for name, own in domains for goal in own]
 
 
 def _stacked(*arrays: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from tests.domains import inns, trips
 LIMITS = Limits(num_args=8, num_constants=8, depth=2)
 TOKENS, BYTES, NUM = 160, 640, 32
 FORMS = (helpers.COMPACT, "hermes")
+UNION = "filters~.price"  # of several types; one name with a dot
 
 
 def make(folder, form=helpers.COMPACT, document=None):
@@ -118,9 +119,12 @@ def test_the_expert_writes_nested_calls_and_solves_every_task(world):
         # The documents have the same words.
         (document,) = made.transcriber.tools(task)
         prompt = "".join(symbols[s] for s in prompts[i])
-        for key in {x for path in keys for x in path.split(".") if not x.isdecimal()}:
+        for key in {x for path in keys for x in nesting.parse(path)}:
+            if isinstance(key, int):
+                continue
             assert f'"{key}"' in json.dumps(document)
-            assert re.search(rf'["{{ ]{key}[";: (\\]', prompt), (key, prompt)
+            shown = re.escape(key)
+            assert re.search(rf'["{{ ]{shown}[";: (\\]', prompt), (key, prompt)
             if renamed and key.endswith("_one"):
                 old = key.removesuffix("_one")
                 assert f'"{old}"' not in json.dumps(document)
@@ -249,7 +253,7 @@ def test_a_wrong_or_missing_leaf(world, text, expected):
     ],
 )
 def test_a_value_of_any_type_of_a_union(world, value, accepted):
-    text = f'{GOOD[:-1]}, "by": {value}}}'
+    text = f'{GOOD[:-1]}, "filters.price": {value}}}'
     action, _ = status(world, lambda _: text)
     assert action.kind == reply_scan.CALL
     got = action.call.args[7]
@@ -264,17 +268,19 @@ def test_a_goal_gives_one_of_the_types_of_a_union(world):
         task = helpers.row(tasks, i)
         message = made.transcriber.message(task, helpers.row(actions, i))
         arguments = message["tool_calls"][0]["function"]["arguments"]
-        by = arguments.get("by", arguments.get("by_one"))
+        by = arguments.get("filters.price", arguments.get("filters.price_one"))
         seen.add((made.transcriber.goal(task), type(by)))
     assert seen == {("all", int), ("some", bool), ("least", type(None))}
 
 
 def test_a_goal_cannot_give_another_type(tmp_path):
     def change(made, tool):
-        made["goals"][2]["constants"]["by"] = "tag"
+        made["goals"][2]["constants"]["filters__price"] = "tag"
 
-    message = "$by is of type 'tag'; give one of type 'city' or 'hour' or 'flag'"
-    assert f"goals[2].steps[0].arguments.by: {message}" in faults(tmp_path, change)
+    message = (
+        "$filters__price is of type 'tag'; give one of type 'city' or 'hour' or 'flag'"
+    )
+    assert f"goals[2].steps[0].arguments.{UNION}: {message}" in faults(tmp_path, change)
 
 
 @pytest.mark.parametrize(
@@ -288,9 +294,9 @@ def test_a_goal_cannot_give_another_type(tmp_path):
 )
 def test_wrong_unions(tmp_path, kinds, fault):
     def change(made, tool):
-        tool["x-openagent"]["arguments"]["by"] = kinds
+        tool["x-openagent"]["arguments"][UNION] = kinds
 
-    assert any(x.startswith(f"{AT}.by: {fault}") for x in faults(tmp_path, change))
+    assert any(x.startswith(f"{AT}.{UNION}: {fault}") for x in faults(tmp_path, change))
 
 
 def faults(tmp_path, change, limits=LIMITS):
@@ -337,7 +343,7 @@ def test_paths_that_do_not_fit(tmp_path, path, fault):
 
 def test_depth_is_a_limit(tmp_path):
     found = faults(tmp_path, lambda *_: None, Limits(num_args=8, num_constants=8))
-    for path in trips.ARGUMENTS.keys() - {"by"}:
+    for path in trips.ARGUMENTS.keys() - {UNION}:
         message = f"{path!r} is nested 2 deep, but the limit is 1; leave it out or "
         assert f"{AT}: {message}raise sandbox.depth to 2" in found
 
@@ -368,16 +374,16 @@ def test_a_file_without_faults(tmp_path):
     (tool,) = spec.tools
     assert [path for path, _ in tool.arguments] == [
         "filters.city", "filters.price", "stay.kind", "stay.nights", "stay.quiet",
-        "tags.0", "tags.1", "by",
+        "tags.0", "tags.1", UNION,
     ]  # fmt: skip
-    assert tool.also == {"by": ("hour", "flag")}
+    assert tool.also == {UNION: ("hour", "flag")}
     assert tool.optional == {
         "filters.price": None,
         "stay.kind": None,
         "stay.nights": None,
         "stay.quiet": False,
         "tags.1": None,
-        "by": None,
+        UNION: None,
     }
 
 
@@ -385,7 +391,9 @@ def test_sampled_goals_give_parts_together(tmp_path):
     """Phrases name nested arguments by their paths; optional parts come as a whole."""
     made = trips.document()
     slots = "in {filters.city}[ up to {filters.price}], tagged {tags.0}[ and {tags.1}]"
-    slots += "[ in a {stay.kind} for {stay.nights}][ and {stay.quiet}][ by {by}]"
+    slots += (
+        "[ in a {stay.kind} for {stay.nights}][ and {stay.quiet}][ by {filters~.price}]"
+    )
     made["goals"] = []
     made["tools"][0]["x-openagent"]["requests"] = {
         "do": {pool: [f"trip {pool} {slots}"] for pool in trips.POOLS},
@@ -403,9 +411,9 @@ def test_sampled_goals_give_parts_together(tmp_path):
         assert {"filters.city", "tags.0"} <= arguments.keys()
         assert ("stay.kind" in arguments) == ("stay.nights" in arguments)
         kinds = dict(goal.constants)
-        assert kinds.get("by", "city") in ("city", "hour", "flag")
-        seen.add(kinds.get("by"))
-        for path, source in arguments.items():
-            assert source[1:] == path.replace(".", "_")
+        seen.add(kinds[arguments[UNION][1:]] if UNION in arguments else None)
+        slots = {x.replace("~.", "_").replace(".", "_") for x in arguments}
+        assert {x[1:].removesuffix("_2") for x in arguments.values()} == slots
+        for source in arguments.values():
             assert f"{{{source[1:]}}}" in goal.phrases["train"][0]
     assert seen == {None, "city", "hour", "flag"}
