@@ -305,7 +305,8 @@ def _respond(
         useful &= jnp.all(state.values == values[None], axis=1)
     # Values that are derived from lists are not shown.
     values = jnp.where(ok, values[: tools.result_low.shape[1]], -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target)
+    wording = jnp.where(call.tool < 0, 0, faults.wording[tool])
+    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, wording)
     return result, useful, touch
 
 

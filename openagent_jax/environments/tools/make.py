@@ -47,7 +47,7 @@ from openagent_jax.environments.world import (
     names_of,
 )
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan, style
+from openagent_jax.text import error_forms, reply_scan, result_forms, style
 from openagent_jax.types import Environment, Sizes, Tables
 
 
@@ -319,12 +319,11 @@ def _blank(tables: Tables, task: Task) -> Action:
 def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> Pools:
     """Return the pools of a split, from which perturbations of a task draw."""
     source, s = tables.source, domains.index(split)
-    num_trained, num_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
-    styles = jnp.array([(1, num_trained), (num_trained, num_styles)])[s]
     return Pools(
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
-        styles=styles,
+        forms=jnp.array(result_forms.RANGES)[s],
+        wordings=jnp.array(error_forms.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )
 

@@ -132,7 +132,8 @@ class Faults:
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
-    style: Int[Array, "N"]  # result style (see `text.style`); 0 is the normal one
+    form: Int[Array, "N"]  # of results (see `text.result_forms`); 0 is the normal one
+    wording: Int[Array, "N"]  # of errors (see `text.error_forms`); 0 is the normal one
 
 
 @jax.tree_util.register_dataclass
@@ -236,6 +237,7 @@ class ToolResult:
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error names, or -1
+    wording: Int[Array, ""]  # of an error; see `Faults`
 
 
 @jax.tree_util.register_dataclass

@@ -265,7 +265,9 @@ class World:
                 np.int32(self.number(self.answer)),
                 np.int32(0),
             ),
-            faults=types.Faults(failures, table(value=-1), np.zeros(N, bool), table()),
+            faults=types.Faults(
+                failures, table(value=-1), np.zeros(N, bool), table(), table()
+            ),
             phrase=np.zeros(1, np.int32),
             constants=constants,
             shown=np.ones(Q, bool),
