@@ -1,4 +1,4 @@
-"""What tools answer, written in plain Python, to compare with what the device writes."""
+"""What tools answer, written in plain Python, to compare with what is compiled."""
 
 from openagent_jax.text import error_forms, result_forms
 from openagent_jax.text import style as styles

@@ -51,6 +51,8 @@ MOVED_GUIDED = 12  # a row of `error_table`: `MOVED`, and the new tool is named
 
 # What is written where no tool answers, so in one wording only.
 BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
+_PLAIN = error_forms.TRAIN["plain"]
+BAD_FORMAT_REPLY = _PLAIN.open + BAD_FORMAT_TEXT + _PLAIN.close
 COMMA_BLANK = ", "
 CODE = "code"  # the name of the field for a code; no argument may have this name
 
@@ -345,8 +347,7 @@ def syntax_tokens() -> list[str]:
     first, _, last, none = DOC_PARAMS
     documents = (DOC_OPEN, DOC_NAME, first, last, none, *DOC_NEEDS, DOC_CLOSE)
     calls = (CALL_OPEN, CALL_NAME, *CALL_ARGS)
-    plain = error_forms.TRAIN["plain"]
-    results = (plain.open, result_forms.JSON_OPEN, plain.close, COMMA_BLANK)
+    results = (_PLAIN.open, result_forms.JSON_OPEN, _PLAIN.close, COMMA_BLANK)
     return list(dict.fromkeys((*documents, *calls, ANSWER, REFUSE, ASK, *results)))
 
 

@@ -46,8 +46,8 @@ from openagent_jax.environments.world import (
     World,
     names_of,
 )
-from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import error_forms, reply_scan, result_forms, style
+from openagent_jax.text import lexicon as lexicons
 from openagent_jax.types import Environment, Sizes, Tables
 
 
