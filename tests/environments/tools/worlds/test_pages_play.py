@@ -181,7 +181,8 @@ def test_pages_are_json(world, clean):
     rows, seen = np.argwhere((results.status == style.OK) & (results.tool < 2)), set()
     observe = jax.jit(world.transcriber.observe)
     for i, turn in rows[:16]:
-        task, result = helpers.row(made.task, i), helpers.row(results, (i, turn))
+        task, result = helpers.row(made.task, i), helpers.row(results, i)
+        result = helpers.row(result, turn)
         pieces = np.asarray(observe(task, result))
         shown = json.loads(world.transcriber.shown(pieces)[1])
         if result.tool == 0:
