@@ -285,7 +285,8 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
             check.require(False, where, problem)
     paths = nested_arguments.in_order(meaning.arguments)
     root, pages = function.parameters.model_dump(), meaning.pages
-    slots = nested_arguments.keys([*paths, *([pages.cursor] if pages else ())])
+    cursor = [nesting.written((pages.cursor,))] if pages else []
+    slots = nested_arguments.keys([*paths, *cursor])
     nested_arguments.check(function, paths, f"{at}.parameters", check)
     gates = nested_arguments.gates(root, paths)
 

@@ -69,7 +69,7 @@ class PageSpec:
 
     path: str  # of the list
     size: int  # records of a page
-    cursor: str  # the argument that takes a cursor; no argument that goals give
+    cursor: str  # the path of the argument that takes a cursor, which no goal gives
     next: str  # the returned field with the next cursor
 
 

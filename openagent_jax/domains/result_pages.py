@@ -13,6 +13,7 @@ from openagent_jax.domains import value_schema
 from openagent_jax.domains.domain_checks import Checker
 from openagent_jax.domains.domain_spec import ListSpec, PageSpec
 from openagent_jax.domains.limits import MAX_PAGES
+from openagent_jax.text import nesting
 
 EXAMPLE = "zuk4"  # all cursors have four letters and digits
 
@@ -56,7 +57,8 @@ def read(
     _check_cursor(tool, place, check)
     if len(check.faults) > num_faults:
         return None
-    return PageSpec(pages.path, pages.size, pages.cursor, pages.next)
+    cursor = nesting.written((pages.cursor,))
+    return PageSpec(pages.path, pages.size, cursor, pages.next)
 
 
 def _check_cursor(tool: schema.Tool, place: str, check: Checker) -> None:
@@ -82,7 +84,8 @@ def _check_cursor(tool: schema.Tool, place: str, check: Checker) -> None:
         message = f"the schema has no argument {name!r}; add it there as an optional "
         check.require(False, at, f"{message}string")
     message = f"{name!r} is in arguments, which goals give; remove it there"
-    check.require(name not in tool.meaning.arguments, at, message)
+    given = {nesting.parse(path)[0] for path in tool.meaning.arguments}
+    check.require(name not in given, at, message)
     num, limit = 1 + len(tool.meaning.arguments), check.limits.num_args
     message = f"{num} arguments with the cursor, but the limit is {limit}; remove some "
     check.require(num <= limit, at, f"{message}or raise sandbox.num_args to {num}")

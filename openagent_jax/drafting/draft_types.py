@@ -8,9 +8,9 @@ that its tool is about (`order_id`).
 import json
 from typing import Any
 
-from openagent_jax.domains import value_schema
+from openagent_jax.domains import tool_names, value_schema
 from openagent_jax.domains.domain_schema import HOLE
-from openagent_jax.drafting import tool_names, value_pools
+from openagent_jax.drafting import value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.text import nesting, style, wording
 from openagent_jax.text.wording import Purpose

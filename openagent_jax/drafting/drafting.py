@@ -23,6 +23,7 @@ from openagent_jax.drafting import (
     draft_types,
     list_pages,
     optional_arguments,
+    telling_sentences,
     tool_lists,
     value_pools,
 )
@@ -68,10 +69,9 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         environment cannot represent.
     """
     listed = optional_arguments.chosen(tool_lists.read(document, skip))
-    purposes = [
-        wording.purpose(tool.name, wording.first_sentence(tool.description))
-        for tool in listed
-    ]
+    told = telling_sentences.of([tool.description for tool in listed])
+    named = zip([tool.name for tool in listed], told, strict=True)
+    purposes = list(itertools.starmap(wording.purpose, named))
     pairs = list(zip(listed, purposes, strict=True))
     types = draft_types.Types(pairs)
     arguments = [types.arguments(*pair) for pair in pairs]
@@ -232,7 +232,8 @@ def _tool_entry(
     """Return the tool as an entry of a domain file."""
     listed = tool.listed
     pages = listed.pages
-    keys = nested_arguments.keys([*tool.arguments, *([pages.cursor] if pages else ())])
+    cursor = [nesting.written((pages.cursor,))] if pages else []
+    keys = nested_arguments.keys([*tool.arguments, *cursor])
     root = tool.function.get("parameters") or {}
     taken_arguments = {style.CODE, *keys, *schema_paths.names(root, tool.arguments)}
 

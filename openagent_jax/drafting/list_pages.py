@@ -85,6 +85,7 @@ next='next_cursor')
         for name, schema in properties.items()
         if _plain(name) in _ARGUMENTS
         and ARGUMENT.fullmatch(name)
+        and "." not in name
         and (name not in required or may_be_null(schema))
         and _is_text(schema, root)
         and not value_schema.misfit(schema, result_pages.EXAMPLE, root=root)

@@ -340,6 +340,7 @@ class Suite:
                 other_rate=jnp.zeros(1),  # one request of each list of functions
                 other_needs=jnp.zeros((1, len(task.tools.name)), bool),
                 other_sure=jnp.zeros((1, len(task.tools.name)), bool),
+                shifted_columns=None,
                 transfer=lambda key: task,
             )
 

@@ -6,7 +6,7 @@ other nouns, another case of letters, another order of words, other request temp
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from openagent_jax.text.synonyms import (
@@ -115,12 +115,24 @@ def first_sentence(text: str, max_bytes: int = 100) -> str:
     >>> first_sentence('Find "it". Be quick.')
     "Find 'it'"
     """
+    return next(sentences(text, max_bytes))
+
+
+def sentences(text: str, max_bytes: int = 100) -> Iterator[str]:
+    """Yield the sentences of a description as `first_sentence` returns the first one.
+
+    >>> list(sentences("Find it. Be quick!"))
+    ['Find it', 'Be quick']
+    """
     text = text.replace('"', "'").replace("\\", "").replace("{", "(").replace("}", ")")
     text = "".join(mark if mark.isprintable() else " " for mark in text)
-    text = re.split(r"(?<=[^.]{3})[.!?;](?:\s|$)| [-–—] ", " ".join(text.split()))[0]
-    while len(text.encode(errors="replace")) > max_bytes:
-        text = text.rpartition(" ")[0] or text[: max_bytes // 4]
-    return text.strip(" .:,")
+    parts = re.split(r"(?<=[^.]{3})[.!?;](?:\s|$)| [-–—] ", " ".join(text.split()))
+    for number, part in enumerate(parts):
+        while len(part.encode(errors="replace")) > max_bytes:
+            part = part.rpartition(" ")[0] or part[: max_bytes // 4]
+        part = part.strip(" .:,")
+        if part or number == 0:
+            yield part
 
 
 def purpose(name: str, description: str) -> Purpose:

@@ -1,11 +1,15 @@
 """Tables of domain files: faults, goals that follow the rules, tasks with records."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from openagent_jax.domains import domain_file, domain_spec, domain_tables
 from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
+from openagent_jax.environments.tools.perturb import internalization
+from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 from tests.domains import aquarium
@@ -217,6 +221,18 @@ def test_a_balance_is_drawn_down():
             assert shown in (record.was[0], record.columns[0])
             seen += shown == record.columns[0]
     assert seen
+
+
+def test_unfamiliar_entities_are_in_records_too():
+    """Eagerly, for one task: compiling the whole catalogue would take long."""
+    task = helpers.row(helpers.tasks("travel", "test"), 0)
+    source = helpers.arrays("travel")
+    pools = source.pools(task, domain.TEST, jnp.zeros((1, 2), jnp.int32))
+    shift = internalization.entity_shift(pools)
+    shifted = shift(jax.random.key(0), task, jnp.float32(1)).tools.access
+    assert np.array_equal(shifted.initial_low, source.initial_range[0, 2, ..., 0])
+    assert np.array_equal(shifted.initial_high, source.initial_range[0, 2, ..., 1])
+    assert np.any(task.tools.access.initial_low != shifted.initial_low)
 
 
 @pytest.mark.parametrize("entry", ["logic_inversion", "dependency_extension"])

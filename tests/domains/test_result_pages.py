@@ -6,6 +6,7 @@ from openagent_jax.domains import domain_file, domain_needs, domain_spec
 from openagent_jax.domains.domain_spec import CURSOR, PageSpec
 from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
+from openagent_jax.text import nesting
 from tests.domains import depots, inns
 from tests.domains.inns import REMOVE
 
@@ -140,3 +141,16 @@ def test_sampled_goals_read_one_long_list():
         assert len(tools) <= 1
         found |= {*tools}
     assert found == {"list_crates", "list_seals"}
+
+
+def test_the_name_of_a_cursor_may_have_a_dot():
+    document = depots.good()
+    name, (meaning, function) = (
+        "page.cursor",
+        (document["tools"][0][x] for x in ("x-openagent", "function")),
+    )
+    for part in (function["parameters"]["properties"], meaning["argument_names"]):
+        part[name] = part.pop("cursor")
+    meaning["pages"]["cursor"] = name
+    (argument, _) = depots.spec(document).tools[0].inputs[-1]
+    assert nesting.parse(argument) == (name,)

@@ -180,11 +180,9 @@ class TestProtocol:
 
 
 def test_notes_can_be_encoded():
-    lone_surrogate = {"\ud83d": TEXT}
-    draft = drafting.draft(
-        openai(function("go", "", ["x"], x=TEXT, **lone_surrogate)), "go"
-    )
-    assert any("left out of go" in note for note in draft.review)
+    odd = {'say "hi"\n\\': TEXT}
+    draft = drafting.draft(openai(function("go", "", ["x"], x=TEXT, **odd)), "go")
+    assert any("of go is renamed to say_hi" in note for note in draft.review)
     "\n".join(draft.review).encode()
     assert draft.domain["review"] == draft.review
 
@@ -271,7 +269,8 @@ SENTENCES = st.one_of(
         " ".join
     ),
 )
-FLOATS, SHORT = st.floats(allow_nan=False), st.text(max_size=9)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SHORT = st.text(max_size=9)
 SCALARS = st.one_of(
     st.fixed_dictionaries(
         {"type": st.just("string")},
@@ -319,7 +318,10 @@ SCALARS = st.one_of(
     st.just({"anyOf": [{"type": "array"}, {"type": "number"}, TEXT]}),
 )
 ARGUMENTS = st.dictionaries(
-    NAMES.filter(lambda x: domain_schema.NAME.fullmatch(x)), SCALARS, max_size=5
+    NAMES.filter(lambda x: domain_schema.NAME.fullmatch(x))
+    | st.text("ab._[] ~é", min_size=1, max_size=5),
+    SCALARS,
+    max_size=5,
 )
 TOOLS = st.lists(
     st.builds(
@@ -355,7 +357,9 @@ def test_any_draft_can_be_used_once_it_is_filled_in(tools):
     try:
         draft = drafting.draft({"tools": tools}, "any")
     except domain_spec.DomainError as error:
-        assert str(error).startswith("tools: no goal can be drafted: ")
+        assert str(error).startswith("tools: no goal can be drafted: ") or (
+            "so that no value fits; correct one of them" in str(error)
+        )
         hypothesis.reject()
     text = json_format.dumps(draft.domain)
     assert json.loads(text) == draft.domain

@@ -139,7 +139,7 @@ class TestValues:
             ({"enum": [1, True, 12345]}, [1, True, 12345]),
             ({"const": 7}, [7]),
             ({"enum": [None]}, [None]),
-            ({"enum": [1e99, float("inf"), 3]}, [3]),
+            ({"enum": [1e99, -1e99, 3]}, [3]),
             ({"type": "string", "enum": ["1", "2"]}, [1, 2]),
             ({"type": "number", "multipleOf": 0.5, "maximum": 1.5}, [0, 0.5, 1, 1.5]),
         ],

@@ -41,11 +41,9 @@ The world of the task is what the log recorded. The rules are:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from openagent_jax.domains import tool_names
-from openagent_jax.domains.domain_spec import DONE
-from openagent_jax.environments.logs import log_language, log_values, logged_schemas
+from openagent_jax.environments.logs import log_answers, log_values, logged_schemas
 from openagent_jax.environments.logs.log_conversation import (
     CannotMap,
     Conversation,
@@ -54,7 +52,6 @@ from openagent_jax.environments.logs.log_conversation import (
 )
 from openagent_jax.environments.logs.log_values import Value
 from openagent_jax.environments.logs.logged_task import (
-    UNSOLVABLE,
     Document,
     Field,
     LoggedTask,
@@ -66,18 +63,9 @@ from openagent_jax.environments.logs.logged_task import (
 )
 from openagent_jax.environments.tools import types
 from openagent_jax.text import chat, nesting, style
-from openagent_jax.text import messages as conversation
-from openagent_jax.text.lexicon import MAX_TEXT
 from openagent_jax.text.nesting import Path
 
 _CODE = (style.CODE,)
-# A request may contain these words, and the short ones, without naming a field.
-_NO_FIELDS = {style.shared()["result"], *"from with for and the not you".split()}
-_SHORTEST_FIELD = 3  # letters
-# A number in a sentence, perhaps with commas between thousands.
-_NUMBER = re.compile(
-    r"(?<![\w.])-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?!\w)(?!\.[0-9])"
-)
 # A description, and what we write after it if the tool needs another tool.
 _CODE_FROM, _CALL_AFTER = (
     f"(?:{prefix}(\\S+?))?" for prefix in (chat.CODE_FROM[0], chat.CALL_AFTER[0])
@@ -169,7 +157,7 @@ def _map(parsed: Conversation) -> LoggedTask:
         tuple(constants.values),
         tuple(constants.shown),
         tuple(steps),
-        _answer(parsed, steps, constants),
+        log_answers.answer(parsed, steps, constants.in_request),
         codes,
         failures,
     )
@@ -195,7 +183,7 @@ def _step_calls(parsed: Conversation) -> tuple[list[LoggedCall], dict[str, int]]
             steps.append(call)
         succeeded.add(call.tool)
         failed = []
-    if _refuses(parsed):
+    if log_answers.refuses(parsed):
         last = failed[-1] if failed else None
         if last and last.tool not in succeeded:
             steps.append(last._replace(fields={}))
@@ -293,7 +281,7 @@ class _Constants:
         for call in calls:
             for value in _values(call).values():
                 written.setdefault(log_values.text(value), value)
-        pattern = _any_of(written)
+        pattern = log_answers.any_of(written)
         self.values: list[Value] = []
         self.shown: list[bool] = []
         self.phrase: tuple[str | int, ...] = ()
@@ -337,84 +325,6 @@ class _Constants:
         return self.values.index(value)
 
 
-def _answer(
-    parsed: Conversation, steps: Sequence[Step], constants: _Constants
-) -> tuple[int, Path] | str:
-    last = conversation.last_line(parsed.ending)
-    if _refuses(parsed):
-        return DONE if steps else UNSOLVABLE
-    possible = {
-        log_values.meaning(field.value): (i, path)
-        for i, step in enumerate(steps)
-        for path, field in step.fields.items()
-        if not needs_escapes(log_values.text(field.value))
-    }
-    if last.startswith(style.ANSWER):
-        value = log_values.meaning(last.removeprefix(style.ANSWER))
-        if value in possible:
-            return possible[value]
-        if value == DONE:
-            return DONE
-        raise CannotMap("an answer that is in no result", f"{last:.60}")
-    mentioned = _mentioned(parsed.ending, possible) - constants.in_request
-    if len(mentioned) != 1:
-        return DONE
-    found = possible[mentioned.pop()]
-    return found if _has_asked(parsed, found[1]) else DONE
-
-
-def _mentioned(text: str, values: Iterable[str | Decimal]) -> set[str | Decimal]:
-    """Return the values that a text has, as words or as numbers of the same value.
-
-    Letters are compared without case: a sentence may begin with a value.
-    """
-    values = set(values)
-    words = {x.lower(): x for x in values if isinstance(x, str)}
-    short = (x for x in words if len(x.encode()) <= MAX_TEXT)
-    found: set[str | Decimal] = {words[x] for x in _any_of(short).findall(text.lower())}
-    numbers = (x.replace(",", "") for x in _NUMBER.findall(text))
-    return found | (values & {log_values.meaning(x) for x in numbers})
-
-
-def refuses_in_words(parsed: Conversation) -> bool:
-    """Tell whether the agent refuses in words of its own, rather than by `Refuse`.
-
-    A text that tells a value of a result, unless the request has it, is an answer.
-    """
-    last = conversation.last_line(parsed.ending)
-    if last == style.REFUSE or last.startswith(style.ANSWER):
-        return False
-    if not log_language.refuses(parsed.ending):
-        return False
-    results = [x.fields.values() for x in parsed.calls if not x.failed]
-    values = {log_values.meaning(value) for found in results for value in found}
-    told = _mentioned(parsed.ending, values)
-    return not told - _mentioned(parsed.request, values)
-
-
-def _refuses(parsed: Conversation) -> bool:
-    last = conversation.last_line(parsed.ending)
-    return last == style.REFUSE or refuses_in_words(parsed)
-
-
-def _has_asked(parsed: Conversation, field: Path) -> bool:
-    """Tell whether the user seems to have asked for the value of a field."""
-    said = f"{parsed.request}\n{parsed.reply}"
-    name = next((key for key in reversed(field) if isinstance(key, str)), "")
-    words = re.sub(r"[\W_]+", " ", name).strip()
-    named = len(words) >= _SHORTEST_FIELD and words not in _NO_FIELDS
-    if named and _any_of([words.lower()]).search(re.sub("[_-]", " ", said).lower()):
-        return True
-    return log_language.asks(said)
-
-
 def _values(call: LoggedCall) -> dict[Path, Value]:
     """Return the arguments of a call without its code."""
     return {key: x for key, x in call.arguments.items() if key != _CODE}
-
-
-def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Match any of the texts as whole words, the longest first."""
-    ordered = sorted(filter(None, texts), key=lambda text: (-len(text), text))
-    alternatives = "|".join(map(re.escape, ordered)) or "(?!)"
-    return re.compile(rf"(?<!\w)(?<!\d\.)(?:{alternatives})(?!\w)(?!\.\d)")

@@ -50,9 +50,8 @@ def arguments(
         for key in path:
             if isinstance(key, str):
                 logged_task.checked_name(key, where)
-                if "." in key or key.isdecimal():
-                    reason = "an argument whose name has a dot or is a number"
-                    raise CannotMap(reason, where)
+                if nesting.parse(nesting.written([key])) != (key,):
+                    raise CannotMap("an argument whose name is a number", where)
         if path in heads:
             reason = "an argument that is a container in one call only"
             raise CannotMap(reason, where)

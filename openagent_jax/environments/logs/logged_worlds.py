@@ -218,6 +218,7 @@ class LoggedWorlds:
             other_rate=jnp.zeros(1),  # no other request of these tools is known
             other_needs=none,
             other_sure=none,
+            shifted_columns=None,
         )
 
 

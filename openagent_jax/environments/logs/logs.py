@@ -13,6 +13,7 @@ from openagent_jax.domains import development
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.logs import (
+    log_answers,
     log_conversation,
     log_file,
     log_mapping,
@@ -246,7 +247,7 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
             skipped.append(Skipped(line, "a value that is nested too deeply"))
         else:
             tasks.append((line, task))
-            if log_mapping.refuses_in_words(parsed):
+            if log_answers.refuses_in_words(parsed):
                 refusals.append(line)
             if where := task.inexact():
                 inexact.append((line, where))

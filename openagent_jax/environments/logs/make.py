@@ -46,7 +46,7 @@ def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
 def _limits(settings: Settings) -> Limits:
     """Return the limits of tasks whose results have no lists, which is true of logs."""
     limits = tools.limits_of(settings)
-    return replace(limits, num_derived=0, conditions=False)
+    return replace(limits, num_derived=0, conditions=False, paging=False)
 
 
 def _room(settings: Settings, limits: Limits) -> dict[str, int]:

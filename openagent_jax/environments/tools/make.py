@@ -212,7 +212,7 @@ def _compiled(
     domains take much more memory as objects than as arrays. They are kept in the folder
     of compiled programs, if there is one.
     """
-    cache = jax.config.jax_compilation_cache_dir
+    cache = jax.config.values["jax_compilation_cache_dir"]
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     specs = mixture.load((*shares[0].names, *shares[1].names), limits)
     sizes = replace(documents.fitted(limits, [*specs.values()]), conditions=True)

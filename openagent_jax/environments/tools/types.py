@@ -190,6 +190,9 @@ class TaskPools:
     other_rate: Float[Array, "U"]
     other_needs: Bool[Array, "U N"]
     other_sure: Bool[Array, "U N"]
+    # Ranges of initial values of columns with unfamiliar entities; None if there are no
+    # records.
+    shifted_columns: Int[Array, "N E 2"] | None
 
 
 # The index of a split: 0 for training and 1 for the test. It is an array where one

@@ -107,7 +107,8 @@ def player(world):
 @pytest.fixture(scope="module")
 def log(file):
     """The log that the worlds are made of."""
-    return logs.load(file, logs.room(LIMITS) | ROOM).spelled_by(helpers.tokenizer())
+    room = logs.room(LIMITS) | ROOM | {"sandbox.depth": 2}
+    return logs.load(file, room).spelled_by(helpers.tokenizer())
 
 
 def all_tasks(world):

@@ -10,7 +10,13 @@ from openagent_jax.perturb import Entry
 
 __all__ = ["CATALOGUE", "SUITE", "TRAINING_MIX"]
 
-_RANGES = ("constants", "tools.result_low", "tools.result_high")
+_RANGES = (
+    "constants",
+    "tools.result_low",
+    "tools.result_high",
+    "tools.access.initial_low",
+    "tools.access.initial_high",
+)
 
 CATALOGUE = (
     Entry(

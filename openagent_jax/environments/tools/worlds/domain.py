@@ -43,6 +43,7 @@ from openagent_jax.environments.tools.worlds import (
     goal_tables,
     phrases,
     result_arrays,
+    seeds,
     table_arrays,
 )
 from openagent_jax.environments.tools.worlds.documents import Documents
@@ -162,7 +163,7 @@ class Domain:
         ranges = self.constant_range[split, g]
         constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
         code_range = (jnp.full(num_tools, end) for end in self.codes)
-        return Task(
+        task = Task(
             world=(world & ~jnp.uint32(1)) | jnp.asarray(split != TRAIN, jnp.uint32),
             tools=replace(
                 tools,
@@ -187,6 +188,7 @@ class Domain:
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )
+        return seeds.with_changes(task)
 
     def _access(
         self, d: Int[Array, ""], split: Split, access: Access | None
@@ -210,6 +212,7 @@ class Domain:
         d = self.goal_domain[goal]
         rewrites, num_rewrites = self.phrases.rewrites(split, goal)
         rate = self.pairing[d, self.goal_set[goal]]
+        columns = self.initial_range
         return TaskPools(
             names=self.variants.name[d, split],
             descriptions=self.variants.description[d, split],
@@ -224,6 +227,7 @@ class Domain:
             other_rate=jnp.where(task.goal.kind >= 0, rate, 0),
             other_needs=self.set_needs[d],
             other_sure=self.set_sure[d],
+            shifted_columns=None if columns is None else columns[d, SHIFT],
         )
 
 

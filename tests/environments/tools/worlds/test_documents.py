@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from openagent_jax.domains import domain_file, lookalikes
+from openagent_jax.domains.limits import Limits
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.perturb import edits
+from openagent_jax.environments.tools.worlds import documents
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.serving import compact
-from openagent_jax.text import chat, lexicon, reply_scan
+from openagent_jax.text import chat, lexicon, reply_scan, style
 from tests import helpers
 from tests.domains.inns import good, save
 
@@ -281,3 +283,36 @@ def test_look_alikes_are_named(tmp_path):
     twin["function"]["parameters"]["properties"]["city"]["description"] = "a town"
     spec = domain_file.load(str(save(tmp_path, document)))
     assert not [*lookalikes.warnings(spec)]
+
+
+@pytest.mark.parametrize("form", (helpers.COMPACT, "hermes"))
+@pytest.mark.parametrize("depth", (1, 2))
+def test_a_name_with_a_dot_is_one_slot(form, depth):
+    """Beside an object with the same keys, and also where nothing is nested."""
+    properties = {"repo.owner": {"type": "string"}}
+    paths = ["repo~.owner"]
+    if depth == 2:
+        owner = {"type": "object", "properties": {"owner": {"type": "string"}}}
+        properties["repo"] = owner
+        paths.append("repo.owner")
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    function = {"name": "look", "description": "find a repo", "parameters": schema}
+    made = style.compact(3)
+    if form != helpers.COMPACT:
+        made = chat.read(helpers.template(form), 3)
+    collected = documents.Documents(made)
+    collected.add(function, paths)
+    limits = dataclasses.replace(Limits(), depth=depth)
+    layout = collected._layout(collected.functions[0], False, limits)
+    slots = [piece.index for piece in layout if piece.kind == style.ARGUMENT]
+    # Then the key `repo`, and `owner` in it.
+    expected = [0] if depth == 1 else [0, *documents._slots(paths, limits).values()][:4]
+    assert set(slots) == set(expected)
+    literal = "".join(x.text for x in layout if x.kind == style.LITERAL)
+    assert "owner" not in literal
+    new = ["team~.boss", "repo.boss"][:depth]
+    said = collected.functions[0].reworded("see", "what", new, False)
+    given = said["parameters"]["properties"]
+    assert "team.boss" in given and "repo.owner" not in given
+    if depth == 2:
+        assert [*given["repo"]["properties"]] == ["boss"]
