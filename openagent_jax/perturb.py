@@ -15,8 +15,8 @@ Each environment has a catalogue of perturbations, one `Entry` for each. The tex
 they draw from (synonyms, names) are the pools of the environment.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
@@ -100,6 +100,45 @@ def make(
     return apply
 
 
+@dataclass(frozen=True, eq=False)  # hashable, although `which` may be traced
+class Variant:
+    """One of several perturbations that are the same function with another argument.
+
+    `switch` computes those of a family once.
+    """
+
+    apply: Callable[[jax.Array, Task, jax.Array, Any], Task]  # takes `which` last
+    family: Any  # equal for those that differ in `which` only
+    which: bool | Bool[Array, ""]
+
+    def __call__(self, key: jax.Array, task: Task, strength: jax.Array) -> Task:
+        return self.apply(key, task, strength, self.which)
+
+
+def switch(
+    index: Int[Array, ""],
+    perturbations: Sequence[Perturbation],
+    key: jax.Array,
+    task: Task,
+    strength: jax.Array,
+) -> Task:
+    """Apply the perturbation of an index.
+
+    Under `jax.vmap` all are computed. Those of one family become one branch.
+    """
+    which = [getattr(made, "which", False) for made in perturbations]
+    is_which = jnp.array(which)[index]
+    families = [getattr(made, "family", made) for made in perturbations]
+    branches: dict[Any, Perturbation] = {}
+    for made, family in zip(perturbations, families, strict=True):
+        if isinstance(made, Variant) and families.count(family) > 1:
+            made = replace(made, which=is_which)
+        branches.setdefault(family, made)
+    order = list(branches)
+    branch = jnp.array([order.index(family) for family in families])[index]
+    return jax.lax.switch(branch, list(branches.values()), key, task, strength)
+
+
 def identity(key: jax.Array, task: Task, strength: jax.Array) -> Task:
     """Return the task unchanged."""
     del key, strength
@@ -136,7 +175,7 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
 
     def apply(key, task, strength):
         choice, key = choose(key, len(perturbations))
-        return jax.lax.switch(choice, perturbations, key, task, strength)
+        return switch(choice, perturbations, key, task, strength)
 
     return apply
 
@@ -181,7 +220,11 @@ def on_trajectory(
 
 def select(condition: Bool[Array, ""], new, old):
     """Return `new` if the condition holds, else `old`; both are pytrees."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+    def one(new, old):  # what is the same array either way needs no program
+        return old if new is old else jnp.where(condition, new, old)
+
+    return jax.tree.map(one, new, old)
 
 
 def equal(a, b) -> Bool[Array, ""]:
@@ -190,8 +233,9 @@ def equal(a, b) -> Bool[Array, ""]:
     >>> bool(equal({"a": jnp.arange(2)}, {"a": jnp.array([0, 1])}))
     True
     """
-    same = jax.tree.map(lambda x, y: jnp.all(x == y), a, b)
-    return jnp.all(jnp.stack(jax.tree.leaves(same)))
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    same = [jnp.all(x == y) for x, y in pairs if x is not y]
+    return jnp.all(jnp.stack(same)) if same else jnp.bool_(True)
 
 
 def bernoulli(key: jax.Array, strength: jax.Array, shape=()) -> Bool[Array, "..."]:

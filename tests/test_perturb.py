@@ -132,6 +132,30 @@ def test_choose_matches_one_of():
         chex.assert_trees_all_equal(helpers.row(new, i), helpers.host(by_hand))
 
 
+def test_switch_computes_a_family_once():
+    """Variants with `which` False and True, between two other perturbations."""
+    traced = []
+
+    def apply(key, task, strength, which):
+        traced.append(which)
+        return dataclasses.replace(mark("b")(key, task, strength), a=task.a + 1 + which)
+
+    pair = [perturb.Variant(apply, "pair", which) for which in (False, True)]
+    members = [mark("c"), pair[1], perturb.identity, pair[0], pair[1]]
+    key, one, num = jax.random.key(3), jnp.float32(1), len(members)
+
+    @jax.jit
+    def every(index):
+        return jax.vmap(lambda i: perturb.switch(i, members, key, toy(), one))(index)
+
+    found = helpers.host(every(jnp.arange(num)))
+    assert len(traced) == 1
+    for i, member in enumerate(members):
+        alone = helpers.host(member(key, toy(), one))
+        chex.assert_trees_all_equal(helpers.row(found, i), alone)
+    assert found.a[:, 0].tolist() == [0, 2, 0, 1, 2]
+
+
 def test_batched_equals_single_tasks():
     a = mark("a")
     _, new, keys = run(a)

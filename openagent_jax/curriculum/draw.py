@@ -142,14 +142,15 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
             return Edited(task, jnp.int32(0), jnp.bool_(True))
         # Not in the switch, for which `jax.vmap` would copy the tables to each task.
         pools = environment.pools(tables, task, split)
-        edits = [perturb.entry(environment, name).make(pools) for name in names]
+        made = {name: perturb.entry(environment, name).make(pools) for name in names}
+        edits = [made[name] for name in names]  # one that is named twice compiles once
         if scenario is None:
             choice, key = perturb.choose(edit_key, len(names))
-            new = jax.lax.switch(choice, edits, key, task, strength)
+            new = perturb.switch(choice, edits, key, task, strength)
             changed = ~perturb.equal(new, task)
             return Edited(new, jnp.where(changed, 1 + choice, 0), changed)
         edits = [perturb.identity, *edits]
-        new = jax.lax.switch(scenario, edits, edit_key, task, strength)
+        new = perturb.switch(scenario, edits, edit_key, task, strength)
         changed = ~perturb.equal(new, task) | (scenario == 0)
         return Edited(new, scenario, changed)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from openagent_jax.text import wording
+from openagent_jax.text.synonyms import FUNCTION_WORDS
 
 MAX_SENTENCES = 9  # of a description that are looked at
 _LABEL = re.compile(r"(?:\w+ ){0,2}\w+: ")  # "Tool description: "
@@ -18,8 +19,9 @@ _LABEL = re.compile(r"(?:\w+ ){0,2}\w+: ")  # "Tool description: "
 def of(descriptions: Sequence[str]) -> list[str]:
     """Return the sentence of each description from which requests are made.
 
-    It is the first one that no other tool has, or the first one of all if there is
-    none; a label that others have too is left out.
+    It is the first one, or the first later one that says what to do, whichever no
+    other tool has; the first one if there is none. A label that others have too is left
+    out.
 
     >>> of(["Uses the API. Does: finds a hive.", "Uses the API. Does: finds a jar."])
     ['finds a hive', 'finds a jar']
@@ -31,7 +33,20 @@ def of(descriptions: Sequence[str]) -> list[str]:
     labels = _counted([[x[0] for x in map(_LABEL.match, some) if x] for some in every])
     plain = [[_without(labels, x) for x in some] for some in every]
     num = _counted(plain)
-    return [next((x for x in some if num[x] == 1), some[0]) for some in plain]
+    return [
+        next((x for x in some if num[x] == 1 and _is_usable(x, some)), some[0])
+        for some in plain
+    ]
+
+
+def _is_usable(sentence: str, sentences: list[str]) -> bool:
+    """Tell whether a request can be made: a later sentence has to begin with a verb.
+
+    Unknown words count as verbs if others follow; articles and pronouns do not.
+    """
+    words = sentence.lower().split()
+    is_verb = len(words) > 1 and words[0] not in FUNCTION_WORDS
+    return sentence == sentences[0] or is_verb
 
 
 def _counted(texts: list[list[str]]) -> collections.Counter[str]:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief
+from openagent_jax import brief, perturb
 from openagent_jax import draw as hashes
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
@@ -55,7 +55,6 @@ def play(
         for make in (environment.blank, environment.refuse, environment.ask)
     )
     start = environment.reset(tables, task)
-    by_reading = refuses_at_once(environment, tables, task)
     by_counting = jnp.any(_counts(environment, tables, task) == refused)
 
     def episode(agent: Int[Array, ""]) -> Outcome:
@@ -63,15 +62,19 @@ def play(
         del oracle
         refuses = refuser | (counting & by_counting)
 
-        def turn(state, number):
+        def turn(played, number):
+            state, by_reading = played
+            tries = number < 0  # what the expert would do first; then all starts anew
             action = expert(state)
             action = _choose(counting & by_reading, blank, action)
             action = _choose(asker & (number == 0), ask, action)
-            action = _choose(refuses, refuse, action)
-            return environment.step(tables, task, state, action)[0], None
+            action = _choose(refuses & ~tries, refuse, action)
+            state, _ = environment.step(tables, task, state, action)
+            by_reading |= tries & environment.outcome(tables, task, state).refused
+            return (perturb.select(tries, start, state), by_reading), None
 
-        turns = jnp.arange(environment.sizes.max_turns)
-        state, _ = jax.lax.scan(turn, start, turns)
+        turns = jnp.arange(-1, environment.sizes.max_turns)
+        (state, _), _ = jax.lax.scan(turn, (start, jnp.bool_(False)), turns)
         return environment.outcome(tables, task, state)
 
     # All agents in one program, which compiles faster than one for each.
@@ -189,16 +192,6 @@ def tasks(
 def player(environment: Environment) -> Callable[..., dict[str, Outcome]]:
     """Return `play` for a batch of tasks, compiled."""
     return brief.jit(jax.vmap(partial(play, environment), (None, 0, None)))
-
-
-def refuses_at_once(
-    environment: Environment, tables: Tables, task: Task
-) -> Bool[Array, ""]:
-    """Return whether the documents alone tell the expert to refuse a task."""
-    start = environment.reset(tables, task)
-    action = environment.expert(tables, task, start)
-    after, _ = environment.step(tables, task, start, action)
-    return environment.outcome(tables, task, after).refused
 
 
 @cache

@@ -20,8 +20,10 @@ by parallel operations (`json_tokens`), and a short `lax.scan` over those JSON t
 checks the grammar (`call_grammar`).
 """
 
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
@@ -154,18 +156,24 @@ def scan(
     # The keys of all arguments, level by level.
     spans = [keys, call.texts, *jnp.moveaxis(call.paths, 1, 0), arg_values]
     spans = jnp.concatenate(spans)
-    symbols = lexicons.find(lexicon, json.text, json.begin[spans], json.end[spans])
+    # The answer is looked up beside them: what is done twice is compiled once.
+    texts = jnp.stack([json.text, text])
+    begin, end = (
+        jnp.stack([of_json[spans], jnp.full(spans.shape, of_answer, jnp.int32)])
+        for of_json, of_answer in ((json.begin, value_begin), (json.end, end))
+    )
+    symbols, others = jax.vmap(partial(lexicons.find, lexicon))(texts, begin, end)
+    values = (x[:, -max_pairs:] for x in (begin, end))
+    numbers = jax.vmap(scalars.read)(texts, *values)
     symbols = jnp.where(spans >= 0, symbols, -1)
-    numbers = scalars.read(json.text, json.begin[arg_values], json.end[arg_values])
     bare = (json.kind[arg_values] == BARE) & (arg_values >= 0)
     words = jnp.stack(
         [bare & json_tokens.is_word(json, arg_values, x) for x in BARE_WORDS]
     )
-    well_formed &= jnp.all(~bare | numbers.is_number | jnp.any(words, axis=0))
-    arg_numbers = jnp.where(arg_values >= 0, numbers.value, -1)
-    answer = lexicons.find(lexicon, text, value_begin[None], end[None])[0]
-    number = scalars.read(text, value_begin[None], end[None]).value[0]
-    answer = jnp.where(number >= 0, number, answer)
+    well_formed &= jnp.all(~bare | numbers.is_number[0] | jnp.any(words, axis=0))
+    arg_numbers = jnp.where(arg_values >= 0, numbers.value[0], -1)
+    number = numbers.value[1, 0]
+    answer = jnp.where(number >= 0, number, others[0])
 
     def reads(symbol, text: int):
         return lexicons.same_text(lexicon, symbol, jnp.int32(text))

@@ -22,6 +22,11 @@ def test_the_first_sentence_where_nothing_differs(text):
     assert telling_sentences.of([text, text]) == [expected] * 2
 
 
+def test_a_later_sentence_says_what_to_do():
+    texts = ["Uses the API. A lot. Finds a hive.", "Uses the API. A little."]
+    assert telling_sentences.of(texts) == ["Finds a hive", "Uses the API"]
+
+
 def test_labels_that_several_have_are_left_out():
     texts = ["Note: waits.", "Does: rests.", "Does: sleeps."]
     assert telling_sentences.of(texts) == ["Note: waits", "rests", "sleeps"]

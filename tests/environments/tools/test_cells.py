@@ -184,13 +184,13 @@ def check(start, num_calls, seed=0):
     return found
 
 
-def test_fewest_calls_equal_a_search(num=3):
+def test_fewest_calls_equal_a_search(num=2):
     found = [x for i in range(num) for x in check(i * BATCH, 0)]
     assert len(found) > 0.5 * num * BATCH
     assert {left for _, _, left in found} >= {1, 2, 3, 4}
 
 
-def test_wrong_calls_are_undone_where_they_can_be(num=2):
+def test_the_expert_goes_on_from_any_state(num=1):
     found = [x for i in range(num) for x in check(1000 + i * BATCH, MAX_CALLS, i)]
     assert {ok for ok, *_ in found} == {True, False}
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
-from openagent_jax.perturb import pick, select
+from openagent_jax.perturb import pick
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,10 @@ def spare(task: Task) -> Int[Array, ""]:
 
 
 def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
-    """Return the tools with row `source` copied to row `target`."""
-    return jax.tree.map(lambda x: x.at[target].set(x[source]), tools)
+    """Return the tools with row `source` copied to row `target`; none if that is -1."""
+    row = jnp.arange(tools.relation.shape[0])
+    source = jnp.where(row == target, source, row)
+    return jax.tree.map(lambda x: jnp.take(x, source, axis=0, mode="clip"), tools)
 
 
 def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array, ""]]:
@@ -175,22 +177,27 @@ def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array
     name = fresh_name(task, which, pools.gates[:, 0])
     description = pools.gates[jnp.argmax(pools.gates[:, 0] == name), 1]
     row = jnp.where(name > 0, row, -1)
-    empty = jax.tree.map(lambda x: x.at[row].set(jnp.zeros_like(x[0])), tools)
     text = jnp.zeros_like(tools.description[0]).at[0].set(description)
     place = jax.random.randint(place, (), 0, tools.place.shape[0])
+    here = jnp.arange(tools.place.shape[0]) == row
+
+    def put(old: Array, new: Array | int | bool = 0) -> Array:
+        hit = jnp.expand_dims(here, tuple(range(1, old.ndim)))
+        return jnp.where(hit, jnp.asarray(new, old.dtype), old)
+
     gated = edit_tools(
         task,
         **{
-            **vars(empty),
-            "relation": empty.relation.at[row].set(row),
+            **vars(jax.tree.map(put, tools)),
+            "relation": put(tools.relation, row),
             "code": tools.code,
-            "code_from": empty.code_from.at[row].set(-1),
-            "call_after": empty.call_after.at[row].set(-1),
-            "name": empty.name.at[row].set(name),
-            "description": empty.description.at[row].set(text),
-            "place": empty.place.at[row].set(place),
-            "visible": empty.visible.at[row].set(True),
-            "document": empty.document.at[row].set(-1),
+            "code_from": put(tools.code_from, -1),
+            "call_after": put(tools.call_after, -1),
+            "name": put(tools.name, name),
+            "description": put(tools.description, text),
+            "place": put(tools.place, place),
+            "visible": put(tools.visible, True),
+            "document": put(tools.document, -1),
         },
     )
-    return select(row >= 0, gated, task), row
+    return gated, row

@@ -37,11 +37,19 @@ from openagent_jax.environments.tools.perturb.edits import (
     with_gate,
 )
 from openagent_jax.environments.tools.types import FOREVER, Task
-from openagent_jax.perturb import Perturbation, bernoulli, equal, pick, select
+from openagent_jax.perturb import (
+    Perturbation,
+    Variant,
+    bernoulli,
+    equal,
+    pick,
+    select,
+)
 from openagent_jax.text import scalars
 
+Solvable = bool | Bool[Array, ""]  # whether the task stays solvable
 # (key, task, pools, solvable) -> task: the change at full strength
-Change = Callable[[jax.Array, Task, Pools, bool], Task]
+Change = Callable[[jax.Array, Task, Pools, Solvable], Task]
 
 
 def domain_transfer(pools: Pools) -> Perturbation:
@@ -166,12 +174,12 @@ def still_solvable(pools: Pools) -> Perturbation:
 
 
 def _perturbation(change: Change, pools: Pools, solvable: bool) -> Perturbation:
-    def apply(key, task, strength):
+    def apply(key, task, strength, solvable):
         coin, key = jax.random.split(key)
         changed = change(key, task, pools, solvable)
         return select(bernoulli(coin, strength), changed, task)
 
-    return apply
+    return Variant(apply, family=(change, id(pools)), which=solvable)
 
 
 class _Crossing(NamedTuple):
@@ -205,10 +213,55 @@ def _cross(key: jax.Array, task: Task, pools: Pools) -> _Crossing:
     return _Crossing(mine_surely & ~theirs, theirs_surely & ~mine, mine | theirs)
 
 
-def _withhold(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
-    pair, which, fill = jax.random.split(key, 3)
-    rows = _cross(pair, task, pools)
-    tool = pick(which, rows.other if solvable else rows.own)
+def _withhold(key: jax.Array, task: Task, pools: Pools, solvable: Solvable) -> Task:
+    keys = jax.random.split(key, _NUM_KEYS[0])
+    return _without(keys[1:], task, _cross(keys[0], task, pools), solvable)
+
+
+def _break(key: jax.Array, task: Task, pools: Pools, solvable: Solvable) -> Task:
+    keys = jax.random.split(key, _NUM_KEYS[1])
+    rows = _cross(keys[0], task, pools)
+    return _broken(keys[1:], task, pools, rows, solvable)
+
+
+def _contradict(key: jax.Array, task: Task, pools: Pools, solvable: Solvable) -> Task:
+    keys = jax.random.split(key, _NUM_KEYS[2])
+    rows = _cross(keys[0], task, pools)
+    return _contradicted(keys[1:], task, pools, rows, solvable)
+
+
+_NUM_KEYS = 3, 6, 5  # that the three changes use; the first one draws the other request
+
+
+def _any(key: jax.Array, task: Task, pools: Pools, solvable: Solvable) -> Task:
+    """Make one of the three changes; withhold a tool if it finds no room."""
+    choice, key, again = jax.random.split(key, 3)
+    choice = jax.random.randint(choice, (), 0, len(_NUM_KEYS))
+    of_withheld, of_broken, of_contradicted = (
+        jax.random.split(key, num) for num in _NUM_KEYS
+    )
+    first = jnp.stack([of_withheld[0], of_broken[0], of_contradicted[0]])[choice]
+    again = jax.random.split(again, _NUM_KEYS[0])
+    # What is done twice is compiled once.
+    rows = jax.vmap(lambda key: _cross(key, task, pools))(jnp.stack([first, again[0]]))
+    both = jax.vmap(_without, (0, None, 0, None))(
+        jnp.stack([of_withheld[1:], again[1:]]), task, rows, solvable
+    )
+    of_first = jax.tree.map(lambda x: x[0], rows)
+    withheld, otherwise = (jax.tree.map(lambda x, i=i: x[i], both) for i in (0, 1))
+    kinds = [
+        withheld,
+        _broken(of_broken[1:], task, pools, of_first, solvable),
+        _contradicted(of_contradicted[1:], task, pools, of_first, solvable),
+    ]
+    new = jax.tree.map(lambda *x: jax.lax.select_n(choice, *x), *kinds)
+    return select(equal(new, task), otherwise, new)
+
+
+def _without(keys: jax.Array, task: Task, rows: _Crossing, solvable: Solvable) -> Task:
+    """Withhold a tool."""
+    which, fill = keys
+    tool = pick(which, jnp.where(solvable, rows.other, rows.own))
     gone = alike(task, tool)
     num = jnp.maximum(jnp.sum(task.tools.visible), jnp.sum(rows.either) - 1)
     new = document(task, fill, rows.either, num, never=gone)
@@ -217,16 +270,18 @@ def _withhold(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
     return select(tool >= 0, edit_faults(new, failures=failures), task)
 
 
-def _break(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
-    pair, which, others, fill, words, place = jax.random.split(key, 6)
-    rows = _cross(pair, task, pools)
+def _broken(
+    keys: jax.Array, task: Task, pools: Pools, rows: _Crossing, solvable: Solvable
+) -> Task:
+    """Break a tool that the request needs, and one that the other request needs."""
+    which, others, fill, words, place = keys
     tool, other = pick(which, rows.own), pick(others, rows.other)
     failures = task.faults.failures
     dead = alike(task, tool) | alike(task, other)
     failures = jnp.where(dead, FOREVER, failures)
     task, old = _documented(fill, task, rows), task
     # The documents have a second tool either way.
-    source, row = tool if solvable else other, spare(task)
+    source, row = jnp.where(solvable, tool, other), spare(task)
     name = fresh_name(task, words, pools.names[source])
     # A tool without synonyms gets a name without meaning.
     low, high = pools.opaque
@@ -251,29 +306,20 @@ def _break(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
     return select(ok, added, old)
 
 
-def _contradict(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
-    pair, which, others, fill, gate = jax.random.split(key, 5)
-    rows, free = _cross(pair, task, pools), task.tools.code_from < 0
+def _contradicted(
+    keys: jax.Array, task: Task, pools: Pools, rows: _Crossing, solvable: Solvable
+) -> Task:
+    """Let a tool and a new one need each other's code."""
+    which, others, fill, gate = keys
+    free = task.tools.code_from < 0
     tool, other = pick(which, rows.own & free), pick(others, rows.other & free)
     task, old = _documented(fill, task, rows), task
     gated, row = with_gate(gate, task, pools)
-    bound = other if solvable else tool
+    bound = jnp.where(solvable, other, tool)
     code_from = jnp.where(alike(task, bound), row, gated.tools.code_from)
     code_from = code_from.at[row].set(bound)
     ok = (tool >= 0) & (other >= 0) & (row >= 0)
     return select(ok, edit_tools(gated, code_from=code_from), old)
-
-
-def _any(key: jax.Array, task: Task, pools: Pools, solvable: bool) -> Task:
-    choice, key, again = jax.random.split(key, 3)
-    kinds = [
-        lambda key, task, change=change: change(key, task, pools, solvable)
-        for change in (_withhold, _break, _contradict)
-    ]
-    choice = jax.random.randint(choice, (), 0, len(kinds))
-    new = jax.lax.switch(choice, kinds, key, task)
-    withheld = _withhold(again, task, pools, solvable)
-    return select(equal(new, task), withheld, new)
 
 
 def _documented(key: jax.Array, task: Task, rows: _Crossing) -> Task:
