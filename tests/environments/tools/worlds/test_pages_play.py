@@ -179,9 +179,11 @@ def test_pages_are_json(world, clean):
     """As in an API: few records, and a cursor where more follow."""
     made, _, results, _ = clean
     rows, seen = np.argwhere((results.status == style.OK) & (results.tool < 2)), set()
+    observe = jax.jit(world.transcriber.observe)
     for i, turn in rows[:16]:
-        task, result = helpers.row(made.task, i), helpers.row(results, (i, turn))
-        pieces = np.asarray(world.transcriber.observe(task, result))
+        task, result = helpers.row(made.task, i), helpers.row(results, i)
+        result = helpers.row(result, turn)
+        pieces = np.asarray(observe(task, result))
         shown = json.loads(world.transcriber.shown(pieces)[1])
         if result.tool == 0:
             assert shown["office"]["clerk"] and 1 <= len(shown["crates"]) <= 2
