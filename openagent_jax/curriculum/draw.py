@@ -10,13 +10,14 @@ tasks (such as the conversations of a log), different numbers are different task
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import perturb
+from openagent_jax import brief, perturb
 from openagent_jax.types import Curriculum, Environment, Tables, Task
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
@@ -243,6 +244,46 @@ def indices(
     if not (total := environment.num_tasks(tables, split)):
         return number
     return jax.random.permutation(key, total)[number % total]
+
+
+@cache  # evaluations of one environment share compiled programs
+def make_batch(
+    environment: Environment,
+    scenarios: tuple[str, ...],
+    split: str,
+    num: int,
+    repeats: int = 1,
+) -> Callable[..., tuple[Edited, jax.Array]]:
+    """Return a compiled function that draws the tasks of a batch of episodes.
+
+    Args:
+      environment: the environment of the tasks.
+      scenarios: names of perturbations.
+      split: the split of the tasks.
+      num: B, the number of episodes of a call.
+      repeats: the number of episodes of each task; see above.
+
+    Returns:
+      `(tables, scenario, key, start, strength) -> (edited, keys)`: the tasks and the
+      keys of their episodes, leading axis B. `scenario` is 0 for clean tasks and i for
+      the i-th perturbation; `start` is the number of the first episode.
+
+    Raises:
+      ValueError: the environment has no perturbation of a name.
+    """
+    one = make_draw(environment, scenarios, split)
+
+    @brief.jit
+    def batch(tables, scenario, key, start, strength):
+        keys = task_keys(key, start, num, repeats)
+        edits = edit_keys(keys, start, repeats)
+        index = indices(environment, tables, split, key, start, num, repeats)
+        edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
+            tables, keys, edits, strength, scenario, index
+        )
+        return edited, keys if repeats == 1 else edits  # each repeat is played anew
+
+    return batch
 
 
 def num_tasks(environment: Environment, tables: Tables, split: str, wanted: int) -> int:

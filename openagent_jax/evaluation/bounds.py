@@ -132,7 +132,7 @@ def successes(
       By agent and scenario, which tasks it solves.
     """
     environment, num = world.environment, num_tasks * repeats
-    draw_block = tasks(environment, tuple(scenarios), split, BLOCK, repeats)
+    draw_block = draw.make_batch(environment, tuple(scenarios), split, BLOCK, repeats)
     play_block = player(environment)
     refused, key = fit(world), jax.random.key(seed)
     found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in AGENTS}
@@ -149,46 +149,6 @@ def successes(
 
 
 @cache  # evaluations of one environment share compiled programs
-def tasks(
-    environment: Environment,
-    scenarios: tuple[str, ...],
-    split: str,
-    num: int,
-    repeats: int = 1,
-) -> Callable[..., tuple[draw.Edited, jax.Array]]:
-    """Return a compiled function that draws the tasks of a batch of episodes.
-
-    Args:
-      environment: the environment of the tasks.
-      scenarios: names of perturbations.
-      split: the split of the tasks.
-      num: B, the number of episodes of a call.
-      repeats: the number of episodes of each task; see `draw`.
-
-    Returns:
-      `(tables, scenario, key, start, strength) -> (edited, keys)`: the tasks and the
-      keys of their episodes, leading axis B. `scenario` is 0 for clean tasks and i for
-      the i-th perturbation; `start` is the number of the first episode.
-
-    Raises:
-      ValueError: the environment has no perturbation of a name.
-    """
-    one = draw.make_draw(environment, scenarios, split)
-
-    @brief.jit
-    def batch(tables, scenario, key, start, strength):
-        keys = draw.task_keys(key, start, num, repeats)
-        edit_keys = draw.edit_keys(keys, start, repeats)
-        index = draw.indices(environment, tables, split, key, start, num, repeats)
-        edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
-            tables, keys, edit_keys, strength, scenario, index
-        )
-        return edited, keys if repeats == 1 else edit_keys  # each repeat is played anew
-
-    return batch
-
-
-@cache
 def player(environment: Environment) -> Callable[..., dict[str, Outcome]]:
     """Return `play` for a batch of tasks, compiled."""
     return brief.jit(jax.vmap(partial(play, environment), (None, 0, None)))

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Int
 
 from openagent_jax import brief, perturb, report
 from openagent_jax import draw as hashes
+from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
@@ -93,7 +94,8 @@ def make_player(
     """
     environment, observe = world.environment, world.transcriber.observe
     # Only the rollout is worth compiling for speed.
-    tasks = bounds.tasks(environment, tuple(scenarios), split, batch_size, repeats)
+    names = tuple(scenarios)
+    tasks = draw.make_batch(environment, names, split, batch_size, repeats)
     scripted = bounds.player(environment)
 
     @jax.jit

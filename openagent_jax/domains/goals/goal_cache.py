@@ -2,7 +2,7 @@
 
 The name of a file is a hash of everything that goals depend on: the domain, the limits,
 the number and the seed, and the source of the modules that read domains and sample
-goals. So a file is never out of date.
+goals, or that these use. So a file is never out of date.
 """
 
 import functools
@@ -59,9 +59,11 @@ def remembered(
 
 @functools.cache
 def _sources() -> bytes:
-    """Return a hash of the source of this room."""
-    room = Path(__file__).parent.parent
-    texts = [file.read_bytes() for file in sorted(room.rglob("*.py"))]
+    """Return a hash of the source of the rooms that goals depend on."""
+    domains = Path(__file__).parent.parent
+    rooms = domains, domains.with_name("text")
+    files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
+    texts = [file.read_bytes() for file in files]
     return hashlib.sha256(b"\0".join(texts)).digest()
 
 
