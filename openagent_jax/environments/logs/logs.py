@@ -25,6 +25,7 @@ from openagent_jax.text import token_bytes as spelling
 
 TEST_SHARE = 4  # one in this many conversations is in the test split
 MAX_LISTED = 8  # places of one reason that a report lists
+MAX_LETTERS = 200  # of such a place
 _INEXACT = (
     f"they have more than {scalars.MAX_DECIMALS} decimals, or exceed "
     f"{scalars.MAX_DIGITS} without the decimal point"
@@ -273,10 +274,14 @@ def _enough(skipped: Iterable[Skipped]) -> str:
 
 
 def _listed(places: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Yield lines of text that name places in a log."""
+    """Yield lines of text that name places in a log.
+
+    Names in a log may have any characters; those that cannot be printed become blanks.
+    """
     places = list(places)
     for line, where in places[:MAX_LISTED]:
-        yield f"  line {line}: {where}"
+        printed = "".join(x if x.isprintable() else " " for x in where)
+        yield f"  line {line}: {printed[:MAX_LETTERS]}"
     if more := len(places[MAX_LISTED:]):
         yield f"  and {more:,} more"
 
