@@ -42,6 +42,7 @@ class Order(NamedTuple):
 
     before: Bool[Array, "C C"]  # step b has to wait for step a, at [a, b]
     repairs: Bool[Array, "N"]  # rows whose call would put a record right
+    last: Bool[Array, "N"]  # those of them that are used if no other one can be
 
 
 UNNEEDED = 1 << 20
@@ -159,11 +160,26 @@ def certificate(
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    num_calls = _num_calls(task, plan, done)
+    again = done if order is None else done | _is_repeated(task, order)
+    num_calls = _num_calls(task, plan, again)
     if reading is not None:
         further = pages.num_further(reading, wanted)
         num_calls += jnp.where(ok, further, 0)
     return Certificate(ok, num_calls, jnp.where(ok, 0, reason))
+
+
+def _is_repeated(task: Task, order: Order) -> Bool[Array, "C"]:
+    """Return the steps whose call is that of an earlier step, with the same results.
+
+    Two readings of a record are one if the change between them is not needed.
+    """
+    goal, valid = task.goal, task.goal.tool >= 0
+    relation = task.tools.relation[goal.tool]
+    same = (relation[:, None] == relation[None]) & valid[:, None] & valid[None]
+    same &= jnp.all(goal.source[:, None] == goal.source[None], axis=2)
+    between = jnp.any(order.before[:, :, None] & order.before[None], axis=1)
+    earlier = jnp.triu(jnp.ones(same.shape, bool), 1)
+    return jnp.any(same & ~between & earlier, axis=0)
 
 
 def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
@@ -181,7 +197,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     may_call = jnp.ones_like(done)
     if tools.access is not None:
         fixes = repair.fixes(task, state, done, _is_used(task))
-        order = Order(fixes.before, fixes.rows & known)
+        order = Order(fixes.before, fixes.rows & known, fixes.last)
         may_call = fixes.may_call
     plan = _plan(task, needed, known, done, state.succeeded, none, order)
     num_constants, num_values = task.constants.shape[0], state.values.shape[1]
@@ -277,7 +293,7 @@ def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
     before = records.step_order(access, goal.tool, steps)
     no_repair = jnp.zeros(access.table.shape, bool)
     needs_call = _needs_call(task, steps)
-    return there & _writes(task) & ~needs_call, Order(before, no_repair)
+    return there & _writes(task) & ~needs_call, Order(before, no_repair, no_repair)
 
 
 def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]:
@@ -378,7 +394,8 @@ def _plan(
     choice = jnp.argmin(jnp.where(provides, cost, jnp.inf), axis=2)  # [N, 2]
     best = jnp.int32(-1)
     if order is not None:
-        price = jnp.where(order.repairs, cost, jnp.inf)
+        price = cost + jnp.where(order.last, UNNEEDED, 0)
+        price = jnp.where(order.repairs, price, jnp.inf)
         best = jnp.argmin(price)
         best = jnp.where(price[best] < jnp.inf, best, -1)
         need = jnp.where(jnp.arange(num_tools) == best, BEFORE_STEPS, need)

@@ -22,6 +22,8 @@ class Fixes(NamedTuple):
 
     rows: Bool[Array, "N"]  # tools with a call that puts a record right, or less wrong
     args: Int[Array, "N A"]  # the arguments of that call
+    # Rows that only delete a record so that it can be created again, a last resort.
+    last: Bool[Array, "N"]
     before: Bool[Array, "C C"]  # step b has to wait for step a, at [a, b]
     may_call: Bool[Array, "C"]  # a call of the step would do what the goal needs
 
@@ -81,6 +83,9 @@ def fixes(
     is_needed = (tools.arg_high > tools.arg_low) & (tools.arg_default < 0)
     plain = jnp.all(follows | ~is_needed, axis=1) & jnp.any(is_key, axis=1)
     possible = (erases | resets | adds) & plain[None]  # [M, N]
+    spoils = wrong.stale[:, None] & (access.deletes & plain)[None] & of_table
+    last = jnp.any(spoils, axis=0) & ~jnp.any(possible, axis=0)
+    possible |= spoils & last[None]
     m = jnp.argmax(possible, axis=0)  # [N]
     value = jnp.sum(jnp.where(from_column, wrong.target[m][:, None], 0), axis=2)
     value = jnp.where(sign[:, None] != 0, amount[m, jnp.arange(len(v))][:, None], value)
@@ -88,6 +93,7 @@ def fixes(
     return Fixes(
         rows=jnp.any(possible, axis=0),
         args=jnp.where(follows, value, types.MISSING),
+        last=last,
         before=before,
         may_call=~waits & ~spent & _works(task, state, shows),
     )
@@ -95,6 +101,7 @@ def fixes(
 
 class _Wrong(NamedTuple):
     record: Bool[Array, "M"]  # should not exist, or has to be created again
+    stale: Bool[Array, "M"]  # has a wrong column, and may be created again
     column: Bool[Array, "M E"]  # is not what it should be
     target: Int[Array, "M E"]  # what it should be
     known: Bool[Array, "M E"]  # whether that is known
@@ -133,8 +140,8 @@ def _wrong(
     set_by_creation = of_steps(own & creates[:, None])
     adds = jnp.any((access.sign[goal.tool] != 0) & own, axis=1) & (goal.tool >= 0)
     # Steps that read what a column was initially, before any step changes it.
-    column = 1 + jnp.arange(own.shape[1])
-    reads = access.reads[goal.tool][:, :, None] == column[None, None]
+    number = 1 + jnp.arange(own.shape[1])
+    reads = access.reads[goal.tool][:, :, None] == number[None, None]
     changes_before = jnp.any(before[:, :, None] & own[:, None], axis=0)  # [C, E]
     reads_old = jnp.any(reads, axis=1) & ~changes_before & to_show[:, None]
     reads_old = of_steps(reads_old) & ~set_by_creation
@@ -151,10 +158,13 @@ def _wrong(
     differs = set_by_creation & (now.columns != wanted.columns)
     to_create = jnp.any(of_step & (creates & to_call)[None], axis=1)
     again = made & wanted.alive & (jnp.any(differs, axis=1) | to_create)
+    column = off & needs & ~set_by_creation & (now.was_alive | wanted.alive)[:, None]
+    column |= differs & (again & ~to_create)[:, None]
+    once = jnp.any(of_step & spent[None], axis=1)
     return _Wrong(
         record=made & ~wanted.alive | again,
-        column=off & needs & ~set_by_creation & (now.was_alive | wanted.alive)[:, None]
-        | differs & (again & ~to_create)[:, None],
+        stale=made & wanted.alive & jnp.any(column, axis=1) & ~once,
+        column=column,
         target=jnp.where(set_by_creation | added & ~to_add, wanted.columns, now.was),
         known=set_by_creation | cells.seen,
     )
