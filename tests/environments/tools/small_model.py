@@ -1,5 +1,7 @@
 """What calls do in the worlds of `small_worlds`, in plain Python, and a search."""
 
+import functools
+
 from tests.environments.tools.small_worlds import (
     ADD,
     BOUNDS,
@@ -230,14 +232,26 @@ class Model:
         return found
 
     def allows(self, shown: set):
-        """The calls that an agent can make that knows the request and these values."""
-        goal = {}
-        for c in self.needed:
-            tool = self.world.tools[self.world.steps[c][0]]
-            goal |= {(self._key(c), v): self.args[c][a] for v, a in tool.sets.items()}
+        """The calls that an agent can make that knows the request and these values.
+
+        What it has overwritten unseen it cannot put back on purpose: while a value has
+        still to be read as it was, setting it to what the goal wants in the end would
+        help by luck only.
+        """
+        goal, readers = {}, {}
+        for c in sorted(self.needed):
+            name = self.world.steps[c][0]
+            for v, a in self.world.tools[name].sets.items():
+                goal[self._key(c), v] = self.args[c][a]
+            if c in self.to_show and self.world.tools[name].table:
+                for kind in set(self.world.tools[name].returns) & {"0", "1"}:
+                    place = self._key(c), int(kind)
+                    if place not in goal and place not in shown:
+                        readers.setdefault(place, set()).add(c)
         steps = [(self.world.steps[c][0], self.args[c]) for c in self.needed]
 
-        def allowed(row, args):
+        @functools.cache
+        def allowed(done, row, args):
             name = self.world.names[self.world.rows[row]]
             tool = self.world.tools[name]
             if tool.creates:
@@ -245,6 +259,7 @@ class Model:
             for v, a in tool.sets.items():
                 key = args[tool.args.index("key")]
                 right = goal.get((key, v)) == args[a]
+                right &= readers.get((key, v), set()) <= done
                 old = (key, v) in shown and args[a] == self.initial[key][v]
                 if not right and not old:
                     return False
@@ -257,11 +272,9 @@ class Model:
 
         Args:
           start: a state; None is the first.
-          allowed: which calls may be made; None is all.
+          allowed: which calls may be made after some steps; None is all.
         """
-        possible = [
-            call for call in calls(self.world) if allowed is None or allowed(*call)
-        ]
+        possible = list(calls(self.world))
         frontier, seen, depth = [start or self.start], {start or self.start}, 0
         while frontier:
             if any(map(self.succeeds, frontier)):
@@ -269,6 +282,8 @@ class Model:
             after = []
             for state in frontier:
                 for call in possible:
+                    if allowed is not None and not allowed(state[1], *call):
+                        continue
                     _, _, new = self.call(state, *call)
                     if new not in seen and not new[-1]:
                         seen.add(new)
