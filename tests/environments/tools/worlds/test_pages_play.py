@@ -169,7 +169,8 @@ def check_perturbed(name, episodes):
     declared = helpers.CATALOGUE[name].solvable | ~made.changed
     np.testing.assert_array_equal(state.solvable, declared)
     if name != "distractor_tools":  # all tools are documented already
-        assert made.changed.mean() > 0.3
+        # Tasks whose steps form one chain of results have no dependency to invert.
+        assert made.changed.mean() > (0.25 if name == "logic_inversion" else 0.3)
     if name not in ALTERNATIVES:
         rows = state.solvable
         np.testing.assert_array_equal(state.num_calls[rows], state.fewest_calls[rows])
