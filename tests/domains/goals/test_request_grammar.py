@@ -237,10 +237,12 @@ class TestReferences:
     def test_no_noun_is_said_twice(self):
         """ "A fee of that fee" is "a fee of that one"."""
         twice = r"\b(\w{3,}) (of|at|like|as) (that|this|said)( \w+){0,2} \1\b"
-        for goals in GOALS.values():
+        for name, goals in GOALS.items():
+            nouns = {kind.name.split("_")[-1] for kind in SPECS[name].types}
             for goal in goals:
                 for phrase in itertools.chain(*goal.phrases.values()):
-                    assert not re.search(twice, phrase), phrase
+                    said = {match[1] for match in re.finditer(twice, phrase)}
+                    assert not said & nouns, phrase
 
 
 class TestTexts:
