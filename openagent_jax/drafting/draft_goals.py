@@ -4,10 +4,11 @@ In a chain, a result of one tool is an argument of the next. Optional arguments 
 out, but for one goal that gives each.
 """
 
+import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,10 @@ class DraftedTool:
       does: what the tool does.
       arguments: the type of each argument, by name.
       optional: the names of the optional ones.
-      returns: the type of each field of its result, by name.
+      returns: the type of each field of its result, by path; of a list of records,
+        those of the first one.
       effect: whether it changes something.
+      lists: the most records of each list that it returns, by path.
     """
 
     listed: ListedTool
@@ -42,6 +45,7 @@ class DraftedTool:
     optional: tuple[str, ...]
     returns: dict[str, str]
     effect: bool
+    lists: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def required(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ not call is replaced by a valid one (`tool_names`).
 """
 
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from reprlib import repr as short
@@ -19,11 +18,9 @@ from openagent_jax.domains import schema_checks, tool_names
 from openagent_jax.domains.domain_schema import json_fault
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
-from openagent_jax.drafting import list_leaves, list_pages, number_ranges
+from openagent_jax.drafting import list_leaves, list_pages, list_results
 from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
-    MAX_DEPTH,
-    SCALAR_TYPES,
     Schema,
     Unsupported,
     may_be_null,
@@ -32,7 +29,6 @@ from openagent_jax.drafting.list_schemas import (
 )
 from openagent_jax.text import nesting
 
-MAX_SCHEMAS = 1000  # of a result that are looked at
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
 
 
@@ -48,15 +44,14 @@ class ListedTool:
         that are required, then those that are optional. Of arrays and objects, these
         are scalars, by their paths (see `list_leaves`).
       optional: the names of the optional ones.
-      returns: the plain schema of each scalar in the result, at any depth, by name;
-        empty if the list has no schema for the result.
+      returns: the plain schema of each scalar in the result, by its path (see
+        `list_results`); empty if the list has no schema for the result.
       effect: whether the tool changes something; None if the list does not say.
       dropped: optional arguments that cannot be given.
       function: its function object, word for word but for the names of types.
       has_new_types: whether the names of some types were replaced.
       unions: what was decided about arguments that have a union of types, by name.
-      pages: how it divides its result, of which `returns` then has the columns only;
-        None if it does not.
+      pages: how it divides a list of its result; None if it does not.
     """
 
     place: str
@@ -235,7 +230,8 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
     if problems:
         raise Unsupported(*problems)
     output = function.get("outputSchema")
-    pages = list_pages.found(parameters, root, output)
+    returns = list_results.fields(output)
+    pages = list_pages.found(parameters, root, returns)
     if pages is not None:
         # Without `required`, the cursor counts as a required argument.
         others = {x: y for x, y in arguments.items() if x != pages.cursor}
@@ -245,7 +241,6 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             optional.pop(pages.cursor, None)
         else:
             pages = None
-    scalars = _scalars(output, output, "", MAX_DEPTH, iter(range(MAX_SCHEMAS)))
     arguments |= optional
     listed = _as_openai(function, item)
     made = with_json_types(listed)
@@ -255,7 +250,7 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
         str(function.get("description") or item.get("title") or ""),
         arguments,
         tuple(optional),
-        dict(pages.columns if pages else scalars) if output else {},
+        returns,
         _effect(item.get("annotations")),
         left_out(properties, arguments, pages),
         made,
@@ -317,36 +312,3 @@ def _effect(annotations: Any) -> bool | None:
 
 def _has_default(schema: Any) -> bool:
     return isinstance(schema, dict) and "default" in schema
-
-
-def _plain_number(name: str, schema: Schema) -> Schema:
-    """Make an integer of a "number" that only takes whole values."""
-    if schema.get("type") == "number" and number_ranges.is_whole(name, schema):
-        return {**schema, "type": "integer"}
-    return schema
-
-
-def _scalars(
-    schema: Any, root: Any, name: str, depth: int, room: Iterator[int]
-) -> Iterator[tuple[str, Schema]]:
-    """Yield the scalars of a result with their names; of a list, those of an item.
-
-    `room` ends after the most schemas that are looked at: one that refers to itself has
-    no end.
-    """
-    if next(room, None) is None:
-        return
-    try:
-        schema = resolve(schema, root, name)
-    except Unsupported:
-        return
-    if depth and isinstance(schema.get("properties"), dict):
-        for key, value in schema["properties"].items():
-            key = re.sub(r"[^A-Za-z0-9_]|^(?=[0-9]|$)", "_", key)[:60]
-            if key == "id" and name:  # the id of the object around it
-                key = f"{name.removesuffix('s')}_id"
-            yield from _scalars(value, root, key, depth - 1, room)
-    elif depth and schema.get("type") == "array":
-        yield from _scalars(schema.get("items", {}), root, name, depth - 1, room)
-    elif schema.get("type") in SCALAR_TYPES or "enum" in schema:
-        yield name or "result", _plain_number(name, schema)
