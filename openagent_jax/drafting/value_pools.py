@@ -176,6 +176,9 @@ def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict,
         except patterns.Unsupported as error:
             found, why = [], f": its pattern has {error}"
         if len(found) < 3 and not (found and patterns.size(pattern) == len(found)):
+            if len(examples) >= len(SPLITS):
+                taken.update(examples)
+                return {"kind": "entity", "values": examples}, ""
             hole = f"{HOLE} three or more values of {owner}, each of the form "
             hole += f"{_shown(pattern)}{why and f' (none can be made up{why})'}"
             return {"kind": "entity", "values": [hole]}, ""
