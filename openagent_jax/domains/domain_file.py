@@ -220,7 +220,8 @@ def read(document: Any, limits: Limits) -> DomainSpec:
     tools = _entries(document, "tools", list, check)
     for index, item in enumerate(tools):
         tool = _tool(item, f"tools[{index}]", check)
-        check.tools[tool.name if tool else _name(item)] = tool
+        if tool or _name(item) not in check.tools:
+            check.tools[_name(item)] = tool
     tables = domain_tables.read(document, tools, check)
     in_order = _check_needs([_name(item) for item in tools], check)
     goals = [
@@ -258,31 +259,33 @@ def _source(value: Any, check: Checker) -> str:
 
 
 def _entries(document: Any, name: str, kind: type, check: Checker) -> Any:
-    """Return the entries of a part of the document; none if it cannot be read."""
+    """Return the entries of a part of the document; none if it cannot be read.
+
+    Where there are too many of them, all are looked at nevertheless.
+    """
     part = document.get(name) if isinstance(document, dict) else None
-    if isinstance(part, kind) and name not in check.places:
+    if isinstance(part, kind) and (part or name not in check.places):
         return part
     check.unreadable.add(name)
     return kind()
 
 
 def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
-    if (tool := schema.parse(schema.Tool, item, place, check)) is None:
-        return None
+    tool = schema.parse(schema.Tool, item, place, check)
     at, place = f"{place}.function", f"{place}.x-openagent"
+    _check_function(item, at, check)
+    if tool is None:
+        return None
     function, meaning = tool.function, tool.meaning
     descriptions, text = check.used["description"], function.description
+    num_faults = len(check.faults)
     check.unused([function.name], check.used["tool"], f"{at}.name")
+    if function.name in check.tools and len(check.faults) > num_faults:
+        return None  # a copy would repeat all texts of the first tool
     own = check.used["own description"]  # tools may share one, but no synonym
     if text not in own:
         check.unused([text], descriptions, f"{at}.description")
     own[text] = ""
-    if schema.check_json(item["function"], at, check):
-        parameters = item["function"].get("parameters")
-        at_schema = f"{at}.parameters"
-        for fault in schema_checks.problems(parameters, at_schema, parameters):
-            where, _, problem = fault.partition(": ")
-            check.require(False, where, problem)
     paths = nested_arguments.in_order(meaning.arguments)
     root, pages = function.parameters.model_dump(), meaning.pages
     cursor = [nesting.written((pages.cursor,))] if pages else []
@@ -346,6 +349,18 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         also,
         pages=made,
     )
+
+
+def _check_function(item: Any, place: str, check: Checker) -> None:
+    """Check what agents are shown of a tool, whatever else is wrong with it."""
+    function = item.get("function") if isinstance(item, dict) else None
+    if not isinstance(function, dict):
+        return
+    schema.check_json(function, place, check)
+    parameters, at = function.get("parameters"), f"{place}.parameters"
+    for fault in schema_checks.problems(parameters, at, parameters):
+        where, _, problem = fault.partition(": ")
+        check.require(False, where, problem)
 
 
 def _optional(root: dict[str, Any], gates: nested_arguments.Gates) -> dict[str, Any]:
