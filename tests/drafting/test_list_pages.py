@@ -127,7 +127,7 @@ def test_a_draft_has_pages():
     assert "number of orders" in goals["list_orders"].phrases["train"][0]
     chain = goals["list_orders_then_get_order_address"]
     assert chain.steps[1][1] == {"order_id": "#0.orders.0.id"}
-    assert "that first order id" in chain.phrases["train"][0]
+    assert "with the id of the first order" in chain.phrases["train"][0]
     (note,) = [x for x in made.review if "pages" in x]
     assert note == (
         "tools[0].x-openagent.pages: list_orders returns orders in pages of 2; its "
