@@ -357,30 +357,21 @@ def compile(
 
 
 def measured(
-    source: LoggedWorlds, measure: Callable[[Task], dict[str, Array]], num: int
+    measure: Callable[[Int[np.ndarray, "R"]], dict[str, Array]], num: int
 ) -> dict[str, np.ndarray]:
     """Return the measurements of a function on each task.
 
     Args:
-      source: the tasks.
-      measure: returns scalars by name.
+      measure: returns measurements by name, given the numbers of R tasks.
       num: number of tasks.
 
     Returns:
       An array of `num` values by name.
     """
-
-    @jax.jit
-    def block(start):
-        rows = jnp.minimum(start + jnp.arange(BLOCK_SIZE), num - 1)
-        uniforms = jnp.zeros(2)
-
-        def one(r):
-            return measure(source.task(r, uniforms, domain.TRAIN))
-
-        return jax.vmap(one)(rows)
-
-    blocks = [jax.device_get(block(start)) for start in range(0, num, BLOCK_SIZE)]
+    size = min(num, BLOCK_SIZE)
+    starts = range(0, num, size)
+    rows = (np.minimum(start + np.arange(size), num - 1) for start in starts)
+    blocks = [jax.device_get(measure(block)) for block in rows]
     return jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
 
 

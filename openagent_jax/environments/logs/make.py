@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from openagent_jax import expert
@@ -20,7 +21,7 @@ from openagent_jax.environments.tools.worlds import documents, mixture
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, Spelling, World
-from openagent_jax.types import Environment, Tables
+from openagent_jax.types import Environment, Sizes, Tables
 
 # Keys of a config that limit numbers of tokens. `algorithm.num_tokens` is not in every
 # config.
@@ -109,10 +110,11 @@ def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
     """Return the world of a log without the conversations that have too many tokens."""
     tasks, source = [task for _, task in log.tasks], world.tables.source
     if keys := TOKENS & room.keys():
-        # The limit on turns in `room` may be larger than that of the settings.
-        sizes = world.environment.sizes._replace(max_turns=room["sandbox.max_turns"])
+        # The limit on turns in `room` may be larger than that of the settings. No other
+        # size counts, so that worlds that differ in these share a compiled program.
+        sizes = Sizes(room["sandbox.max_turns"], *[0] * (len(Sizes._fields) - 1))
         measure = partial(_num_tokens, tools.functions(sizes, 0), world.tables)
-        found = logged_worlds.measured(source.tasks, measure, len(tasks))
+        found = logged_worlds.measured(measure, len(tasks))
         needs = [
             {key: (int(found[key][i]), "") for key in keys} for i in range(len(tasks))
         ]
@@ -136,12 +138,17 @@ def _nth(tables: Tables, key: jax.Array, index: jax.Array, split: str) -> Task:
     return tables.source.tasks.nth(key, index, domains.SPLITS[split])
 
 
+@partial(jax.jit, static_argnums=0)
 def _num_tokens(
-    made: Environment, tables: Tables, task: Task
-) -> dict[str, Int[Array, ""]]:
-    """Count the tokens of the expert's episode on a task, by the keys of a config."""
-    episode = expert.demonstrate(made, tables, task)
-    lengths = expert.lengths(made, tables, episode)
+    made: Environment, tables: Tables, rows: Int[Array, "R"]
+) -> dict[str, Int[Array, "R"]]:
+    """Count the tokens of the expert's episodes on tasks, by the keys of a config."""
+
+    def one(row):
+        task = tables.source.tasks.task(row, jnp.zeros(2), domains.TRAIN)
+        return expert.lengths(made, tables, expert.demonstrate(made, tables, task))
+
+    lengths = jax.vmap(one)(rows)
     return {
         "sandbox.prompt_tokens": lengths.prompt,
         "sandbox.action_tokens": lengths.action,

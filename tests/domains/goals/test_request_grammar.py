@@ -216,6 +216,34 @@ class TestReferences:
         texts = write(steps, "#1.keeper", constants)
         assert texts and not {"purpose", "aim", "need", "wanted"} & set(texts)
 
+    def test_numbers_that_are_names(self):
+        """A ticket is not "at most 507", and 507 alone might be a price."""
+        found = 0
+        for name, goals in GOALS.items():
+            names = {x.name for x in SPECS[name].types if x.identifier}
+            for goal in goals:
+                slots = [slot for slot, kind in goal.constants if kind in names]
+                assert {when.limit for when in goal.conditions.values()} <= {
+                    f"${slot}" for slot, _ in goal.constants if slot not in slots
+                }
+                for slot, phrase in itertools.product(
+                    slots, itertools.chain(*goal.phrases.values())
+                ):
+                    noun = dict(goal.constants)[slot].replace("_", " ")
+                    found += 1
+                    assert f"{noun} {{{slot}}}" in phrase
+        assert found > 20
+
+    def test_no_noun_is_said_twice(self):
+        """ "A fee of that fee" is "a fee of that one"."""
+        twice = r"\b(\w{3,}) (of|at|like|as) (that|this|said)( \w+){0,2} \1\b"
+        for name, goals in GOALS.items():
+            nouns = {kind.name.split("_")[-1] for kind in SPECS[name].types}
+            for goal in goals:
+                for phrase in itertools.chain(*goal.phrases.values()):
+                    said = {match[1] for match in re.finditer(twice, phrase)}
+                    assert not said & nouns, phrase
+
 
 class TestTexts:
     @pytest.mark.parametrize("name", SPECS)
