@@ -41,7 +41,7 @@ def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
     if when is None:
         return kept
 
-    def from_steps(sources: Int[Array, "C S"]) -> Bool[Array, "C C"]:
+    def from_steps(sources: Int[Array, "_ S"]) -> Bool[Array, "_ C"]:
         found = (sources - task.constants.shape[0]) // tools.num_values
         return jnp.any(found[:, :, None] == step[None, None], axis=1)
 
