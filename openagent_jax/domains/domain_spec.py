@@ -1,7 +1,7 @@
 """The contents of a domain: types of values, tools, and goals that need them."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -267,14 +267,33 @@ def needed_tools(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the tools that a goal calls, and those it calls whatever its conditions.
 
-    Tools that have to be called before others are among both.
+    Tools that have to be called before others are among both. What is only called for
+    a step with a condition is not called whatever its conditions.
     """
-    sure = [step for c, step in enumerate(goal.steps) if c not in goal.conditions]
+    tools = {tool.name: tool for tool in domain.tools}
+    used = [_steps_of(arguments.values()) for _, arguments in goal.steps]
+    compared = [
+        x for when in goal.conditions.values() for x in (when.value, when.limit)
+    ]
+    own = _steps_of([goal.answer, *compared])
+    sure: set[int] = set()
+    for c, (name, _) in reversed([*enumerate(goal.steps)]):
+        users = {user for user, steps in enumerate(used) if c in steps}
+        later = [needs_before(tools, [], goal.steps[other][0]) for other in sure]
+        wanted = tools[name].effect or c in own or not users or users & sure
+        if c not in goal.conditions and (wanted or any(name in x for x in later)):
+            sure.add(c)
+    steps = tuple(step for c, step in enumerate(goal.steps) if c in sure)
     every, certain = (
         frozenset((*dict(x.steps), *extra_calls(domain, x)))
-        for x in (goal, replace(goal, steps=tuple(sure)))
+        for x in (goal, replace(goal, steps=steps))
     )
     return every, certain
+
+
+def _steps_of(sources: Iterable[str]) -> set[int]:
+    """Return the steps that some sources are from."""
+    return {parse_source(source)[0] for source in sources if source != DONE}
 
 
 def needs_before(

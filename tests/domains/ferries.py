@@ -163,7 +163,7 @@ def spec(document=None) -> DomainSpec:
     return domain_file.read(document or good(), LIMITS)
 
 
-def save(folder):
+def save(folder, **changes):
     file = folder / "ferries.json"
-    file.write_text(json.dumps(good()), "utf-8")
+    file.write_text(json.dumps(good() | changes), "utf-8")
     return file

@@ -5,6 +5,7 @@ the number and the seed, and the source of the modules that read domains and sam
 goals, or that these use. So a file is never out of date.
 """
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -32,14 +33,15 @@ def remembered(
     """Return sampled goals, from a file if they have been sampled before.
 
     Args:
-      folder: where the files are; None for no files.
+      folder: where the files are; None for no files. There are none either if it is
+        in a cloud storage, such as `gs://bucket/folder`, which JAX can write to.
       sample: samples goals; see `goal_sampling.sample_goals`, also for the others.
       spec: the domain.
       limits: the limits of its goals.
       num: how many goals to sample.
       seed: the goals are a function of it.
     """
-    if folder is None or num == 0:
+    if folder is None or "://" in folder or num == 0:
         return sample(spec, limits, num, seed)
     given = repr((spec, limits, num, seed)).encode()
     name = hashlib.sha256(_sources() + given).hexdigest()[:32]
@@ -71,13 +73,13 @@ def _write(file: Path, goals: Sequence[GoalSpec]) -> None:
     """Write goals at once, so that no other process sees half of them; a folder that
     cannot be written to is as good as none."""
     text = json.dumps([asdict(goal) for goal in goals])
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as made:
-            made.write(gzip.compress(text.encode(), 1, mtime=0))
-        os.replace(made.name, file)
-    except OSError:
-        pass
+        # Removed with what is in it, also if the disk is full.
+        with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+            made = Path(folder) / file.name
+            made.write_bytes(gzip.compress(text.encode(), 1, mtime=0))
+            os.replace(made, file)
 
 
 def _goal(item: dict[str, Any]) -> GoalSpec:

@@ -48,6 +48,7 @@ class RequestText:
     ahead: bool = False  # whether results are referred to before they are named
     unnamed: set[str] = field(default_factory=set)  # results that no word names
     last_do: int = -1  # the effect before
+    last_reference: str = ""  # the result that was referred to no more than a word ago
     just_found: str = ""  # what the clause before has found
 
     def pieces(self) -> list[Piece]:
@@ -332,6 +333,9 @@ class RequestText:
         chosen = self.rng.choice(fitting)
         link = self._link()
         pieces = [request_pieces.either(chosen.texts[0], link)]
+        if not is_inner:
+            self.last_reference = ""
+        self._pass(chosen.texts[0])
         for index, slot in enumerate(chosen.slots):
             if inner[slot] in nested:
                 is_last = index == len(chosen.slots) - 1 and not chosen.trails[index]
@@ -345,8 +349,12 @@ class RequestText:
                 it = it and not chosen.ends_with_of[index]
                 it = it and form.pronoun
                 one = chosen.named[index]
+                # "The seat for that match at that match" says it twice.
+                _need(arguments[slot] != self.last_reference)
+                self.last_reference = arguments[slot]
                 pieces += self._value(arguments[slot], scope, it, one)
             pieces.append(request_pieces.either(chosen.texts[index + 1], link))
+            self._pass(chosen.texts[index + 1])
         return pieces
 
     def _value(
@@ -381,6 +389,11 @@ class RequestText:
         _need(frame and not (others and self.plan.tools[step].effect))
         text = frame.replace("@", noun)
         return [Choice((text, "it")) if it and not others else text]
+
+    def _pass(self, texts: tuple[str, ...]) -> None:
+        """Forget what was referred to before a text of more than a word."""
+        if any(len(text.split()) > 1 for text in texts):
+            self.last_reference = ""
 
     def _link(self) -> str:
         self.num_links += 1

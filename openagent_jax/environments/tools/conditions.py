@@ -1,7 +1,12 @@
-"""Steps of a goal that are only wanted if a condition on an earlier result holds."""
+"""Steps of a goal that are only wanted if a condition on an earlier result holds.
+
+Where it fails, neither is a call that only finds something for such a step: an agent
+that looks at the condition first has no use for it.
+"""
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
@@ -11,15 +16,67 @@ from openagent_jax.text import scalars
 AT_MOST, AT_LEAST, EQUALS = range(3)  # indices of `domain_spec.COMPARISONS`
 
 
-def required(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
-    """Return the steps that the goal needs, given the results of all of its steps."""
+def hold(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
+    """Return the steps whose conditions hold, given the results of those before them.
+
+    Steps without a condition are among them.
+    """
     valid = task.goal.tool >= 0
     return valid if task.goal.when is None else valid & _hold(task, values)
 
 
+def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
+    """Return which of some steps are of use if the goal has no others.
+
+    Steps that have an effect, that the answer or a condition is from, or whose results
+    no step uses are wanted for themselves; others only for the steps that use them.
+
+    Args:
+      task: the task.
+      kept: the steps without those whose conditions fail.
+    """
+    goal, tools, when = task.goal, task.tools, task.goal.when
+    valid, step = goal.tool >= 0, jnp.arange(goal.tool.shape[0])
+    kept &= valid
+    if when is None:
+        return kept
+
+    def from_steps(sources: Int[Array, "_ S"]) -> Bool[Array, "_ C"]:
+        found = (sources - task.constants.shape[0]) // tools.num_values
+        return jnp.any(found[:, :, None] == step[None, None], axis=1)
+
+    uses = from_steps(goal.source) & valid[:, None]
+    told = from_steps(jnp.append(when[:, ::2], goal.answer)[None])[0]
+    own = tools.effect[goal.tool] | told | ~jnp.any(uses, axis=0)
+    # A prerequisite that is a step has arguments, which only the goal gives.
+    same = tools.relation[:, None] == tools.relation[None]
+    before = [
+        same[pointer] & (pointer >= 0)[:, None]
+        for pointer in (tools.code_from, tools.call_after)
+    ]
+
+    def further(_, rows):
+        for points in before:
+            rows |= jnp.any(points[None] & rows[:, :, None], axis=1)
+        return rows
+
+    needs = jax.lax.fori_loop(0, 4, further, same[goal.tool])[:, goal.tool]
+    uses |= needs & ~jnp.eye(len(step), dtype=bool)
+
+    def wider(_, found):  # a chain of steps; a loop compiles once
+        return kept & (own | jnp.any(uses & found[:, None], axis=0))
+
+    return jax.lax.fori_loop(0, len(step), wider, kept & own)
+
+
 def with_needed(task: Task, values: Int[Array, "C V"]) -> Task:
-    """Return a task whose goal only has the steps that it needs; see `required`."""
-    return _with_steps(task, required(task, values))
+    """Return a task whose goal only has the steps that it needs.
+
+    Args:
+      task: the task.
+      values: the results of all steps.
+    """
+    return _with_steps(task, of_use(task, hold(task, values)))
 
 
 def with_possible(
@@ -42,7 +99,8 @@ def with_possible(
     step = (sources - num_constants) // values.shape[1]
     known = jnp.all((sources < num_constants) | done[step], axis=1)
     holds = _hold(task, values)
-    return _with_steps(task, ~known | holds), valid & known & holds
+    possible = of_use(task, ~known | holds)
+    return _with_steps(task, possible), of_use(task, known & holds)
 
 
 def _with_steps(task: Task, kept: Bool[Array, "C"]) -> Task:

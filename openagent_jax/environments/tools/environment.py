@@ -230,7 +230,7 @@ def solution(task: Task) -> Solution:
         if access is not None:
             touch = records.touch(access, task.world, cells, tool, args, found)
             found, key = touch.values, touch.key
-            happens = conditions.required(task, values)[c] & (touch.status == style.OK)
+            happens = conditions.hold(task, values)[c] & (touch.status == style.OK)
             table = jnp.where(happens, access.table[tool], 0)
             none = jnp.zeros(access.source.shape[1], bool)
             cells, _ = records.write(cells, table, key, touch.after, none)

@@ -1,6 +1,7 @@
 """Sampled goals in files: the same goals, and never those of another domain."""
 
 import dataclasses
+import os
 from typing import Any
 
 import pytest
@@ -71,3 +72,19 @@ def test_without_a_folder(tmp_path, goals):
     file = tmp_path / "file"
     file.write_text("no folder")
     assert get(file, lambda *_: goals) == goals
+
+
+def test_a_full_disk(tmp_path, goals, monkeypatch):
+    def full(*arguments):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert get(tmp_path, lambda *_: goals) == goals
+    assert [path.name for path in tmp_path.rglob("*")] == ["goals"]
+
+
+def test_a_folder_in_cloud_storage(tmp_path, goals, monkeypatch):
+    """It is no folder here."""
+    monkeypatch.chdir(tmp_path)
+    assert get("gs://bucket/cache", lambda *_: goals) == goals
+    assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
 from openagent_jax.perturb import pick
 
@@ -139,10 +140,11 @@ def wanted(task: Task) -> Bool[Array, "N"]:
 
 
 def wanted_surely(task: Task) -> Bool[Array, "N"]:
-    """Return the rows of `wanted` that some step without a condition names."""
+    """Return the rows of `wanted` that are of use whether conditions hold or not."""
     if task.goal.when is None:
         return wanted(task)
-    tool = jnp.where(task.goal.when[:, 0] < 0, task.goal.tool, -1)
+    sure = conditions.of_use(task, task.goal.when[:, 0] < 0)
+    tool = jnp.where(sure, task.goal.tool, -1)
     return wanted(replace(task, goal=replace(task.goal, tool=tool)))
 
 

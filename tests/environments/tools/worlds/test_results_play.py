@@ -21,15 +21,48 @@ NUM, TURNS, BYTES = 1024, 7, 400
 FIRST, ALWAYS, NEVER, EXPERT = range(4)  # agents
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    file = ferries.save(tmp_path_factory.mktemp("ferries"))
+# The cheapest sailing is only of use if the condition holds.
+GOAL = {
+    "name": "book_if_cheap",
+    "constants": {"harbor": "harbor", "sailing": "sailing", "limit": "fare"},
+    "steps": [
+        {"tool": "list_sailings", "arguments": {"harbor": "$harbor"}},
+        {"tool": "sailing_details", "arguments": {"sailing": "$sailing"}},
+        {
+            "tool": "book_seat",
+            "arguments": {"sailing": "#0.min(sailings.fare).id"},
+            "when": {"value": "#1.fare", "at_most": "$limit"},
+        },
+    ],
+    "answer": "#1.fare",
+    "phrases": {
+        pool: [
+            f"{word} {{sailing}}. Up to {{limit}}, book the cheapest from {{harbor}}."
+        ]
+        for pool, word in zip(
+            ferries.POOLS, ("Find", "See", "Get", "Check"), strict=True
+        )
+    },
+}
+
+
+def make_world(folder, **changes):
+    file = ferries.save(folder, **changes)
     settings = Settings(domain=str(file), transfer="poi", **ferries.SIZES)
     return registry.make(settings, Spelling(helpers.tokenizer()))
 
 
 @pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return make_world(tmp_path_factory.mktemp("ferries"))
+
+
+@pytest.fixture(scope="module")
 def program(world):
+    return make_program(world)
+
+
+def make_program(world):
     """Plays an agent that differs from the expert in one way."""
     environment, tables = world.environment, world.tables
 
@@ -126,6 +159,27 @@ def test_agents_that_do_not_look_at_conditions(program, expert):
         assert state.wrong_effects[has].any() == (agent == ALWAYS)
 
 
+def test_what_only_a_step_with_a_condition_uses(tmp_path):
+    """Where its condition fails, it may be called, but need not be."""
+    world = make_world(tmp_path, goals=[GOAL])
+    play, num = make_program(world), 256
+    task, state, _, _, proof = jax.device_get(
+        play(helpers.keys(num=num), jnp.full(num, EXPERT))
+    )
+    assert state.success.all()
+    np.testing.assert_array_equal(state.num_calls, proof.fewest_calls)
+    holds = proof.fewest_calls == 3
+    assert (proof.fewest_calls[~holds] == 1).all() and 0.3 < holds.mean() < 0.7
+    assert task.goal.tool[:, :3].tolist() == [[0, 2, 3]] * num
+    # It calls all tools but the one that has an effect.
+    _, state, *_ = jax.device_get(play(helpers.keys(num=num), jnp.full(num, NEVER)))
+    assert (state.num_calls == 2).all()
+    np.testing.assert_array_equal(state.success, ~holds)
+    check_needs(world, num)
+    sure = world.tables.source.tasks.set_sure[0, 0]
+    assert np.flatnonzero(sure).tolist() == [2]
+
+
 @pytest.fixture(scope="module")
 def certified(world):
     """`name -> (Edited, solvable)` of tasks under a perturbation."""
@@ -159,6 +213,11 @@ def test_only_tools_that_are_needed_in_any_case_are_taken_away(certified, name):
 
 
 def test_what_a_goal_surely_needs(world):
+    every, sure = check_needs(world, NUM)
+    assert np.any(every & ~sure, axis=1).sum() > 0.1 * NUM
+
+
+def check_needs(world, num):
     """The sets of tools on the host are those that perturbations find in a task."""
     domain, environment = world.tables.source.tasks, world.environment
 
@@ -172,11 +231,11 @@ def test_what_a_goal_surely_needs(world):
 
         return jax.vmap(one)(keys)
 
-    kind, (every, sure) = jax.device_get(find(world.tables, helpers.keys(num=NUM)))
+    kind, (every, sure) = jax.device_get(find(world.tables, helpers.keys(num=num)))
     d, u = domain.goal_domain[kind], domain.goal_set[kind]
     assert np.array_equal(domain.set_needs[d, u], every)
     assert np.array_equal(domain.set_sure[d, u], sure)
-    assert np.any(every & ~sure, axis=1).sum() > 0.1 * NUM
+    return every, sure
 
 
 def test_no_step_comes_to_need_the_code_of_one_with_a_condition(certified):
