@@ -10,7 +10,7 @@ from typing import Any
 
 from openagent_jax.domains import tool_names, value_schema
 from openagent_jax.domains.domain_schema import HOLE
-from openagent_jax.drafting import list_results, value_pools
+from openagent_jax.drafting import list_results, shared_enums, value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.text import nesting, style, wording
 from openagent_jax.text.wording import Purpose
@@ -73,14 +73,16 @@ class Types:
         self._users: dict[str, list[str]] = {}  # names of tools, by type
         self._argument_types: set[str] = set()  # of required arguments
         self._left_out: dict[str, list[str]] = {}  # values of enums, by type
-        self._enums: list[dict[str, Any]] = []
+        self._narrowed: set[str] = set()  # enums that share values with others
+        enums = []
         for tool, does in tools:
             named = [(_full_name(x, does), y) for x, y in tool.arguments.items()]
             named += [(_name_of_field(x, does), y) for x, y in tool.returns.items()]
             for name, schema in named:
                 values = value_pools.choices(schema)
                 if values and value_pools.are_texts(values):
-                    self._add_enum(name, values)
+                    enums.append((name, values))
+        self._enums = shared_enums.divided(enums)
 
     def arguments(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
         """Add the arguments of a tool; return their types by name.
@@ -142,18 +144,14 @@ class Types:
             if name in self._left_out:
                 left_out = ", ".join(self._left_out[name])
                 note = f"{owner}: without {left_out}, since the other values are texts"
+            if name in self._narrowed and not note:
+                kept = ", ".join(map(str, made[name]["values"]))
+                note = f"{owner}: only {kept}, as other values are in other enums too"
             if note:
                 notes[name] = f"types.{name}: {note}"
         order = [name for name in self._schemas if name in made]
         definitions = {name: made[name] for name in order}
         return definitions, [notes[name] for name in order if name in notes]
-
-    def _add_enum(self, name: str, values: list[str]) -> None:
-        """Add an enum; enums that have a value in common become one type."""
-        for other in [x for x in self._enums if set(x["values"]) & set(values)]:
-            self._enums.remove(other)
-            name, values = other["name"], [*other["values"], *values]
-        self._enums.append({"name": name, "values": list(dict.fromkeys(values))})
 
     def _from_schema(
         self, tool: ListedTool, does: Purpose, effect: bool
@@ -179,9 +177,11 @@ class Types:
     def _add(self, name: str, schema: Schema, user: str) -> str:
         """Return the type of that name, or a numbered one if its values differ."""
         values, left_out = value_pools.choices(schema), value_pools.left_out(schema)
+        is_narrowed = False
         if values and value_pools.are_texts(values):
-            enum = next(x for x in self._enums if {*values} <= {*x["values"]})
-            name, schema = enum["name"], {**schema, "enum": enum["values"]}
+            name, kept = self._enums[frozenset(values)]
+            is_narrowed = {*kept} != {*values}
+            schema = {**schema, "enum": kept}
         elif [*map(str, values)] in (["True", "False"], ["False", "True"]):
             name, schema = "boolean", {**schema, "enum": [True, False]}
         number = 2
@@ -192,6 +192,8 @@ class Types:
         self._users.setdefault(name, []).append(user)
         if left_out:
             self._left_out[name] = left_out
+        if is_narrowed:
+            self._narrowed.add(name)
         return name
 
     def _from_name(
