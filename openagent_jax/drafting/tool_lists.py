@@ -35,6 +35,8 @@ from openagent_jax.drafting.list_schemas import (
 )
 from openagent_jax.text import nesting
 
+_OUTPUT_KEYS = ("outputSchema", "response")  # MCP, the Berkeley leaderboard
+
 
 @dataclass(frozen=True)
 class ListedTool:
@@ -190,8 +192,8 @@ def _tool(entry: Entry, name: str) -> ListedTool:
                 unions[leaf.path] = "; ".join(dict.fromkeys(leaf.notes))
     if problems:
         raise Unsupported(*problems, *_holes(arguments))
-    output = function.get("outputSchema")
-    returns = list_results.fields(output)
+    outputs = (entry.item.get(key) or function.get(key) for key in _OUTPUT_KEYS)
+    returns = list_results.fields(next(filter(None, outputs), None))
     pages = list_pages.found(parameters, root, returns)
     if pages is not None:
         # Without `required`, the cursor counts as a required argument.

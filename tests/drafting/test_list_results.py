@@ -111,6 +111,17 @@ def test_a_list_is_as_long_as_its_types_have_values():
     assert made["orders"]["at_most"] == 2
 
 
+def test_other_names_of_output_schemas():
+    tool = returning("get_x", {"size": TEXT}, it=TEXT)
+    wanted = drafting.draft([tool], "x").domain["tools"][0]["x-openagent"]
+    assert [*wanted["returns"]] == ["size"]
+    schema = tool.pop("outputSchema")
+    beside = {"type": "function", "function": tool, "outputSchema": schema}
+    for other in ({**tool, "response": schema}, beside):
+        made = drafting.draft([other], "x").domain["tools"][0]["x-openagent"]
+        assert made == wanted
+
+
 def test_objects_stay_nested():
     """The lines of one order are a detail of it."""
     parts = {"order": ORDER, "next": TEXT}
