@@ -241,15 +241,16 @@ def _goal(
         field.
     """
     constants: dict[str, str] = {}
-    steps, clauses, slots = [], [], []
+    steps, clauses, short_clauses, slots = [], [], [], []
     for step, call in enumerate(chain):
-        tool, sources, values = call.tool, {}, []
+        tool, sources, values, references = call.tool, {}, [], []
         for argument, kind in call.arguments.items():
             words = _spoken(argument)
             if argument in call.from_previous:
                 field = call.from_previous[argument]
                 sources[argument] = f"#{step - 1}.{field}"
                 values.append(_reference(chain, step, field, kind))
+                references += values[-1:]
                 continue
             slot = re.sub("[^A-Za-z0-9_]+", "_", argument)
             while constants.get(slot, kind) != kind:
@@ -264,6 +265,9 @@ def _goal(
         joint = ", using" if " with " in request else " with"
         with_values = f"{joint} {' and '.join(values)}" if values else ""
         clauses.append(request + with_values)
+        # What "that id" is goes without saying, but not which record of a list.
+        needed = [x for x in references if not x.startswith("that ")]
+        short_clauses.append(" with ".join([request, *needed]))
     last = chain[-1].tool
     kinds = {field: types[kind]["kind"] for field, kind in last.returns.items()}
     # An enum is easily guessed, so it is the answer only if there is nothing else.
@@ -271,16 +275,17 @@ def _goal(
     asked = _noun(last, answer_field)
     if pages := last.listed.pages:
         answer_field = f"count({pages.path})"
-        asked = f"number of {' '.join(wording.words(pages.path))}"
+        listed = wording.words(str(nesting.parse(pages.path)[-1]))
+        asked = f"number of {' '.join(listed) if listed != ['data'] else 'records'}"
     answer, end = f"#{len(chain) - 1}.{answer_field}", f" and tell me the {asked}"
     if last.effect:
         answer, end = DONE, ", then say done"
-    elif len(kinds) == 1 and len(chain) == 1 and not tells and not pages:
+    elif len(kinds) == 1 and len(chain) == 1 and not (tells or last.lists):
         end = ""
     full = ", then ".join(clauses) + end
     names, given = [call.tool.listed.name for call in chain], chain[-1].given
     name = "_then_".join(name[: 60 // len(names)] for name in names)[:64]
-    short = ", ".join([" then ".join(c.tool.does.request for c in chain), *slots])
+    short = ", ".join([" then ".join(short_clauses), *slots])
     short += ", say done" if last.effect else f", {asked}" if end else ""
     return {
         "name": f"{name}_with_{re.sub('[^A-Za-z0-9_-]+', '_', given)}"[:64]

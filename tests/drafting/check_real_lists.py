@@ -58,7 +58,8 @@ def rows(files: Iterable[Path]) -> Iterator[str]:
         others = [x.strip() for x in warnings.splitlines() if _KNOWN not in x]
         prompt = ", perturbed ".join(tokens[0]) if tokens else ""
         cells = [file.name, " ".join(sorted(wanted)), passes, prompt]
-        cells += ["; ".join(others), seconds]
+        more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+        cells += ["".join(others[:1]) + more, seconds]
         yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 

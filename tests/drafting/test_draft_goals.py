@@ -77,9 +77,9 @@ def listing(name, record, **arguments):
     return returning(f"find_{name}", {name: records}, **arguments)
 
 
-def request(tools, name):
+def request(tools, name, pool="train"):
     made = goals_of(drafting.draft(openai(*tools), "chains"))
-    return made[name]["phrases"]["train"][0].removeprefix("Please ")
+    return made[name]["phrases"][pool][0].removeprefix("Please ")
 
 
 class TestReferences:
@@ -92,9 +92,18 @@ class TestReferences:
             "find open tasks with owner {owner}, then copy a task with the task id of "
             "the first open task, then say done."
         )
+        # Terse requests name the record too.
+        text = request(tools, "find_open_tasks_then_copy_task", "rewrite_train")
+        assert "then copy a task with the task id of the first open task, owner" in text
         assert request(tools, "find_open_tasks").endswith(
             "tell me the task id of the first open task."
         )
+
+    def test_a_list_of_one_column(self):
+        """Which record is meant has to be said, though there is nothing else."""
+        tools = [listing("open_tasks", {"id": TEXT}, owner=TEXT)]
+        text = request(tools, "find_open_tasks")
+        assert text.endswith("and tell me the id of the first open task.")
 
     def test_a_name_without_meaning_is_completed(self):
         tools = [
