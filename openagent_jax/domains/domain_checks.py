@@ -2,11 +2,13 @@
 
 import collections
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from reprlib import repr as brief
 from typing import Any
 
 from openagent_jax.domains.domain_spec import (
+    Fields,
+    Synonyms,
     TableSpec,
     ToolSpec,
     TypeSpec,
@@ -81,6 +83,23 @@ class Checker:
                 self.require(False, place, f"{message}; write something else")
             used[text] = f"in {place}"
         return texts
+
+    def fields(self, types: Mapping[str, str], place: str) -> Fields:
+        """Return names with their types, which have to be known."""
+        for name, kind in types.items() if "types" not in self.unreadable else ():
+            self.known(kind, self.types, f"{place}.{name}", "unknown type")
+        return tuple(types.items())
+
+    def texts(
+        self,
+        pools: Iterable[tuple[str, list[str]]],
+        used: dict[str, str],
+        place: str,
+    ) -> Synonyms:
+        """Return the texts of each pool, none of which may be in use elsewhere."""
+        return {
+            pool: self.unused(texts, used, f"{place}.{pool}") for pool, texts in pools
+        }
 
     def short(self, texts: Iterable[str], place: str) -> None:
         """Require that no text is longer than the sandbox can look up."""

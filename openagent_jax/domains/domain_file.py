@@ -49,7 +49,6 @@ be made without the test split (see `development.py`).
 import graphlib
 import itertools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +68,12 @@ from openagent_jax.domains.domain_checks import Checker, suggest
 from openagent_jax.domains.domain_needs import Needs
 from openagent_jax.domains.domain_spec import (
     CURSOR,
-    DONE,
     DomainError,
     DomainSpec,
-    Fields,
-    GoalSpec,
-    Synonyms,
     ToolSpec,
-    needs_before,
     require,
 )
-from openagent_jax.domains.goals import goal_conditions, phrase_syntax, request_reading
+from openagent_jax.domains.goals import goal_reading, request_reading
 from openagent_jax.domains.limits import Limits
 from openagent_jax.text import nesting, schema_paths, style
 
@@ -220,11 +214,12 @@ def read(document: Any, limits: Limits) -> DomainSpec:
     tools = _entries(document, "tools", list, check)
     for index, item in enumerate(tools):
         tool = _tool(item, f"tools[{index}]", check)
-        check.tools[tool.name if tool else _name(item)] = tool
+        if tool or _name(item) not in check.tools:
+            check.tools[_name(item)] = tool
     tables = domain_tables.read(document, tools, check)
     in_order = _check_needs([_name(item) for item in tools], check)
     goals = [
-        _goal(item, f"goals[{index}]", in_order, check)
+        goal_reading.read(item, f"goals[{index}]", in_order, check)
         for index, item in enumerate(_entries(document, "goals", list, check))
     ]
     has_words = any(tool and tool.requests for tool in check.tools.values())
@@ -258,31 +253,33 @@ def _source(value: Any, check: Checker) -> str:
 
 
 def _entries(document: Any, name: str, kind: type, check: Checker) -> Any:
-    """Return the entries of a part of the document; none if it cannot be read."""
+    """Return the entries of a part of the document; none if it cannot be read.
+
+    Where there are too many of them, all are looked at nevertheless.
+    """
     part = document.get(name) if isinstance(document, dict) else None
-    if isinstance(part, kind) and name not in check.places:
+    if isinstance(part, kind) and (part or name not in check.places):
         return part
     check.unreadable.add(name)
     return kind()
 
 
 def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
-    if (tool := schema.parse(schema.Tool, item, place, check)) is None:
-        return None
+    tool = schema.parse(schema.Tool, item, place, check)
     at, place = f"{place}.function", f"{place}.x-openagent"
+    _check_function(item, at, check)
+    if tool is None:
+        return None
     function, meaning = tool.function, tool.meaning
     descriptions, text = check.used["description"], function.description
+    num_faults = len(check.faults)
     check.unused([function.name], check.used["tool"], f"{at}.name")
+    if function.name in check.tools and len(check.faults) > num_faults:
+        return None  # a copy would repeat all texts of the first tool
     own = check.used["own description"]  # tools may share one, but no synonym
     if text not in own:
         check.unused([text], descriptions, f"{at}.description")
     own[text] = ""
-    if schema.check_json(item["function"], at, check):
-        parameters = item["function"].get("parameters")
-        at_schema = f"{at}.parameters"
-        for fault in schema_checks.problems(parameters, at_schema, parameters):
-            where, _, problem = fault.partition(": ")
-            check.require(False, where, problem)
     paths = nested_arguments.in_order(meaning.arguments)
     root, pages = function.parameters.model_dump(), meaning.pages
     cursor = [nesting.written((pages.cursor,))] if pages else []
@@ -293,10 +290,10 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     ordered = {path: meaning.arguments[path][0] for path in paths}
     also = {path: tuple(meaning.arguments[path][1:]) for path in paths}
     also = {path: kinds for path, kinds in also.items() if kinds}
-    arguments = _fields(ordered, f"{place}.arguments", check)
+    arguments = check.fields(ordered, f"{place}.arguments")
     for number in range(max(map(len, also.values()), default=0)):
         more = {path: x[number] for path, x in also.items() if number < len(x)}
-        arguments += _fields(more, f"{place}.arguments", check)
+        arguments += check.fields(more, f"{place}.arguments")
     value_schema.check(item["function"], arguments, at, check)
     arguments = arguments[: len(paths)]
     returns, lists = result_reading.fields(
@@ -319,10 +316,10 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
     for name in named:
         used.setdefault(name, f"in {place.removesuffix('.x-openagent')}.function")
     argument_names = {
-        name: _texts(synonyms, used, f"{at}.{name}", check)
+        name: check.texts(synonyms, used, f"{at}.{name}")
         for name, synonyms in meaning.argument_names.items()
     }
-    names = _texts(meaning.names, check.used["tool"], f"{place}.names", check)
+    names = check.texts(meaning.names, check.used["tool"], f"{place}.names")
     for texts in (names, *argument_names.values()):
         check.short(itertools.chain(*texts.values()), place)
     return ToolSpec(
@@ -335,7 +332,7 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         meaning.effect,
         _optional(root, gates),
         names,
-        _texts(meaning.descriptions, descriptions, f"{place}.descriptions", check),
+        check.texts(meaning.descriptions, descriptions, f"{place}.descriptions"),
         argument_names,
         item["function"],
         request_reading.read(tool, stated, lists, place, check),
@@ -346,6 +343,18 @@ def _tool(item: Any, place: str, check: Checker) -> ToolSpec | None:
         also,
         pages=made,
     )
+
+
+def _check_function(item: Any, place: str, check: Checker) -> None:
+    """Check what agents are shown of a tool, whatever else is wrong with it."""
+    function = item.get("function") if isinstance(item, dict) else None
+    if not isinstance(function, dict):
+        return
+    schema.check_json(function, place, check)
+    parameters, at = function.get("parameters"), f"{place}.parameters"
+    for fault in schema_checks.problems(parameters, at, parameters):
+        where, _, problem = fault.partition(": ")
+        check.require(False, where, problem)
 
 
 def _optional(root: dict[str, Any], gates: nested_arguments.Gates) -> dict[str, Any]:
@@ -391,109 +400,3 @@ def _check_needs(names: list[str], check: Checker) -> bool:
         message = f"cycle {' -> '.join(cycle)}; remove one code_from or call_after"
         in_order = check.require(False, places[cycle[0]], message)
     return in_order
-
-
-def _goal(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | None:
-    if (goal := schema.parse(schema.Goal, item, place, check)) is None:
-        return None
-    check.unused([goal.name], check.used["goal"], f"{place}.name")
-    constants = _fields(goal.constants, f"{place}.constants", check)
-    sources = _check_sources(goal, place, check)
-    for slot in goal.constants if sources else ():
-        message = "used by no step; use it or remove it"
-        check.require(f"${slot}" in sources, f"{place}.constants.{slot}", message)
-    steps = tuple((step.tool, step.arguments) for step in goal.steps)
-    conditions = goal_conditions.read(goal.steps, place, check)
-    if sources and in_order:
-        _check_steps([name for name, _ in steps], place, sources, check)
-    if sources:
-        domain_tables.check_goal(goal.constants, steps, place, check)
-    phrases = _texts(goal.phrases, check.used["phrase"], f"{place}.phrases", check)
-    slots = [f"{{{slot}}}" for slot in goal.constants]
-    for pool, texts in phrases.items():
-        for index, text in enumerate(texts):
-            written = re.findall(r"[{}][^{}]*}?", text)
-            at = f"{place}.phrases.{pool}[{index}]"
-            own = [part for part in written if "|" not in part]
-            check.names(own, slots, at, "slot")
-            for fault in phrase_syntax.faults(text):
-                check.require("|" not in text, at, fault)
-            num = len(phrase_syntax.parse(text))
-            limit = check.limits.num_phrase_pieces
-            message = f"{num} slots and texts between them; write at most {limit}"
-            check.require(num <= limit, at, message)
-    return GoalSpec(goal.name, constants, steps, goal.answer, phrases, conditions)
-
-
-def _check_sources(goal: schema.Goal, place: str, check: Checker) -> list[str]:
-    """Check the arguments of the steps, and the answer.
-
-    Returns:
-      The sources that these read; none if a tool is unknown or has faults.
-    """
-    types = {f"${slot}": type_name for slot, type_name in goal.constants.items()}
-    sources = []
-    for index, step in enumerate(goal.steps):
-        at = f"{place}.steps[{index}]"
-        if "tools" not in check.unreadable:
-            check.known(step.tool, check.tools, f"{at}.tool", "unknown tool")
-        if (tool := check.tools.get(step.tool)) is None:
-            return []
-        wanted, at = dict(tool.arguments), f"{at}.arguments"
-        check.names(step.arguments, wanted, at, "argument", tool.optional)
-        for path in nested_arguments.missing(step.arguments, tool.gates):
-            message = f"missing argument {path!r}, which goes with others; add it"
-            check.require(path not in tool.optional, at, message)
-        for name, source in step.arguments.items():
-            known = check.known(source, types, f"{at}.{name}", "unknown source")
-            if known and name in wanted:
-                message = f"{source} is of type {types[source]!r}"
-                kinds = wanted[name], *tool.also.get(name, ())
-                message += f"; give one of type {' or '.join(map(repr, kinds))}"
-                check.require(types[source] in kinds, f"{at}.{name}", message)
-            sources.append(source)
-        if step.when is not None:
-            at = f"{place}.steps[{index}].when"
-            sources += goal_conditions.check_sources(step.when, types, at, check)
-        types |= goal_conditions.usable(step, index, tool)
-    answers = [DONE, *(source for source in types if source[0] == "#")]
-    check.known(goal.answer, answers, f"{place}.answer", "unknown source")
-    return [*sources, goal.answer]
-
-
-def _check_steps(
-    steps: list[str], place: str, sources: list[str], check: Checker
-) -> None:
-    """Check that what a step needs comes before it, and that no step is useless."""
-    tools = {name: tool for name, tool in check.tools.items() if tool}
-    needs = [needs_before(tools, steps, name) for name in steps]
-    needed = set(itertools.chain(*needs))
-    for index, name in enumerate(steps):
-        at = f"{place}.steps[{index}]"
-        for need in needs[index]:
-            message = f"{name!r} needs {need!r}, a later step; move it"
-            check.require(need not in steps[index:], at, message)
-            message = f"{name!r} needs {need!r}, which takes arguments; make it a step"
-            check.require(need in steps or not tools[need].arguments, at, message)
-        useful = any(source.startswith(f"#{index}.") for source in sources)
-        useful = useful or tools[name].effect or name in needed
-        message = f"nothing uses {name!r}; use its result or remove it"
-        check.require(useful, at, message)
-
-
-def _fields(value: dict[str, str], place: str, check: Checker) -> Fields:
-    for name, type_name in value.items() if "types" not in check.unreadable else ():
-        check.known(type_name, check.types, f"{place}.{name}", "unknown type")
-    return tuple(value.items())
-
-
-def _texts(
-    synonyms: schema.Synonyms | schema.Paraphrases,
-    used: dict[str, str],
-    place: str,
-    check: Checker,
-) -> Synonyms:
-    """Return the texts of each pool, none of which may be in use elsewhere."""
-    return {
-        pool: check.unused(texts, used, f"{place}.{pool}") for pool, texts in synonyms
-    }

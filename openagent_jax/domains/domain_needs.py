@@ -52,7 +52,8 @@ def _of_tool(meaning: dict[str, Any]) -> Needs:
     depths = [_parts(path) for path in (*arguments, *returns)]
     depths += [_parts(path) + 2 for path in lists]
     named = _part(_part(meaning, "requests"), "fields")
-    derived = sum("(" in name for name in named)
+    # The number of records of each list is derived, whether requests name it or not.
+    derived = len(lists) + sum("(" in x and not x.startswith("count(") for x in named)
     fields = len(returns) - len(lists) + sum(num * size for num, size in sizes.values())
     pages = _part(meaning, "pages")
     if isinstance(following := pages.get("next"), str):
@@ -61,8 +62,7 @@ def _of_tool(meaning: dict[str, Any]) -> Needs:
     return Needs(
         min(max(depths, default=1), schema.MAX_DEPTH),
         fields if lists else 0,
-        # There are lists only where there is room for what is derived from them.
-        min(max(derived, bool(lists)), _MOST),
+        min(derived, _MOST),
         bool(pages),
     )
 

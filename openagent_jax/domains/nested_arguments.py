@@ -118,6 +118,7 @@ def _check_leaf(
     check.require(depth <= limit, _meaning(place), message)
     found = schema_paths.places(root, path)
     if len(found) == depth:
+        _check_scalar(text, found[-1].schema, place, check)
         return
     at, key = len(found), path[len(found)]
     where = f"{place}.properties" if at == 0 else place
@@ -142,6 +143,21 @@ def _check_leaf(
         else:
             message = f"{text!r}: {outer!r} has no property {key!r}; add it there"
     check.require(False, where, message)
+
+
+def _check_scalar(text: str, found: Any, place: str, check: Checker) -> None:
+    """Check that the schema of a leaf is no container."""
+    kind = found.get("type") if isinstance(found, dict) else None
+    remedy = f"write the path of a scalar, such as {f'{text}.0'!r}"
+    message = f"{text!r} is an array in the schema; {remedy}"
+    if kind == "array" and "items" not in found and "prefixItems" not in found:
+        message = f"{text!r} is an array without `items`, which say what it holds; add "
+        message += f"these, and {remedy}"
+    if kind == "object":
+        message = (
+            f"{text!r} is an object in the schema; write the path of a scalar in it"
+        )
+    check.require(kind not in ("array", "object"), _meaning(place), message)
 
 
 def _check_siblings(leaves: Mapping[Path, str], place: str, check: Checker) -> None:

@@ -4,19 +4,20 @@ In a chain, a result of one tool is an argument of the next. Optional arguments 
 out, but for one goal that gives each.
 """
 
+import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from openagent_jax.domains import lookalikes
 from openagent_jax.domains.domain_spec import DONE
 from openagent_jax.domains.limits import Limits
-from openagent_jax.drafting import draft_types
+from openagent_jax.drafting import draft_types, list_results
 from openagent_jax.drafting.tool_lists import ListedTool
-from openagent_jax.text import nesting, wording
+from openagent_jax.text import nesting, synonyms, wording
 
 NUM_CHAINS = 2  # most goals of several steps that end in the same tool
 
@@ -31,8 +32,10 @@ class DraftedTool:
       does: what the tool does.
       arguments: the type of each argument, by name.
       optional: the names of the optional ones.
-      returns: the type of each field of its result, by name.
+      returns: the type of each field of its result, by path; of a list of records,
+        those of the first one.
       effect: whether it changes something.
+      lists: the most records of each list that it returns, by path.
     """
 
     listed: ListedTool
@@ -42,6 +45,7 @@ class DraftedTool:
     optional: tuple[str, ...]
     returns: dict[str, str]
     effect: bool
+    lists: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def required(self) -> dict[str, str]:
@@ -54,6 +58,12 @@ class _Call:
     tool: DraftedTool
     from_previous: dict[str, str]  # argument -> field of the previous call's result
     given: str = ""  # an optional argument
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The type of each argument that it gives, by name."""
+        given = {*self.tool.required, self.given}
+        return {k: v for k, v in self.tool.arguments.items() if k in given}
 
 
 def goals(
@@ -154,24 +164,69 @@ def _sources(
 
 
 def _spoken(argument: str) -> str:
-    """Return the words for an argument.
+    """Return the words for an argument, none of them twice in a row.
 
     >>> [_spoken(x) for x in ("dueDate", "to.city", "tags.0", "tags.1")]
     ['due date', 'to city', 'tag', 'second tag']
+    >>> _spoken("labels.0.labelType")
+    'label type'
     """
     words = [x for key in draft_types.spoken_keys(argument) for x in wording.words(key)]
+    words = [word for word, _ in itertools.groupby(words)]
     later = [key for key in nesting.parse(argument) if isinstance(key, int) and key]
     return " ".join(["second"] * bool(later) + words)
 
 
-def _noun(field: str) -> str:
-    """Return the words for a field of a result.
+def _noun(tool: DraftedTool, field: str) -> str:
+    """Return the words for a field of the result of a tool: "id of the first task"."""
+    path = nesting.parse(field)
+    outer = list_results.list_of(path)
+    if nesting.written(outer) in tool.lists:
+        *more, last = wording.words(str(outer[-1]))
+        record = "record" if last == "data" else wording.singular(last)
+        record = " ".join([*more, record])
+        return f"{_own(path[len(outer) + 1 :], '')} of the first {record}"
+    return _own(path, tool.returns[field])
 
-    >>> _noun("dueDate"), _noun("tasks.0.id")
-    ('due date', 'first task id')
+
+def _own(path: nesting.Path, kind: str) -> str:
+    """Return the words for a field, in its own words if these say enough.
+
+    >>> _own(("due", "dueDate"), "due_date"), _own(("owner", "name"), "owner_name")
+    ('due date', 'owner name')
+    >>> _own(("name",), "order_name"), _own(("tags", 0), "tag")
+    ('order name', 'first tag')
     """
-    is_of_list = any(isinstance(key, int) for key in nesting.parse(field))
-    return " ".join(["first"] * is_of_list + _spoken(field).split())
+    *around, own = draft_types.spoken_keys(nesting.written(path))
+    words = wording.words(own)
+    if len(words) == 1:
+        outer = wording.words(around[-1]) if around else wording.words(kind)[:-1]
+        if around or [*outer, *words] == wording.words(kind):
+            words = [*outer, *words]
+    words = [*["first"] * isinstance(path[-1], int), *words]
+    return _quoted(" ".join(word for word, _ in itertools.groupby(words)))
+
+
+def _quoted(words: str) -> str:
+    """Put a word in quotes that would be read as a part of the sentence."""
+    is_open = words.split()[-1] in synonyms.FUNCTION_WORDS
+    return f"'{words}' value" if is_open else words
+
+
+def _reference(chain: list[_Call], step: int, field: str, kind: str) -> str:
+    """Return how a request names a value that the call before a step returns."""
+    noun = _noun(chain[step - 1].tool, field)
+    # Another value that is called so, in what the request has said up to here.
+    others = [
+        argument
+        for call in chain[: step + 1]
+        for argument, other in call.arguments.items()
+        if other == kind
+        and not (call is chain[step] and argument in call.from_previous)
+    ]
+    if others:
+        return f"the {noun} from that step"
+    return f"the {noun}" if " of the first " in noun else f"that {noun}"
 
 
 def _goal(
@@ -189,14 +244,12 @@ def _goal(
     steps, clauses, slots = [], [], []
     for step, call in enumerate(chain):
         tool, sources, values = call.tool, {}, []
-        for argument, kind in tool.arguments.items():
-            if argument in tool.optional and argument != call.given:
-                continue
+        for argument, kind in call.arguments.items():
             words = _spoken(argument)
             if argument in call.from_previous:
                 field = call.from_previous[argument]
                 sources[argument] = f"#{step - 1}.{field}"
-                values.append(f"that {_noun(field)}")
+                values.append(_reference(chain, step, field, kind))
                 continue
             slot = re.sub("[^A-Za-z0-9_]+", "_", argument)
             while constants.get(slot, kind) != kind:
@@ -207,13 +260,15 @@ def _goal(
             sources[argument] = f"${slot}"
             values.append(f"{words} {{{slot}}}")
         steps.append({"tool": tool.listed.name, "arguments": sources})
-        with_values = f" with {' and '.join(values)}" if values else ""
-        clauses.append(tool.does.request + with_values)
+        request = tool.does.request
+        joint = ", using" if " with " in request else " with"
+        with_values = f"{joint} {' and '.join(values)}" if values else ""
+        clauses.append(request + with_values)
     last = chain[-1].tool
     kinds = {field: types[kind]["kind"] for field, kind in last.returns.items()}
     # An enum is easily guessed, so it is the answer only if there is nothing else.
     answer_field = min(kinds, key=lambda field: kinds[field] == "enum")
-    asked = _noun(answer_field)
+    asked = _noun(last, answer_field)
     if pages := last.listed.pages:
         answer_field = f"count({pages.path})"
         asked = f"number of {' '.join(wording.words(pages.path))}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from openagent_jax.domains import tool_names, value_schema
 from openagent_jax.domains.domain_schema import HOLE
-from openagent_jax.drafting import value_pools
+from openagent_jax.drafting import list_results, shared_enums, value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.text import nesting, style, wording
 from openagent_jax.text.wording import Purpose
@@ -35,6 +35,13 @@ _NUMERIC_NOUNS = set(
 _CREATING_VERBS = set(
     "create open add register submit place start book reserve order".split()
 )
+# What is around the parts of any result, and says nothing of them.
+_CONTAINERS = set(
+    "data item result record entry list value row object hit match response "
+    "content payload".split()
+)
+_OF_LISTS = set("count total more cursor token page pages next offset".split())
+_FAILURES = set("failure failed error warning".split())
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _HOLE_KEY = (
     "hole"  # of a schema that nobody can guess; its value is the text of the hole
@@ -66,12 +73,16 @@ class Types:
         self._users: dict[str, list[str]] = {}  # names of tools, by type
         self._argument_types: set[str] = set()  # of required arguments
         self._left_out: dict[str, list[str]] = {}  # values of enums, by type
-        self._enums: list[dict[str, Any]] = []
+        self._narrowed: set[str] = set()  # enums that share values with others
+        enums = []
         for tool, does in tools:
-            for name, schema in [*tool.arguments.items(), *tool.returns.items()]:
+            named = [(_full_name(x, does), y) for x, y in tool.arguments.items()]
+            named += [(_name_of_field(x, does), y) for x, y in tool.returns.items()]
+            for name, schema in named:
                 values = value_pools.choices(schema)
                 if values and value_pools.are_texts(values):
-                    self._add_enum(_full_name(name, does), values)
+                    enums.append((name, values))
+        self._enums = shared_enums.divided(enums)
 
     def arguments(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
         """Add the arguments of a tool; return their types by name.
@@ -93,7 +104,9 @@ class Types:
         return types
 
     def returns(self, tool: ListedTool, does: Purpose, effect: bool) -> dict[str, str]:
-        """Add the result of a tool; return the types of its fields by name.
+        """Add the result of a tool; return the types of its fields by path.
+
+        The fields of a list are those of its first record.
 
         Args:
           tool: the tool, whose output schema is used if there is one.
@@ -101,13 +114,17 @@ class Types:
           effect: whether the tool changes something.
         """
         if tool.returns:
-            types = self._from_schema(tool, does)
+            types = self._from_schema(tool, does, effect)
         else:
             types = self._from_name(tool, does, effect)
         thing = _thing(does)
         prefix = thing if thing not in ("", style.CODE) else "result"
+        paths = {nesting.parse(path): kind for path, kind in types.items()}
         renamed = {style.CODE: f"{prefix}_{style.CODE}"}
-        return {renamed.get(name, name): kind for name, kind in types.items()}
+        return {
+            nesting.written((renamed.get(str(first), first), *rest)): kind
+            for (first, *rest), kind in paths.items()
+        }
 
     def definitions(self) -> tuple[dict[str, Any], list[str]]:
         """Return the types of a domain file, and notes on the values made up."""
@@ -127,34 +144,44 @@ class Types:
             if name in self._left_out:
                 left_out = ", ".join(self._left_out[name])
                 note = f"{owner}: without {left_out}, since the other values are texts"
+            if name in self._narrowed and not note:
+                kept = ", ".join(map(str, made[name]["values"]))
+                note = f"{owner}: only {kept}, as other values are in other enums too"
             if note:
                 notes[name] = f"types.{name}: {note}"
         order = [name for name in self._schemas if name in made]
         definitions = {name: made[name] for name in order}
         return definitions, [notes[name] for name in order if name in notes]
 
-    def _add_enum(self, name: str, values: list[str]) -> None:
-        """Add an enum; enums that have a value in common become one type."""
-        for other in [x for x in self._enums if set(x["values"]) & set(values)]:
-            self._enums.remove(other)
-            name, values = other["name"], [*other["values"], *values]
-        self._enums.append({"name": name, "values": list(dict.fromkeys(values))})
+    def _from_schema(
+        self, tool: ListedTool, does: Purpose, effect: bool
+    ) -> dict[str, str]:
+        """Choose fields of a result: those that other tools take as arguments first.
 
-    def _from_schema(self, tool: ListedTool, does: Purpose) -> dict[str, str]:
-        """Choose fields of a result: those that other tools take as arguments first."""
-        names = {name: _full_name(name, does) for name in tool.returns}
+        If the result has a list of records, it is among them, unless the tool changes
+        something: then it has one record.
+        """
+        names = {path: _name_of_field(path, does) for path in tool.returns}
         own = {_full_name(name, does) for name in tool.required}
         useful = [x for x in names if names[x] in self._argument_types - own]
         new = [x for x in names if x not in useful and names[x] not in own]
-        chosen = dict.fromkeys([*useful, *new, *names][:NUM_FIELDS])
+        ranked = list(dict.fromkeys([*useful, *new, *names]))
+        ranked.sort(key=_is_of_failure)  # a call that succeeds has none
+        if tool.pages:
+            ranked = _records(tool, useful, ranked)
+        elif not effect:
+            ranked = _with_one_list(ranked, _records(tool, useful, ranked), useful)
+        chosen = ranked[:NUM_FIELDS]
         return {x: self._add(names[x], tool.returns[x], tool.name) for x in chosen}
 
     def _add(self, name: str, schema: Schema, user: str) -> str:
         """Return the type of that name, or a numbered one if its values differ."""
         values, left_out = value_pools.choices(schema), value_pools.left_out(schema)
+        is_narrowed = False
         if values and value_pools.are_texts(values):
-            enum = next(x for x in self._enums if {*values} <= {*x["values"]})
-            name, schema = enum["name"], {**schema, "enum": enum["values"]}
+            name, kept = self._enums[frozenset(values)]
+            is_narrowed = {*kept} != {*values}
+            schema = {**schema, "enum": kept}
         elif [*map(str, values)] in (["True", "False"], ["False", "True"]):
             name, schema = "boolean", {**schema, "enum": [True, False]}
         number = 2
@@ -165,6 +192,8 @@ class Types:
         self._users.setdefault(name, []).append(user)
         if left_out:
             self._left_out[name] = left_out
+        if is_narrowed:
+            self._narrowed.add(name)
         return name
 
     def _from_name(
@@ -218,6 +247,67 @@ def _full_name(name: str, does: Purpose) -> str:
     if len(parts) == 1 and parts[0] in _BARE_NAMES and thing and thing != parts[0]:
         parts = [thing, *parts]
     return _starting_with_letter("_".join(parts)[:50])
+
+
+def _name_of_field(path: str, does: Purpose) -> str:
+    """Return the name of the type of a field of a result.
+
+    >>> does = wording.purpose("list_orders", "")
+    >>> [_name_of_field(x, does) for x in ("data.items.0.id", "owner.name", "data")]
+    ['order_id', 'owner_name', 'order_data']
+    """
+    *outer, own = spoken_keys(path)
+    outer = [key for key in outer if wording.singular(key.lower()) not in _CONTAINERS]
+    made = _full_name(nesting.written([*outer, own]), does)
+    return _full_name(path, does) if made in _BARE_NAMES else made
+
+
+def _is_of_failure(path: str) -> bool:
+    keys = (wording.singular(key.lower()) for key in spoken_keys(path))
+    return not _FAILURES.isdisjoint(keys)
+
+
+def _goes_with_list(path: str) -> bool:
+    """Tell whether a result may have a field and a list that are drawn independently: a
+    number of records or a cursor may not, and neither may another list.
+    """
+    is_of_list = not _OF_LISTS.isdisjoint(wording.words(spoken_keys(path)[-1]))
+    return not (is_of_list or list_results.lists([path]))
+
+
+def _records(tool: ListedTool, useful: list[str], ranked: list[str]) -> list[str]:
+    """Return the fields of the list of records that a draft returns, best first."""
+    if tool.pages:
+        return [x for x in ranked if list_results.lists([x]) == [tool.pages.path]]
+    at_top = [path for path in tool.returns if _is_of_main_list(path)]
+    for path in [*useful, *at_top]:
+        if (found := list_results.lists([path])) and not _is_of_failure(path):
+            return [x for x in ranked if list_results.lists([x]) == found]
+    return []
+
+
+def _with_one_list(
+    ranked: list[str], records: list[str], useful: list[str]
+) -> list[str]:
+    """Return fields in order, those of a list of records first.
+
+    A field of use to other tools may come before. Without `records`, lists are only
+    there if there is nothing else.
+    """
+    if records:
+        rest = [x for x in ranked if _goes_with_list(x)]
+        first = [x for x in ranked if x in useful and x in (*records, *rest)]
+        return list(dict.fromkeys([*first[: NUM_FIELDS - 1], *records, *rest]))
+    in_list = [list_results.lists([x]) for x in ranked]
+    kept = [] if [] in in_list else in_list[0]
+    return [x for x, found in zip(ranked, in_list, strict=True) if found == kept]
+
+
+def _is_of_main_list(path: str) -> bool:
+    """Tell whether a field is in a list that is not a detail of something else."""
+    found = list_results.lists([path])
+    around = nesting.parse(found[0])[:-1] if found else ()
+    return all(wording.singular(str(key).lower()) in _CONTAINERS for key in around)
 
 
 def spoken_keys(path: str) -> list[str]:

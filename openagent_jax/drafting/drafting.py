@@ -9,6 +9,7 @@ texts, a goal for each tool, and goals that chain tools. Guesses are listed unde
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from openagent_jax.drafting import (
     draft_goals,
     draft_types,
     list_pages,
+    list_results,
     optional_arguments,
     telling_sentences,
     tool_lists,
@@ -81,9 +83,6 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         if effect:  # a call that changes something has one result
             tool = dataclasses.replace(tool, pages=None)
         returns = types.returns(tool, does, effect)
-        if tool.pages is not None:  # goals may use the first record
-            first = f"{tool.pages.path}.0"
-            returns = {f"{first}.{name}": kind for name, kind in returns.items()}
         function = _function(tool, names)
         renamed = zip(tool.arguments, names, strict=True)
         optional = tuple(new for old, new in renamed if old in tool.optional)
@@ -91,6 +90,7 @@ def draft(document: Any, name: str, skip: Collection[str] = ()) -> Draft:
         tools.append(drafted)
     definitions, type_notes = types.definitions()
     type_notes += _length_notes(definitions)
+    tools = [_with_lists(tool, definitions) for tool in tools]
     tool_notes = itertools.chain(*map(_tool_notes, itertools.count(), tools))
     goals, goal_notes = draft_goals.goals(tools, definitions)
     problem = "; ".join(note.removeprefix("goals: ") for note in goal_notes)
@@ -199,14 +199,13 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
     for key, limit in vars(limits).items():
         if num.get(key, 0) > limit:
             yield f"{place}.arguments: {name} needs --config.sandbox.{key}={num[key]}"
-    fields, num_others = (
-        ", ".join(tool.returns),
-        len(listed.returns) - len(tool.returns),
-    )
+    fields, num_others = _returned(tool), len(listed.returns) - len(tool.returns)
     if not listed.returns:
         yield f"{place}.returns: {name} returns {fields}, judging by its name"
     elif num_others > 0:
         yield f"{place}.returns: {name} returns {fields}; {num_others} more left out"
+    elif tool.lists and not listed.pages:
+        yield f"{place}.returns: {name} returns {fields}"
     if pages := listed.pages:
         yield (
             f"{place}.pages: {name} returns {pages.path} in pages of "
@@ -215,15 +214,68 @@ def _tool_notes(index: int, tool: DraftedTool) -> Iterable[str]:
         )
 
 
+def _returned(tool: DraftedTool) -> str:
+    """Return what a tool returns in words, for a note."""
+    parts: dict[str, list[str]] = {}
+    for path in tool.returns:
+        (outer,) = list_results.lists([path]) or ("",)
+        is_list = outer in tool.lists
+        own = path.removeprefix(f"{outer}.0.") if is_list else path
+        parts.setdefault(outer if is_list else "", []).append(own)
+    return " and ".join(
+        f"{outer} (at most {tool.lists[outer]} records of {', '.join(own)})"
+        if outer
+        else ", ".join(own)
+        for outer, own in parts.items()
+    )
+
+
+def _with_lists(tool: DraftedTool, types: dict[str, Any]) -> DraftedTool:
+    """Return a tool with the lists that it returns, as long as its types have values.
+
+    A list that is too short for pages is returned at once.
+    """
+    if tool.effect:
+        return tool
+    listed, lists = tool.listed, {}
+    for path in list_results.lists(tool.returns):
+        fields = (x for x in tool.returns if list_results.lists([x]) == [path])
+        room = min(_num_values(types[tool.returns[x]]) for x in fields)
+        if listed.pages and room <= list_pages.SIZE:
+            listed = dataclasses.replace(listed, pages=None)
+        most = list_results.MOST_IN_PAGES if listed.pages else list_results.MOST
+        lists[path] = int(min(room, most))
+    return dataclasses.replace(tool, listed=listed, lists=lists)
+
+
+def _num_values(kind: dict[str, Any]) -> float:
+    """Return how many records of a list can have different values of a type."""
+    if kind["kind"] == "number":
+        size = (kind["maximum"] - kind["minimum"]) * 10 ** kind.get("decimals", 0)
+        return int(size) + 1
+    if kind["kind"] == "enum":  # its values may be repeated
+        return math.inf
+    if "values" in kind:
+        return max(len(kind["values"]) // len(value_pools.SPLITS), 1)
+    return min(len(value_pools.expanded(kind[x])) for x in value_pools.SPLITS)
+
+
 def _results(tool: DraftedTool) -> dict[str, Any]:
     """Return what a tool returns, and how it divides that, as a domain file has it."""
+    returns: dict[str, Any] = {}
+    for path, kind in tool.returns.items():
+        (outer,) = list_results.lists([path]) or ("",)
+        if outer not in tool.lists:
+            returns[path] = kind
+            continue
+        ends = {"at_least": 1, "at_most": tool.lists[outer]}
+        made = returns.setdefault(outer, {"list": {}, **ends})
+        made["list"][path.removeprefix(f"{outer}.0.")] = kind
     if (pages := tool.listed.pages) is None:
-        return {"returns": tool.returns}
-    columns = {nesting.parse(path)[-1]: kind for path, kind in tool.returns.items()}
-    records = {"list": columns, "at_least": 1, "at_most": list_pages.MOST}
+        return {"returns": returns}
     divided = {"list": pages.path, "size": list_pages.SIZE}
     divided |= {"cursor": pages.cursor, "next": pages.next}
-    return {"returns": {pages.path: records}, "pages": divided}
+    return {"returns": returns, "pages": divided}
 
 
 def _tool_entry(

@@ -9,21 +9,24 @@ not call is replaced by a valid one (`tool_names`).
 """
 
 import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from reprlib import repr as short
 from typing import Any
 
 from openagent_jax.domains import schema_checks, tool_names
-from openagent_jax.domains.domain_schema import json_fault
+from openagent_jax.domains.domain_schema import HOLE
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
-from openagent_jax.drafting import list_leaves, list_pages, number_ranges
+from openagent_jax.drafting import (
+    list_documents,
+    list_leaves,
+    list_pages,
+    list_results,
+    value_pools,
+)
+from openagent_jax.drafting.list_documents import Entry
 from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
-    MAX_DEPTH,
-    SCALAR_TYPES,
     Schema,
     Unsupported,
     may_be_null,
@@ -32,8 +35,7 @@ from openagent_jax.drafting.list_schemas import (
 )
 from openagent_jax.text import nesting
 
-MAX_SCHEMAS = 1000  # of a result that are looked at
-_SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic
+_OUTPUT_KEYS = ("outputSchema", "response")  # MCP, the Berkeley leaderboard
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,14 @@ class ListedTool:
         that are required, then those that are optional. Of arrays and objects, these
         are scalars, by their paths (see `list_leaves`).
       optional: the names of the optional ones.
-      returns: the plain schema of each scalar in the result, at any depth, by name;
-        empty if the list has no schema for the result.
+      returns: the plain schema of each scalar in the result, by its path (see
+        `list_results`); empty if the list has no schema for the result.
       effect: whether the tool changes something; None if the list does not say.
       dropped: optional arguments that cannot be given.
       function: its function object, word for word but for the names of types.
       has_new_types: whether the names of some types were replaced.
       unions: what was decided about arguments that have a union of types, by name.
-      pages: how it divides its result, of which `returns` then has the columns only;
-        None if it does not.
+      pages: how it divides a list of its result; None if it does not.
     """
 
     place: str
@@ -96,112 +97,69 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
       DomainError: the document is not a list of tools, or it has a tool that the
         environment cannot represent.
     """
-    list_place, items = _items(document)
-    walk = _walk(items, list_place)
-    if faults := [f"{at}: {fault}" for at, x in walk if (fault := json_fault(x))]:
-        raise DomainError(*faults)
-    found: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = []
-    places: dict[str, str] = {}
-    for index, item in enumerate(items):
-        place = f"{list_place}[{index}]"
-        try:
-            name, function = _function(item, place)
-            first = places.setdefault(name, place)
-            problem = f"{name!r} is also {first}; keep one of the two"
-            require(first == place, place, problem)
-        except DomainError as error:
-            faults += error.faults
-        else:
-            found.append((place, name, function, item))
-    valid = tool_names.valid([name for _, name, _, _ in found])
-    tools, rejected, known = [], {}, {*places, *valid}
-    for (place, listed, function, item), name in zip(found, valid, strict=True):
-        if not {name, listed}.isdisjoint(skip):
+    list_place, entries, faults = list_documents.entries(document)
+    names = dict.fromkeys(entry.name for entry in entries if entry.name)
+    valid = tool_names.valid([entry.name or "tool" for entry in entries])
+    if unknown := sorted(set(skip) - {*names, *valid}):
+        problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(names)}"
+        faults.append(f"skip: {problem}")
+    tools, rejected, lines = [], [], []
+    for entry, name in zip(entries, valid, strict=True):
+        if not {name, entry.name}.isdisjoint(skip):
             continue
         try:
-            tools.append(_tool(place, name, function, item))
+            tools.append(_tool(entry, name))
         except Unsupported as error:
-            rejected[name] = [_line(place, name, problem) for problem in error.args]
-    unknown = sorted(set(skip) - known)
-    problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(places)}"
-    require(faults or not unknown, "skip", problem)
-    lines = list(itertools.chain(*rejected.values()))
+            rejected += [name] if entry.name else []
+            lines += [_line(entry, problem) for problem in error.args]
     for index, line in enumerate(lines):
-        names = "" if index else f": --skip={','.join([*skip, *rejected])}"
+        without = ",".join(dict.fromkeys([*skip, *rejected]))
+        names = f": --skip={without}" if without and not index else ""
         faults.append(f"{line}, or leave the tool out{names}")
-    if faults:
+    if faults:  # then what would be a hole in the draft, or a note, is named with them
+        for tool in tools:
+            holes = _holes(tool.required)
+            faults += [f"{tool.place}: {tool.name!r}, {hole}" for hole in holes]
+        if (num := len(entries)) > (limit := Limits().num_tools):
+            remedy = f"leave some out, or set --config.sandbox.num_tools={num} later"
+            faults.append(
+                f"{list_place}: {num} tools, but the limit is {limit}; {remedy}"
+            )
         raise DomainError(*faults)
     require(tools, list_place, "no tools are left; list at least one")
     return tools
 
 
-def _line(place: str, name: str, problem: str) -> str:
+def _line(entry: Entry, problem: str) -> str:
     """Return one line that names a problem of a tool, and what to do about it."""
     line = " ".join(problem.split())
-    is_whole = line.startswith(place)
-    return line if is_whole else f"{place}: {name!r}, {line}; change the schema"
+    if line.startswith(entry.place):
+        return line
+    named = f"{entry.place}: {entry.name!r}, " if entry.name else f"{entry.place}: "
+    return f"{named}{line}" + ("" if ";" in line else "; change the schema")
 
 
-def _items(document: Any) -> tuple[str, list[Any]]:
-    """Unwrap the list; return its place in the document and its items."""
-    place = ""
-    for key in ("result", "tools"):
-        if isinstance(document, dict) and key in document:
-            is_domain = "goals" in document
-            problem = "this is a domain file already; run `check` on it"
-            require(not is_domain, place, problem)
-            more = document.get("nextCursor")
-            problem = "the list continues at its nextCursor; fetch all pages"
-            require(not more, place, problem)
-            place, document = f"{place}.{key}".strip("."), document[key]
-    remedy = "write OpenAI's array of tools, or the result of MCP's tools/list"
-    require(isinstance(document, list), place, f"not a list of tools; {remedy}")
-    require(document, place, f"no tools; {remedy}")
-    return place or "tools", list(document)
+def _holes(arguments: dict[str, Schema]) -> Iterator[str]:
+    """Yield the arguments whose values no rule can make up, and the remedy."""
+    for path, schema in arguments.items():
+        kind, _ = value_pools.of_schema(path, schema, set(), path)
+        for text in kind.get("values", ()):
+            if isinstance(text, str) and text.startswith(HOLE):
+                wanted = text.removeprefix(HOLE).strip()
+                yield (
+                    f"argument {path!r} needs {wanted}; add these to its schema as "
+                    "`examples`, or fill them in once there is a draft"
+                )
 
 
-def _walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """Yield every nested value with its place."""
-    yield place, value
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _walk(item, f"{place}.{key}")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _walk(item, f"{place}[{index}]")
-
-
-def _function(item: Any, place: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of a tool, and the object that holds its schema."""
-    require(isinstance(item, dict), place, "not a tool; write an object with a name")
-    if isinstance(item, dict) and isinstance(item.get("function"), dict):
-        item, place = item["function"], f"{place}.function"
-    kind = item.get("type", "function")
-    problem = f"a tool of type {kind!r} is not supported; list only functions"
-    require(kind == "function", place, problem)
-    name = item.get("name")
-    is_name = isinstance(name, str) and name.strip()
-    require(is_name, place, "the tool has no name; add one")
-    described = item.get("description")
-    is_text = described is None or isinstance(described, str)
-    require(
-        is_text, f"{place}.description", f"{short(described)} is no text; write one"
-    )
-    return str(name), item
-
-
-def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> ListedTool:
-    schema_key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
+def _tool(entry: Entry, name: str) -> ListedTool:
+    function, schema_key = entry.function, entry.schema_key
     root = function.get(schema_key, {})
     parameters = resolve(root, root, "its parameters")
     properties = parameters.get("properties", {})
     if not isinstance(properties, dict):
         raise Unsupported("`properties` is not an object, such as {}")
-    at = (
-        f"{place}.{schema_key}"
-        if function is item
-        else f"{place}.function.{schema_key}"
-    )
+    at = f"{entry.function_place}.{schema_key}"
     wrong = {
         key: list(schema_checks.problems(value, f"{at}.properties.{key}", root))
         for key, value in properties.items()
@@ -233,9 +191,10 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             if leaf.notes:
                 unions[leaf.path] = "; ".join(dict.fromkeys(leaf.notes))
     if problems:
-        raise Unsupported(*problems)
-    output = function.get("outputSchema")
-    pages = list_pages.found(parameters, root, output)
+        raise Unsupported(*problems, *_holes(arguments))
+    outputs = (entry.item.get(key) or function.get(key) for key in _OUTPUT_KEYS)
+    returns = list_results.fields(next(filter(None, outputs), None))
+    pages = list_pages.found(parameters, root, returns)
     if pages is not None:
         # Without `required`, the cursor counts as a required argument.
         others = {x: y for x, y in arguments.items() if x != pages.cursor}
@@ -245,18 +204,17 @@ def _tool(place: str, name: str, function: dict[str, Any], item: dict) -> Listed
             optional.pop(pages.cursor, None)
         else:
             pages = None
-    scalars = _scalars(output, output, "", MAX_DEPTH, iter(range(MAX_SCHEMAS)))
     arguments |= optional
-    listed = _as_openai(function, item)
+    listed = _as_openai(entry)
     made = with_json_types(listed)
     return ListedTool(
-        place,
+        entry.place,
         name,
-        str(function.get("description") or item.get("title") or ""),
+        str(function.get("description") or entry.item.get("title") or ""),
         arguments,
         tuple(optional),
-        dict(pages.columns if pages else scalars) if output else {},
-        _effect(item.get("annotations")),
+        returns,
+        _effect(entry.item.get("annotations")),
         left_out(properties, arguments, pages),
         made,
         made != listed,
@@ -280,14 +238,14 @@ def left_out(
     return tuple(name for name in properties if name not in kept)
 
 
-def _as_openai(function: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def _as_openai(entry: Entry) -> dict[str, Any]:
     """Return the function object that an agent gets for a tool of a list.
 
     Of MCP's and Anthropic's tools these are name, description and schema.
     """
-    if function is not item:
+    function, key = entry.function, entry.schema_key
+    if function is not entry.item:
         return function
-    key = next((key for key in _SCHEMA_KEYS if function.get(key)), "")
     made = {k: function[k] for k in ("name", "description") if k in function}
     schema = {"parameters": function[key]} if key else {}
     return made | schema | {k: function[k] for k in ("strict",) if k in function}
@@ -317,36 +275,3 @@ def _effect(annotations: Any) -> bool | None:
 
 def _has_default(schema: Any) -> bool:
     return isinstance(schema, dict) and "default" in schema
-
-
-def _plain_number(name: str, schema: Schema) -> Schema:
-    """Make an integer of a "number" that only takes whole values."""
-    if schema.get("type") == "number" and number_ranges.is_whole(name, schema):
-        return {**schema, "type": "integer"}
-    return schema
-
-
-def _scalars(
-    schema: Any, root: Any, name: str, depth: int, room: Iterator[int]
-) -> Iterator[tuple[str, Schema]]:
-    """Yield the scalars of a result with their names; of a list, those of an item.
-
-    `room` ends after the most schemas that are looked at: one that refers to itself has
-    no end.
-    """
-    if next(room, None) is None:
-        return
-    try:
-        schema = resolve(schema, root, name)
-    except Unsupported:
-        return
-    if depth and isinstance(schema.get("properties"), dict):
-        for key, value in schema["properties"].items():
-            key = re.sub(r"[^A-Za-z0-9_]|^(?=[0-9]|$)", "_", key)[:60]
-            if key == "id" and name:  # the id of the object around it
-                key = f"{name.removesuffix('s')}_id"
-            yield from _scalars(value, root, key, depth - 1, room)
-    elif depth and schema.get("type") == "array":
-        yield from _scalars(schema.get("items", {}), root, name, depth - 1, room)
-    elif schema.get("type") in SCALAR_TYPES or "enum" in schema:
-        yield name or "result", _plain_number(name, schema)

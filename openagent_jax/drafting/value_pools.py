@@ -176,6 +176,9 @@ def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict,
         except patterns.Unsupported as error:
             found, why = [], f": its pattern has {error}"
         if len(found) < 3 and not (found and patterns.size(pattern) == len(found)):
+            if len(examples) >= len(SPLITS):
+                taken.update(examples)
+                return {"kind": "entity", "values": examples}, ""
             hole = f"{HOLE} three or more values of {owner}, each of the form "
             hole += f"{_shown(pattern)}{why and f' (none can be made up{why})'}"
             return {"kind": "entity", "values": [hole]}, ""
@@ -186,7 +189,7 @@ def _entity(name: str, schema: dict, taken: set[str], owner: str) -> tuple[dict,
             return kind, f"{owner}: the values {', '.join(found)}, {source}"
         pools = {split: found[i::3] for i, split in enumerate(SPLITS)}
     values = {
-        split: [x for x in dict.fromkeys(_expanded(pool)) if x not in taken]
+        split: [x for x in dict.fromkeys(expanded(pool)) if x not in taken]
         for split, pool in pools.items()
     }
     shown = values["train"][0]
@@ -227,7 +230,8 @@ def _misfit(schema: dict[str, Any], text: str) -> str:
     return value_schema.misfit(schema, text, keys)
 
 
-def _expanded(pool: dict[str, Any] | list[str]) -> list[str]:
+def expanded(pool: dict[str, Any] | list[str]) -> list[str]:
+    """Return the values of a pool."""
     if isinstance(pool, dict):
         return [" ".join(x) for x in itertools.product(*pool["compose"])]
     return list(pool)
@@ -240,10 +244,10 @@ def _fitting(pools: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     those for the test.
     """
     fits = {
-        split: [x for x in _expanded(pool) if not _misfit(schema, x)]
+        split: [x for x in expanded(pool) if not _misfit(schema, x)]
         for split, pool in pools.items()
     }
-    if all(len(fits[split]) == len(_expanded(pools[split])) for split in pools):
+    if all(len(fits[split]) == len(expanded(pools[split])) for split in pools):
         return pools
     if len(fits["shift"]) < MIN_MADE_UP:
         fits["test"], fits["shift"] = fits["test"][::2], fits["test"][1::2]

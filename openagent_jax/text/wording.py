@@ -59,6 +59,7 @@ class Purpose(NamedTuple):
     def request(self) -> str:
         """The phrase without the part that the values of a request express anyway."""
         text = re.split(r",| (?:by|using|based on) ", self.phrase)[0].strip()
+        text = re.sub(r" \([^)]*$", "", text)  # what was cut off inside of brackets
         complete = text.count(" ") and text.split()[-1] not in FUNCTION_WORDS
         return text if complete else self.phrase
 
@@ -81,6 +82,8 @@ def singular(word: str) -> str:
     """
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
+    if word == "ids":
+        return "id"
     is_singular = word.endswith(("ss", "us", "is")) or len(word) < 4
     if re.search("(ch|sh|x|ss)es$", word):
         return word[:-2]
@@ -145,6 +148,9 @@ def purpose(name: str, description: str) -> Purpose:
     """
     name_words = words(name)
     text = _without_lead_in(first_sentence(description))
+    title, _, rest = text.partition(": ")
+    if rest and (words(title) == name_words or title.lower() == "start here"):
+        text = rest
     first, _, object_ = text.partition(" ")
     # A verb that may be a noun needs a description: `order_status` orders nothing.
     name_verbs = [x for x in name_words if base_verb(x) not in ("", *VERBS_OR_NOUNS)]
@@ -154,7 +160,8 @@ def purpose(name: str, description: str) -> Purpose:
     if verb_word:
         phrase = f"{verb_word}{',' * first.endswith(',')} {object_}"
     elif (unknown := singular(first.lower())).isalpha() and (
-        unknown not in _NEVER_VERBS and _OBJECT.match(object_)
+        (unknown not in _NEVER_VERBS and _OBJECT.match(object_))
+        or (unknown[:2] in ("re", "un") and base_verb(unknown[2:]) and object_)
     ):
         verb_word, phrase = unknown, f"{unknown} {object_}"
     else:

@@ -433,6 +433,36 @@ def faults_of(document):
     return ()
 
 
+def test_faults_of_all_kinds_are_named_at_once():
+    """Of each tool too: a key that is unknown does not hide what its schema has."""
+    document = good()
+    for index, schema in enumerate((
+        {"$ref": "#/properties/x"},
+        {"$ref": "#/$defs/No"},
+        {"enum": [f"v{i}" for i in range(10_000)]},
+        {"minimum": float("nan"), "items": {"minimum": 2, "maximum": 1}},
+    )):  # fmt: skip
+        document["tools"][index]["function"]["parameters"] = {
+            "properties": {"x": schema}
+        }
+    document["tools"][1]["x-openagent"]["effct"] = True
+    document["tools"] += [document["tools"][0]] * 200
+    found = "\n".join(faults_of(document))
+    at = "function.parameters.properties.x"
+    for line in (
+        f"tools[0].{at}: it refers to itself, ",
+        f"tools[1].{at}: the reference '#/$defs/No' leads nowhere",
+        "tools[1].x-openagent.effct: unknown key 'effct'; did you mean 'effect'?",
+        f"tools[2].{at}: an enum of 10,000 values",
+        f"tools[3].{at}.minimum: NaN is no number in JSON",
+        f"tools[3].{at}.items: minimum 2 is above maximum 1",
+        "tools[9].function.name: 'sign_in' is already used",
+        "entries, but the limit is 16; remove some or raise sandbox.num_tools",
+    ):
+        assert line in found
+    assert "tools[9].x-openagent.names" not in found  # a copy has one line
+
+
 class TestAuthoring:
     """Features that make a file easier to write and to complete."""
 

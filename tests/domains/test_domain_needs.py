@@ -38,10 +38,22 @@ def tool(**meaning):
             {"returns": {"x": {"list": {"id": "k"}, "at_least": 1, "at_most": 2}}},
             Needs(depth=3, num_fields=2, num_derived=1),
         ),
+        (  # each list has a number of records
+            {
+                "returns": {
+                    "x": {"list": {"n": "n"}, "at_least": 1, "at_most": 2},
+                    "y": {"list": {"n": "n"}, "at_least": 1, "at_most": 2},
+                },
+                "requests": {"fields": {"max(x.n).n": {}}},
+            },
+            Needs(depth=3, num_fields=4, num_derived=3),
+        ),
     ],
 )
 def test_needs_of_a_tool(meaning, needs):
-    assert domain_needs.of({"tools": [tool(), tool(**meaning)]}) == needs
+    found = domain_needs.of({"tools": [tool(), tool(**meaning)]})
+    assert found == needs
+    assert type(found.num_derived) is int  # it is the size of an array
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from openagent_jax.domains import domain_file
 from openagent_jax.domains.limits import Limits
 from openagent_jax.drafting import drafting, json_format
 
-ROOM = Limits(num_tools=24, num_args=5, num_constants=5)
+ROOM = Limits(
+    num_tools=24,
+    num_args=5,
+    num_constants=5,
+    depth=8,
+    num_fields=8,
+    num_derived=1,
+)
 
 
 def function(name, description="", required=None, /, **properties):

@@ -109,19 +109,53 @@ def test_a_fault_is_named_with_place_and_remedy(tmp_path, item, expected):
     assert ";" in line and "\n" not in line and len(line) < 400
 
 
+HOLE = {"type": "string", "pattern": "^(?!XX)[A-Z]{2}$"}
+
+
 def test_all_are_named_at_once(tmp_path):
-    """Also faults of several tools; those of the file itself come first."""
-    names = [name for name, (item, _) in WRONG.items() if "inputSchema" in item]
-    of_json = ("NaN", "infinite", "half a character", "a key with half a character")
-    for some in (of_json, [name for name in names if name not in of_json]):
-        items = []
-        for number, name in enumerate(some):
-            items.append(copy.deepcopy(WRONG[name][0]) | {"name": f"get_{number}"})
-        lines = faults(tmp_path, items)
-        assert len(lines) == len(some)
-        for number, (name, line) in enumerate(zip(some, lines, strict=True)):
-            expected = WRONG[name][1].replace("tools[0]", f"tools[{number}]")
-            assert line.startswith(expected.replace("get_lot", f"get_{number}"))
+    """Also what alone would be a hole of the draft, or a note."""
+    items, expected = [], []
+    for number, (item, line) in enumerate(WRONG.values()):
+        item = copy.deepcopy(item)
+        if isinstance(item, dict) and item["name"] == "get_lot":
+            item["name"] = f"get_{number}"
+        items.append(item)
+        line = line.replace("tools[0]", f"tools[{number}]")
+        expected.append(line.replace("get_lot", f"get_{number}"))
+    num, text = len(items), tool(TEXT)
+    items += [text | {"name": "get_x"}, text | {"name": "get_x"}]
+    expected.append(f"tools[{num + 1}]: 'get_x' is also tools[{num}]; keep one of")
+    items.append(tool(HOLE, name="get_hole"))
+    expected.append(f"tools[{num + 2}]: 'get_hole', argument 'x' needs three or more")
+    items += [text | {"name": f"find_{i}"} for i in range(200)]
+    tools = num + 202  # one entry is no tool
+    expected.append(f"tools: {tools} tools, but the limit is 16; leave some out")
+    lines = faults(tmp_path, items)
+    assert len(lines) == len(expected)
+    for start in expected:
+        assert [line for line in lines if line.startswith(start)], start
+
+
+def test_the_rest_of_a_tool_with_a_fault_of_json_is_looked_at(tmp_path):
+    """But nothing is said to be missing that is only written twice."""
+    properties = '{"x": {"type": "array"}, "y": 1, "y": 2}'
+    schema = f'{{"properties": {properties}, "required": ["x", "y"]}}'
+    tool = f'{{"name": "a", "name": "b", "description": 5, "inputSchema": {schema}}}'
+    lines = faults(tmp_path, f"[{tool}]".encode())
+    assert [line.split(":")[0] for line in lines] == [
+        "tools[0].name",
+        "tools[0].inputSchema.properties.y",
+        "tools[0].description",
+        "tools[0]",
+    ]
+    assert "argument 'x': an array without `items`" in lines[-1]
+
+
+def test_examples_are_a_remedy_for_a_pattern(tmp_path):
+    schema = {**HOLE, "examples": ["AB", "CD", "EF"]}
+    made = drafting.draft([tool(schema)], "mine")
+    assert not made.holes
+    assert made.domain["types"]["x"]["values"] == ["AB", "CD", "EF"]
 
 
 @pytest.mark.parametrize(

@@ -69,3 +69,57 @@ class TestChains:
         goal = goals_of(draft)["find_seller_then_rename_ticket"]
         assert goal["constants"] == {"name": "seller_name", "name_2": "ticket_name"}
         assert faults(tmp_path, draft.domain) == []
+
+
+def listing(name, record, **arguments):
+    """A tool that returns a list of such records, called after what it lists."""
+    records = {"type": "array", "items": {"type": "object", "properties": record}}
+    return returning(f"find_{name}", {name: records}, **arguments)
+
+
+def request(tools, name):
+    made = goals_of(drafting.draft(openai(*tools), "chains"))
+    return made[name]["phrases"]["train"][0].removeprefix("Please ")
+
+
+class TestReferences:
+    """What a request says of a value that a call before has returned."""
+
+    def test_the_first_record_of_a_list(self):
+        tools = [listing("open_tasks", {"task_id": TEXT, "size": TEXT}, owner=TEXT)]
+        tools.append(function("copy_task", "Copy a task.", task_id=TEXT))
+        assert request(tools, "find_open_tasks_then_copy_task") == (
+            "find open tasks with owner {owner}, then copy a task with the task id of "
+            "the first open task, then say done."
+        )
+        assert request(tools, "find_open_tasks").endswith(
+            "tell me the task id of the first open task."
+        )
+
+    def test_a_name_without_meaning_is_completed(self):
+        tools = [
+            returning("find_buyer", {"name": TEXT}, owner=TEXT),
+            function("greet_buyer", "Greet a buyer.", buyer_name=TEXT),
+        ]
+        text = request(tools, "find_buyer_then_greet_buyer")
+        assert "greet a buyer with that buyer name" in text
+
+    def test_two_values_of_one_kind_are_told_apart(self):
+        """Else "that task id" could also be the one that the request gives."""
+        tools = [
+            returning("get_copy", {"task_id": TEXT}, owner=TEXT),
+            function("link_tasks", "Link two tasks.", task_id=TEXT),
+        ]
+        tools[1]["parameters"]["properties"]["old"] = {"properties": {"task_id": TEXT}}
+        tools[1]["parameters"]["required"].append("old")
+        text = request(tools, "get_copy_then_link_tasks")
+        assert "with the task id from that step and" in text
+        assert "old task id {old_task_id}" in text
+
+    def test_words_that_would_be_read_as_part_of_the_sentence_are_quoted(self):
+        tools = [
+            returning("find_path", {"refers_to": TEXT}, owner=TEXT),
+            function("open_path", "Open a path.", refers_to=TEXT),
+        ]
+        text = request(tools, "find_path_then_open_path")
+        assert "with that 'refers to' value" in text

@@ -131,12 +131,17 @@ class TestShop:
         assert len(part.tools) == 5
 
 
+ISSUES = {"list": {"id": "issue_id", "title": "issue_title"}}
+ISSUES |= {"at_least": 1, "at_most": 3}
+
+
 class TestProtocol:
     """The result of MCP's tools/list."""
 
     draft = drafting.draft(MCP, "issues")
 
     def test_output_schemas_and_hints_are_used(self):
+        """A list is a list; its length is not returned beside it."""
         tools = {
             name: (meaning["arguments"], meaning["returns"], meaning.get("effect"))
             for name, meaning in tools_of(self.draft).items()
@@ -144,7 +149,7 @@ class TestProtocol:
         assert tools == {
             "search_issues": (
                 {"repository": "repository", "state": "issue_state"},
-                {"issue_id": "issue_id", "total": "total"},
+                {"issues": ISSUES},
                 None,
             ),
             "label_issue": (
@@ -167,7 +172,7 @@ class TestProtocol:
 
     def test_a_result_is_an_argument_of_another_tool(self):
         goal = goals_of(self.draft)["search_issues_then_label_issue"]
-        assert goal["steps"][1]["arguments"]["issue_id"] == "#0.issue_id"
+        assert goal["steps"][1]["arguments"]["issue_id"] == "#0.issues.0.id"
         assert goal["answer"] == "done"
 
     def test_a_full_server_response_is_accepted(self):

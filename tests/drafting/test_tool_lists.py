@@ -221,7 +221,7 @@ def test_results_with_odd_names(tmp_path):
     for one_of in (tool, other):
         draft = drafting.draft(openai(one_of), "odd")
         assert faults(tmp_path, draft.domain) == []
-    assert list(tools_of(draft)["get_it"]["returns"]) == ["_1_id"]
+    assert list(tools_of(draft)["get_it"]["returns"]) == ["_1.id"]
 
 
 PLACE = "tools[0].function.parameters"

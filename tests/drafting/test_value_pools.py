@@ -191,16 +191,22 @@ class TestValues:
         assert not any("year" in note for note in draft.review if "types." in note)
         assert faults(tmp_path, draft.domain) == []
 
-    def test_enums_that_share_a_value_become_one_type(self, tmp_path):
+    def test_enums_that_share_a_value_are_divided(self, tmp_path):
+        """No call has a value that the schema of its argument does not allow."""
         draft = draft_one(
             state={"enum": ["open", "closed"]},
             filter={"enum": ["all", "open"]},
             level={"enum": ["low", "all"]},
         )
-        kinds = set(tools_of(draft)["get_value"]["arguments"].values())
-        assert len(kinds) == 1
-        values = draft.domain["types"][kinds.pop()]["values"]
-        assert sorted(values) == ["all", "closed", "low", "open"]
+        arguments = tools_of(draft)["get_value"]["arguments"]
+        kinds = draft.domain["types"]
+        values = {name: kinds[kind]["values"] for name, kind in arguments.items()}
+        assert values == {
+            "state": ["closed"],
+            "filter": ["all", "open"],
+            "level": ["low"],
+        }
+        assert any("only low, as other values are in" in x for x in draft.review)
         assert faults(tmp_path, draft.domain) == []
 
     @pytest.mark.parametrize(

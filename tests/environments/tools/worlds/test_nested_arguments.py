@@ -341,6 +341,24 @@ def test_paths_that_do_not_fit(tmp_path, path, fault):
     assert fault in faults(tmp_path, change, limits)
 
 
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": "array"}, "'tag' is an array without `items`, which say what it h"),
+        ({"type": "array", "items": {}}, "'tag' is an array in the schema; write the"),
+        ({"type": "object"}, "'tag' is an object in the schema; write the path of a "),
+    ],
+)
+def test_a_leaf_is_a_scalar(tmp_path, schema, fault):
+    def change(made, tool):
+        tool["function"]["parameters"]["properties"]["tag"] = schema
+        tool["x-openagent"]["arguments"]["tag"] = "city"
+
+    limits = Limits(num_args=9, num_constants=8, depth=2)
+    lines = faults(tmp_path, change, limits)
+    assert [line for line in lines if line.startswith(f"{AT}: {fault}")]
+
+
 def test_depth_is_a_limit(tmp_path):
     found = faults(tmp_path, lambda *_: None, Limits(num_args=8, num_constants=8))
     for path in trips.ARGUMENTS.keys() - {UNION}:
