@@ -195,9 +195,19 @@ def test_the_expert_goes_on_from_any_state(num=1):
     assert {ok for ok, *_ in found} == {True, False}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
-def test_many_worlds(part, num=4):
+def check_part(part, num=4):
     for i in range(num):
         check(10_000 + (part * num + i) * BATCH, 0)
         check(50_000 + (part * num + i) * BATCH, 1 + i % MAX_CALLS, i)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(2))
+def test_many_worlds(part):
+    check_part(part)
+
+
+@pytest.mark.hours
+@pytest.mark.parametrize("part", range(2, 64))
+def test_very_many_worlds(part):
+    check_part(part)

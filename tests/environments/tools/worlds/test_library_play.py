@@ -19,6 +19,7 @@ DOMAINS = (*library.TRAIN, *library.HELD_OUT)
 NUM = 100 * len(DOMAINS)  # tasks at once: the domains take turns
 NUM_BATCHES = 50  # of each split: with two splits, 10,000 tasks of each domain
 CATALOGUE = perturb.catalogue(registry.spec("poi"))
+UNSOLVABLE = tuple(name for name, entry in CATALOGUE.items() if not entry.solvable)
 
 
 class Played(NamedTuple):
@@ -103,7 +104,21 @@ def failed(play, scenario, start, is_solvable):
 @pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_clean(split):
-    assert not failed(make_play(96, (), split), 0, 0, is_solvable=True)
+    assert not failed(make_play(96, UNSOLVABLE, split), 0, 0, is_solvable=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("entry", UNSOLVABLE)
+def test_no_task_stays_solvable_by_chance(entry, split):
+    """No tool that is taken away belongs to a step that has nothing to do.
+
+    A task that has no room for a change stays as it is, except under `unsolvable`,
+    which finds another change.
+    """
+    played = make_play(96, UNSOLVABLE, split)(1 + UNSOLVABLE.index(entry), 0)
+    assert not wrong(played, is_solvable=False).any()
+    assert played.changed.mean() >= (1 if entry == "unsolvable" else 0.95)
 
 
 @pytest.mark.hours

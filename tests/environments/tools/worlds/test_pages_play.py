@@ -160,6 +160,12 @@ def test_perturbed(played, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", helpers.CATALOGUE)
 def test_the_catalogue(played_catalogue, name):
+    check_perturbed(name, played_catalogue(name))
+
+
+@pytest.mark.hours
+@pytest.mark.parametrize("name", helpers.CATALOGUE)
+def test_the_catalogue_on_many_tasks(played_catalogue, name):
     check_perturbed(name, played_catalogue(name, num=2000))
 
 

@@ -91,9 +91,9 @@ def make_program(world):
         task = environment.sample(tables, key, "train")
         mine = edited(agent, task)
         state, own = environment.reset(tables, task), environment.reset(tables, mine)
-        shown = []
-        fits = jnp.bool_(True)
-        for _ in range(TURNS):
+
+        def turn(states, _):
+            state, own, fits = states
             action = environment.expert(tables, mine, own)
             pieces = environment.utterance(tables, task, action)
             tokens, _, size = lexicons.write(tables.lexicon, pieces, 120)
@@ -104,8 +104,10 @@ def make_program(world):
             state, timestep = environment.step(tables, task, state, read)
             own, _ = environment.step(tables, mine, own, read)
             pieces = environment.observe(tables, task, timestep.observation)
-            shown.append((timestep.observation, pieces))
-        shown = jax.tree.map(lambda *x: jnp.stack(x), *shown)
+            return (state, own, fits), (timestep.observation, pieces)
+
+        start = state, own, jnp.bool_(True)
+        (state, _, fits), shown = jax.lax.scan(turn, start, length=TURNS)
         return task, state, shown, fits, environment.certificate(tables, task)
 
     return play
