@@ -10,6 +10,7 @@ from typing import Any
 
 from openagent_jax.domains import tool_names, value_schema
 from openagent_jax.domains.domain_schema import HOLE
+from openagent_jax.domains.domain_spec import COUNT
 from openagent_jax.drafting import list_results, shared_enums, value_pools
 from openagent_jax.drafting.tool_lists import ListedTool, Schema
 from openagent_jax.text import nesting, style, wording
@@ -19,7 +20,7 @@ NUM_FIELDS = 2  # of a result: `Limits` has room for this many by default
 # Names without meaning unless one knows the thing that they belong to.
 _BARE_NAMES = set(
     "id name key number no ref reference code title value status state type result "
-    "details text date info data".split()
+    "details text date info data count".split()
 )
 # Words that follow the thing itself in the name of a tool: `get_order_status`.
 _ASPECTS = set(
@@ -184,6 +185,8 @@ class Types:
             schema = {**schema, "enum": kept}
         elif [*map(str, values)] in (["True", "False"], ["False", "True"]):
             name, schema = "boolean", {**schema, "enum": [True, False]}
+        if name == COUNT:  # reserved for the number of records of a list
+            name = f"{COUNT}_value"
         number = 2
         base = name
         while name in self._schemas and not _compatible(self._schemas[name], schema):

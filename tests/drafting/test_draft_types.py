@@ -1,4 +1,5 @@
-"""Arguments and results called `code`, a name that the environment reserves."""
+"""Names that the environment reserves: arguments and results called `code`, and types
+called `count`."""
 
 import pytest
 
@@ -35,4 +36,19 @@ def test_a_result_called_code_is_renamed(tmp_path, tool, returns):
     draft = drafting.draft(openai(tool), "one")
     (meaning,) = tools_of(draft).values()
     assert list(meaning["returns"]) == returns
+    assert faults(tmp_path, draft.domain) == []
+
+
+@pytest.mark.parametrize("name", ["order_jars", "get_count"])
+def test_a_type_called_count_is_renamed(tmp_path, name):
+    """It is the type of the number of records of a list."""
+    hives = {"type": "array", "items": {"type": "object", "properties": {"id": TEXT}}}
+    draft = drafting.draft(
+        openai(
+            function(name, "", count={"type": "integer"}),
+            returning("list_hives", {"hives": hives}),
+        ),
+        "one",
+    )
+    assert tools_of(draft)["list_hives"]["returns"]["hives"]
     assert faults(tmp_path, draft.domain) == []
