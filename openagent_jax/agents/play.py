@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -97,7 +97,7 @@ async def play(
       agents.Rejected: the agent can play no episode.
       RuntimeError: the agent has stopped answering.
     """
-    waiting, silent, spent, reason = iter(episodes), 0, None, ""
+    waiting, silent, spent, reason = _compiled(episodes), 0, None, ""
     running: set[asyncio.Task] = set()
     patience = max(PATIENCE, 2 * num)
     try:
@@ -130,6 +130,17 @@ async def play(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _compiled(episodes: Iterable[Episode]) -> Iterator[Episode]:
+    """Yield episodes, once a turn of the first one has been compiled.
+
+    Otherwise the latency of the first replies would include the time of compilation.
+    """
+    for number, episode in enumerate(episodes):
+        if not number:
+            episode.begin().hear({"role": "assistant", "content": ""}, False)
+        yield episode
 
 
 async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:

@@ -96,6 +96,29 @@ def test_replies_in_flight_when_the_budget_ends_are_counted():
     assert over == {0, 1}
 
 
+def test_latency_is_without_compilation():
+    """The first turn of a process blocks the loop, while other replies arrive."""
+    heard = []
+
+    class Compiled(OneTurn):
+        def hear(self, reply, cut):
+            time.sleep(0 if heard else 0.5)
+            heard.append(reply)
+            super().hear(reply, cut)
+
+    async def agent(messages, tools):
+        await asyncio.sleep(0.01 * len(heard))
+        return agents.Reply({"content": "Hm"})
+
+    async def go():
+        episodes = [play.Episode("clean", i, Compiled, {}) for i in range(4)]
+        played = play.play(episodes, agent, 4, play.Budget())
+        return [latency async for row in played for latency in row["latencies"]]
+
+    latencies = asyncio.run(go())
+    assert len(latencies) == 4 and max(latencies) < 0.4
+
+
 def test_rejection_cancels_pending_requests():
     """If the agent rejects a request, a reply that is still pending is not awaited."""
 
