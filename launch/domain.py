@@ -225,14 +225,14 @@ def show(file: str) -> None:
     given = config_flags.get_override_values(flags.FLAGS["config"])
     c = sizing.wide(c, model, file, sizing.fixed(c, given))
     source = build.world(c, model, file)
-    keys = draw.task_keys(jax.random.key(SEED.value), 0, NUM.value)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if source.summary:
         console.print(f"{file}: {source.summary}")
     for line in _listed_as(file, c.sandbox):
         console.print(line)
     width = console.width if console.is_terminal else WIDTH
-    played = transcript.episodes(source, name, keys, STRENGTH.value)
+    key = jax.random.key(SEED.value)
+    played = transcript.episodes(source, name, key, NUM.value, STRENGTH.value)
     for number, (clean, other) in enumerate(played):
         console.print(f"\ntask {number} of --seed={SEED.value}", style="bold")
         if name == draw.CLEAN:

@@ -26,14 +26,20 @@ _INDENT = " " * 7
 
 
 def episodes(
-    world: World, scenario: str, keys: jax.Array, strength: float, split: str = "test"
+    world: World,
+    scenario: str,
+    key: jax.Array,
+    num: int,
+    strength: float,
+    split: str = "test",
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the expert's episode of each task, clean and perturbed, as lines of text.
 
     Args:
       world: the world of the tasks.
       scenario: a perturbation of the catalogue; "clean" leaves tasks as they are.
-      keys: one PRNG key for each task.
+      key: the key of the tasks, as for `draw.task_keys`.
+      num: how many tasks; fewer if the split has only so many.
       strength: the strength of the perturbation, in [0, 1].
       split: the split of the tasks.
 
@@ -43,11 +49,14 @@ def episodes(
     environment, transcriber = world.environment, world.transcriber
     names = [] if scenario == draw.CLEAN else [scenario]
     one = draw.make_draw(environment, names, split)
+    num = draw.num_tasks(environment, world.tables, split, num)
+    keys = draw.task_keys(key, 0, num)
+    index = draw.indices(environment, world.tables, split, key, 0, num)
 
     @jax.jit
     def play(tables, number, keys):
-        def play_one(key, edit_key):
-            task = one(tables, key, edit_key, jnp.float32(strength), number).task
+        def play_one(key, edit_key, index):
+            task = one(tables, key, edit_key, jnp.float32(strength), number, index).task
             episode = expert.demonstrate(environment, tables, task)
             shown = jax.vmap(transcriber.observe, (None, 0))(
                 task, episode.timestep.observation
@@ -55,12 +64,12 @@ def episodes(
             outcome = environment.outcome(tables, task, episode.state)
             return episode, shown, outcome.success
 
-        return jax.vmap(play_one)(keys, draw.edit_keys(keys))
+        return jax.vmap(play_one)(keys, draw.edit_keys(keys), index)
 
     both = [
         jax.device_get(play(world.tables, jnp.int32(i), keys)) for i in (0, len(names))
     ]
-    for row in range(len(keys)):
+    for row in range(num):
         clean, other = (
             list(_lines(transcriber, *jax.tree.map(lambda x, row=row: x[row], played)))
             for played in both

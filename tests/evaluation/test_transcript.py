@@ -139,12 +139,11 @@ def test_in_short():
 )
 def test_episodes_of_the_oracle(entry):
     """The same tasks, clean and perturbed, as in an evaluation."""
-    world, num = helpers.world("poi"), 4
-    keys = draw.task_keys(jax.random.key(3), 0, num)
-    both = list(texts.episodes(world, entry, keys, 1.0))
+    world, num, key = helpers.world("poi"), 4, jax.random.key(3)
+    both = list(texts.episodes(world, entry, key, num, 1.0))
     assert len(both) == num
     # Clean episodes do not depend on the batch size or the scenario.
-    alone = texts.episodes(world, draw.CLEAN, keys[:2], 0.0)
+    alone = texts.episodes(world, draw.CLEAN, key, 2, 0.0)
     assert [clean for clean, _ in alone] == [clean for clean, _ in both[:2]]
     for clean, other in both:
         assert clean[-1] == "solved by the oracle"

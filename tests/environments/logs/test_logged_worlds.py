@@ -19,6 +19,7 @@ from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS, Settings, Spelling
+from openagent_jax.evaluation import transcript as texts
 from tests import helpers
 from tests.environments.logs.examples import (
     BOX,
@@ -124,6 +125,13 @@ def played(world, log):
     """`{line: (episode, messages, tools)}` of the expert on the imported tasks."""
     lines = [line for line, _ in log.tasks]
     return dict(zip(lines, export(world, all_tasks(world)), strict=True))
+
+
+def test_shown_conversations_are_different_ones(world):
+    num = int(world.environment.num_tasks(world.tables, "test"))
+    shown = texts.episodes(world, "clean", jax.random.key(0), num + 5, 1.0)
+    users = ["\n".join(clean) for clean, _ in shown]
+    assert len(users) == len({*users}) == num > 3
 
 
 def contents(messages):
