@@ -175,7 +175,7 @@ class LoggedWorlds:
                 access=self.access,
             ),
             goal=jax.tree.map(lambda x: x[r], self.goal),
-            faults=Faults(self.failures[r], none - 1, none.astype(bool), none),
+            faults=Faults(self.failures[r], none - 1, no, no, none, none),
             phrase=self.phrase[r],
             constants=self.constants[r],
             shown=self.shown[r],

@@ -117,7 +117,8 @@ def step(
         ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
-    pointed = (row == result.target) & (result.status == style.MOVED) & live
+    names_new = (result.status == style.MOVED) | (result.status == style.OK)
+    pointed = (row == result.target) & names_new & live
     tool = jnp.maximum(action.call.tool, 0)
     matches, reading = response.useful & ok, state.reading
     if reading is not None and response.page is not None:
@@ -308,7 +309,7 @@ def _respond(lexicon, task, state, action) -> _Response:
     after = (tools.relation == tools.relation[call_after]) & state.succeeded
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
-    moved = faults.moved_to[tool]
+    moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -338,7 +339,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        (moved >= 0, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((moved >= 0) & ~deprecated, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
         ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
         (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
@@ -348,6 +349,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
+    target = jnp.where(ok & deprecated, moved, target)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool
     useful = (
@@ -361,7 +363,9 @@ def _respond(lexicon, task, state, action) -> _Response:
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
     values = jnp.where(ok, shown, -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
+    wording = jnp.where(call.tool < 0, 0, faults.wording[tool])
+    row = jnp.where(ok, tool, -1)
+    result = ToolResult(status, row, values, code, target, wording, bare)
     return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
 
 

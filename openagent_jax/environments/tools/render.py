@@ -121,10 +121,15 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     """Return what the agent is shown after an action, up to where it writes again."""
     body = result_text.body(style, task, result)
     guided = (result.status == styles.MOVED) & (result.target >= 0)
-    message = jnp.array(style.errors)[result.status]
-    message = jnp.where(guided, style.moved_guided, message)
+    status = jnp.where(guided, styles.MOVED_GUIDED, result.status)
+    noticed = (result.status == styles.OK) & (result.target >= 0)
+    status = jnp.where(noticed, styles.DEPRECATED, status)
+    before, after = jnp.array(styles.error_table(style))[result.wording, status]
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
-    error = [style.error_open, message, about, style.error_close]
+    frames = jnp.array([(x.open, x.close) for x in style.errors])
+    error_open, error_close = frames[result.wording]
+    error = [error_open, before, about, after, error_close]
+    body = jnp.concatenate([body, jnp.stack([before, about, after])])
 
     told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
     between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)

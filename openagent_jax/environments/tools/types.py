@@ -134,7 +134,10 @@ class Faults:
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
-    style: Int[Array, "N"]  # result style (see `text.style`); 0 is the normal one
+    # Whether it still works, and its results name the tool that will replace it.
+    deprecated: Bool[Array, "N"]
+    form: Int[Array, "N"]  # of results (see `text.result_forms`); 0 is the normal one
+    wording: Int[Array, "N"]  # of errors (see `text.error_texts`); 0 is the normal one
 
 
 @jax.tree_util.register_dataclass
@@ -241,7 +244,8 @@ class ToolResult:
     tool: Int[Array, ""]  # row of the tool that succeeded, or -1
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
-    target: Int[Array, ""]  # row of the tool that an error names, or -1
+    target: Int[Array, ""]  # row of the tool that an error or notice names, or -1
+    wording: Int[Array, ""]  # of an error; see `Faults`
     # Which values JSON writes without quotes; None if results are generated: then all
     # have quotes.
     bare: Bool[Array, "F"] | None = None

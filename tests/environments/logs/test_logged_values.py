@@ -104,7 +104,8 @@ def test_the_compiled_world_and_messages_agree(suite):
     call = types_.ToolCall(jnp.int32(0), task.facts.args[0], jnp.int32(-1))
     action = types_.Action(jnp.int32(reply_scan.CALL), call, jnp.int32(-1))
     ok, none = jnp.int32(forms.OK), jnp.int32(-1)
-    found = task.facts.values[0], none, none, task.facts.bare[0]
+    wording = jnp.int32(0)
+    found = task.facts.values[0], none, none, wording, task.facts.bare[0]
     result = types_.ToolResult(ok, jnp.int32(0), *found)
 
     @jax.jit

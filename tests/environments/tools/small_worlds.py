@@ -310,7 +310,9 @@ class World:
                 np.int32(0),
                 when,
             ),
-            faults=types.Faults(failures, table(value=-1), np.zeros(N, bool), table()),
+            faults=types.Faults(
+                failures, table(value=-1), no, no, table(), table()
+            ),
             phrase=np.zeros(1, np.int32),
             constants=constants,
             shown=np.ones(Q, bool),

@@ -20,7 +20,8 @@ class Pools(TaskPools):
     """
 
     opaque: Int[Array, "2"]  # range of names without meaning
-    styles: Int[Array, "2"]  # range of result styles
+    forms: Int[Array, "2"]  # range of forms of results
+    wordings: Int[Array, "2"]  # range of wordings of errors
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 

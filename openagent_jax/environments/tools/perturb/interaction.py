@@ -15,7 +15,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     spare,
     wanted,
 )
-from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+from openagent_jax.perturb import Perturbation, Variant, bernoulli, pick, select
 
 
 def runtime_error(pools: Pools) -> Perturbation:
@@ -42,8 +42,20 @@ def tool_redirection(pools: Pools) -> Perturbation:
     Before: `{"hour":"17"}`
     After:  `{"error":"replaced by when_open"}`, and `when_open` gives the hour
     """
+    return _replacement(pools, deprecated=False)
 
-    def apply(key, task, strength):
+
+def tool_deprecation(pools: Pools) -> Perturbation:
+    """Let a tool work, and its results name a new one, which no document does.
+
+    Before: `{"hour":"17"}`
+    After:  `{"hour":"17"}`, and below it `deprecated, use when_open`
+    """
+    return _replacement(pools, deprecated=True)
+
+
+def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
+    def apply(key, task, strength, deprecated):
         coin, which, name = jax.random.split(key, 3)
         tools, faults = task.tools, task.faults
         old = pick(which, wanted(task) & (faults.moved_to < 0))
@@ -59,28 +71,51 @@ def tool_redirection(pools: Pools) -> Perturbation:
             replace(task, tools=copied),
             moved_to=faults.moved_to.at[old].set(new),
             guided=faults.guided.at[old].set(True),
+            deprecated=faults.deprecated.at[old].set(deprecated),
             failures=faults.failures.at[new].set(faults.failures[old]),
-            style=faults.style.at[new].set(faults.style[old]),
+            form=faults.form.at[new].set(faults.form[old]),
+            wording=faults.wording.at[new].set(faults.wording[old]),
         )
         hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
         return select(hit, moved, task)
 
-    return apply
+    return Variant(apply, family=(_replacement, id(pools)), which=deprecated)
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Write results in another format.
+    """Write the results of tools in other forms, of each tool in its own.
 
     Before: `{"hour":"17","code":"zuk4"}`
-    After:  `[hour=17; code=zuk4]`
+    After:  `<result><hour>17</hour><code>zuk4</code></result>`
     """
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        shape = task.faults.style.shape
-        style = jax.random.randint(which, shape, pools.styles[0], pools.styles[1])
+        shape = task.faults.form.shape
+        form = jax.random.randint(which, shape, *pools.forms)
         hit = bernoulli(coin, strength, shape)
-        return edit_faults(task, style=jnp.where(hit, style, task.faults.style))
+        return edit_faults(task, form=jnp.where(hit, form, task.faults.form))
+
+    return apply
+
+
+def error_wording(pools: Pools) -> Perturbation:
+    """Let a tool fail once, and word the errors of all tools as other interfaces do.
+
+    Before: `{"hour":"17"}`
+    After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`
+    """
+
+    def apply(key, task, strength):
+        coin, which, words = jax.random.split(key, 3)
+        faults, shape = task.faults, task.faults.wording.shape
+        tool = pick(which, wanted(task) & (faults.failures == 0))
+        worded = edit_faults(
+            task,
+            failures=faults.failures.at[tool].set(1),
+            wording=jax.random.randint(words, shape, *pools.wordings),
+        )
+        return select(bernoulli(coin, strength) & (tool >= 0), worded, task)
 
     return apply
 

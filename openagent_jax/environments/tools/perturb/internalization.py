@@ -300,7 +300,9 @@ def _broken(
         failures=failures.at[row].set(0),
         moved_to=task.faults.moved_to.at[row].set(-1),
         guided=task.faults.guided.at[row].set(False),
-        style=task.faults.style.at[row].set(task.faults.style[source]),
+        deprecated=task.faults.deprecated.at[row].set(False),
+        form=task.faults.form.at[row].set(task.faults.form[source]),
+        wording=task.faults.wording.at[row].set(task.faults.wording[source]),
     )
     ok = (tool >= 0) & (other >= 0) & (row >= 0) & (name > 0)
     return select(ok, added, old)

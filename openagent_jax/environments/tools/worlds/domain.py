@@ -180,7 +180,7 @@ class Domain:
                 kind=g,
                 when=None if self.goal_when is None else self.goal_when[g],
             ),
-            faults=Faults(none, none - 1, none.astype(bool), none),
+            faults=Faults(none, none - 1, no, no, none, none),
             phrase=choices.spoken(
                 self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
             ),

@@ -211,7 +211,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
             answer=limits.num_constants + last * num_fields + answer,
             kind=steps - 1,
         ),
-        faults=Faults(none, none - 1, none.astype(bool), none),
+        faults=Faults(none, none - 1, no, no, none, none),
         phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
         shown=jnp.ones(limits.num_constants, bool),
