@@ -1,6 +1,6 @@
 """What tools answer, written in plain Python, to compare with what is compiled."""
 
-from openagent_jax.text import error_forms, result_forms
+from openagent_jax.text import error_texts, result_forms
 from openagent_jax.text import style as styles
 
 
@@ -41,7 +41,7 @@ def error(status, name, which):
       name: of the tool that it names; "" for none.
       which: the number of the wording.
     """
-    wording = [*error_forms.WORDINGS.values()][which]
+    wording = error_texts.WORDINGS[which]
     message = {
         styles.BAD_FORMAT: styles.BAD_FORMAT_TEXT,
         styles.UNKNOWN_TOOL: styles.UNKNOWN_TOOL_TEXT,

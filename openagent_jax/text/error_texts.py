@@ -1,449 +1,96 @@
-"""The texts of errors, modelled on those of real interfaces.
+"""How errors are worded, modelled on the errors of real interfaces.
 
-Every wording can say that a call is worth repeating, and that it never will be, so the
-interface that an error is from does not tell which of the two it is.
+The texts are in `error_texts.json`: by split, then by family of interfaces. A family is
+for training or for evaluation as a whole, and the two splits share no words but
+function words. The first wording is the default.
+
+A wording has a text for every status that a tool can answer with. Each can say that a
+call is worth repeating, and that it never will be, so the interface that an error is
+from does not tell which of the two it is.
 """
 
-from openagent_jax.text.error_forms import Wording, wording
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
-# The messages of each wording: wrong arguments, wrong code, out of order, transient,
-# permanent, no record, moved, moved to a tool, and deprecated in favour of a tool.
-#
-# The first wording is the default. Families of interfaces are for training or for
-# evaluation as a whole; the two share no words but function words.
-TRAIN: dict[str, tuple[Wording[str], ...]] = {
-    "plain": (
-        wording(
-            '{"error":"..."}',
-            "wrong arguments",
-            "needs the code from {}",
-            "call first {}",
-            "failed, try again",
-            "out of service for good",
-            "no such record",
-            "replaced",
-            "replaced by {}",
-            "deprecated, use {}",
-        ),
-    ),
-    "http": (
-        wording(
-            "HTTP/1.1 ...",
-            "400 Bad Request",
-            "401 Unauthorized: code issued by {} expected",
-            "412 Precondition Failed: {} was not called",
-            "503 Service Unavailable, Retry-After: 0",
-            "410 Gone",
-            "404 Not Found",
-            "301 Moved Permanently",
-            "308 Permanent Redirect, Location: {}",
-            "Deprecation: true, Link: {}",
-        ),
-        wording(
-            '{"status":..."}',
-            '422,"title":"Unprocessable Entity',
-            '403,"title":"Forbidden without the code of {}',
-            '409,"title":"Conflict, {} has to come first',
-            '504,"title":"Gateway Timeout, retry',
-            '410,"title":"Gone, do not retry',
-            '404,"title":"No such entity',
-            '301,"title":"Moved elsewhere',
-            '307,"title":"Moved to {}',
-            "299 - deprecated, see {}",
-        ),
-        wording(
-            "HTTP Error ...",
-            "400: check the parameters",
-            "401: sign in with the code of {}",
-            "425: Too Early, {} is missing",
-            "500: Internal Server Error, retry",
-            "405: no longer allowed",
-            "404: nothing at this address",
-            "302: found elsewhere",
-            "303: See Other, {}",
-            "Sunset: soon, Link: {}",
-        ),
-    ),
-    "rest": (
-        wording(
-            '{"error":{"message":"..."}}',
-            "Invalid parameter",
-            "Invalid or missing code. Obtain one from {}",
-            "This operation requires a prior call to {}",
-            "Internal error. Please retry your request",
-            "This endpoint has been permanently disabled",
-            "The requested resource does not exist",
-            "This endpoint has moved",
-            "This endpoint has moved. Use {} instead",
-            "This endpoint is deprecated. Use {} instead",
-        ),
-        wording(
-            '{"error":{"status":"..."}}',
-            'INVALID_ARGUMENT","message":"Unexpected value',
-            'PERMISSION_DENIED","message":"Use a code of {}',
-            'FAILED_PRECONDITION","message":"Call {} first',
-            'UNAVAILABLE","message":"Backend error, please retry',
-            'UNIMPLEMENTED","message":"This API was shut down',
-            'NOT_FOUND","message":"Entity was not found',
-            'ABORTED","message":"This API was replaced',
-            'ABORTED","message":"This API was replaced by {}',
-            "This API will be shut down. Use {}",
-        ),
-        wording(
-            '{"message":"...","errors":[]}',
-            "Problems parsing parameters",
-            "Bad credentials, get a code from {}",
-            "Validation Failed: {} is required first",
-            "Server Error, please try again",
-            "This feature was sunset",
-            "Not Found in this account",
-            "This feature was renamed",
-            "This feature was renamed to {}",
-            "This feature will be sunset, try {}",
-        ),
-    ),
-    "validation": (
-        wording(
-            '{"detail":[{"loc":["body","..."}]}',
-            'args"],"msg":"not a valid argument',
-            'code"],"msg":"not issued by {}',
-            'order"],"msg":"{} is missing',
-            'call"],"msg":"upstream timed out, send it again',
-            'call"],"msg":"withdrawn, will not return',
-            'id"],"msg":"object not found',
-            'call"],"msg":"operation was renamed',
-            'call"],"msg":"operation was renamed to {}',
-            "operation is deprecated in favor of {}",
-        ),
-        wording(
-            "validation error: ...",
-            "$.args: schema violated",
-            "$.code: expected that of {}",
-            "$.call: {} must precede",
-            "$.call: validator timed out, retry",
-            "$.call: removed in this version",
-            "$.id: unknown identifier",
-            "$.call: alias removed",
-            "$.call: alias removed, use {}",
-            "deprecated: true, x-replacement: {}",
-        ),
-    ),
-    "grpc": (
-        wording(
-            "rpc error: code = ...",
-            "InvalidArgument desc = bad request",
-            "Unauthenticated desc = want code of {}",
-            "FailedPrecondition desc = want {} first",
-            "Unavailable desc = transient failure",
-            "Unimplemented desc = shut down for good",
-            "NotFound desc = no such entity",
-            "Unimplemented desc = method replaced",
-            "Unimplemented desc = method replaced by {}",
-            "warning: deprecated method, call {}",
-        ),
-        wording(
-            '<RpcError StatusCode....">',
-            'OUT_OF_RANGE "bad field',
-            'PERMISSION_DENIED "pass the code of {}',
-            'ABORTED "{} must be called before',
-            'DEADLINE_EXCEEDED "call it again',
-            'UNIMPLEMENTED "not served any more',
-            'NOT_FOUND "no such key',
-            'UNIMPLEMENTED "method moved',
-            'UNIMPLEMENTED "method moved to {}',
-            "option deprecated = true; // call {}",
-        ),
-    ),
-    "traceback": (
-        wording(
-            'File "api.py", line 31\n...',
-            "TypeError: unexpected arguments",
-            "PermissionError: pass the code that {}() returned",
-            "RuntimeError: call {}() before this",
-            "TimeoutError: timed out, retry",
-            "NotImplementedError: no longer supported",
-            "KeyError: not in the table",
-            "AttributeError: it was renamed",
-            "AttributeError: it was renamed, did you mean {}?",
-            "DeprecationWarning: use {}() instead",
-        ),
-        wording(
-            "Traceback: ...",
-            "ValueError('bad arguments')",
-            "AuthError('no code of {}')",
-            "StateError('{} was not run')",
-            "ConnectionError('aborted, call again')",
-            "DeprecatedError('removed for good')",
-            "LookupError('no row')",
-            "ImportError('it was moved')",
-            "ImportError('it was moved to {}')",
-            "FutureWarning: will be removed, use {}",
-        ),
-        wording(
-            "...\n at call (index.js:12)",
-            "TypeError: bad input",
-            "Error: no code of {}",
-            "Error: {} was not called",
-            "Error: socket timeout, retry",
-            "Error: function was removed",
-            "RangeError: no such id",
-            "ReferenceError: it was moved",
-            "ReferenceError: it was moved to {}",
-            "(node) DeprecationWarning: use {}",
-        ),
-    ),
-    "problem": (
-        wording(
-            '{"type":"about:blank","title":"..."}',
-            "Request parameters are not valid",
-            "A valid code of {} is needed",
-            "Not possible before {}",
-            "Temporarily overloaded, repeat the request",
-            "Discontinued, do not repeat the request",
-            "No entry was found",
-            "Superseded",
-            "Superseded by {}",
-            "Deprecated since 2.0, superseded by {}",
-        ),
-        wording(
-            '{"title":"Error","detail":"..."}',
-            "The parameters are wrong",
-            "The code does not come from {}",
-            "The state requires {}",
-            "The service restarts, repeat the call",
-            "The service was closed for ever",
-            "The item is not there",
-            "The service has a successor",
-            "The service has a successor, {}",
-            "The service will be closed, its successor is {}",
-        ),
-    ),
-    "graphql": (
-        wording(
-            '{"errors":[{"message":"..."}]}',
-            "Argument has an invalid value",
-            "Forbidden: requires code of {}",
-            "Precondition: query {}",
-            "Something went wrong, run the query again",
-            "Field was removed from the schema",
-            "Could not resolve to a node",
-            "Field is gone, a successor exists",
-            "Field is gone, query {} in its place",
-            '@deprecated(reason: "query {}")',
-        ),
-        wording(
-            '{"data":null,"errors":["..."]}',
-            "Variable was not provided",
-            "Not authorized, code of {} missing",
-            "Mutation not possible before {}",
-            "Resolver timed out, run it again",
-            "Field is no longer in the schema",
-            "Node does not exist",
-            "Field is deprecated and off",
-            "Field is deprecated and off, use {}",
-            "Field is deprecated, use {}",
-        ),
-    ),
-    "quota": (
-        wording(
-            "An error occurred: ...",
-            "ValidationException, malformed input",
-            "AccessDeniedException, code from {} not accepted",
-            "ConflictException, {} has to happen first",
-            "ThrottlingException, rate exceeded, try later",
-            "ServiceRetiredException, not available any more",
-            "ResourceNotFoundException, unknown item",
-            "MovedException, succeeded by another operation",
-            "MovedException, succeeded by {}",
-            "Deprecated operation, succeeded by {}",
-        ),
-        wording(
-            "Limits: ...",
-            "request does not count, its arguments are wrong",
-            "no quota without the code of {}",
-            "no quota until {} is called",
-            "rate limit reached, try again in 0 s",
-            "quota is 0 for good, plan has ended",
-            "no such item in your quota",
-            "quota was moved to another tool",
-            "quota was moved to {}",
-            "its quota ends soon, change to {}",
-        ),
-    ),
-    "database": (
-        wording(
-            "ERROR: ...",
-            "42601 syntax error in the parameters",
-            "28000 role needs the code of {}",
-            "25000 no transaction, {} begins it",
-            "40001 serialization failure, retry",
-            "0A000 feature was dropped for good",
-            "02000 no rows",
-            "42P01 relation was renamed",
-            "42P01 relation was renamed to {}",
-            "WARNING: deprecated relation, use {}",
-        ),
-        wording(
-            "ERROR (HY000): ...",
-            "1064 near the arguments",
-            "1045 access denied, code of {} missing",
-            "1192 run {} first",
-            "1205 lock wait timeout, restart it",
-            "1289 feature is disabled, it stays so",
-            "1032 record is not in the table",
-            "1051 table was moved",
-            "1051 table was moved to {}",
-            "Warning 1287: deprecated, please use {}",
-        ),
-    ),
-    "slugs": (
-        wording(
-            '{"ok":false,"error":"..."}',
-            "invalid_arguments",
-            "invalid_code, get_it_from: {}",
-            "wrong_order, call_first: {}",
-            "service_busy_retry",
-            "method_retired_forever",
-            "record_not_found",
-            "method_replaced",
-            "method_replaced_by: {}",
-            "warning: method_deprecated, use: {}",
-        ),
-    ),
-}
-TEST: dict[str, tuple[Wording[str], ...]] = {
-    "shell": (
-        wording(
-            "error: ... (exit 1)",
-            "usage: unrecognised option",
-            "token rejected, enter '{}' to have one",
-            "enter '{}' beforehand",
-            "broken pipe, rerun",
-            "command was uninstalled",
-            "nothing of that name here",
-            "command is a dead link",
-            "command is a dead link, enter '{}'",
-            "legacy command, enter '{}' from now on",
-        ),
-        wording(
-            "bash: ...",
-            "illegal operand",
-            "sudo wants a token out of {}",
-            "start {} ahead of it",
-            "fork: EAGAIN, rerun",
-            "command not installed and never will be",
-            "cannot stat, nothing there",
-            "stale symlink",
-            "stale symlink, target is now {}",
-            "obsolescent; start {}",
-        ),
-    ),
-    "json_rpc": (
-        wording(
-            '{"code":-32000,"message":"..."}',
-            "Params unusable",
-            "Token mismatch, issuer is {}",
-            "Premature, {} pending",
-            "Queue swamped, resend",
-            "Procedure terminated, resending is useless",
-            "Search gave no match",
-            "Procedure bears a new name",
-            "Procedure bears a new name: {}",
-            "Procedure is legacy, newer: {}",
-        ),
-        wording(
-            '{"jsonrpc":"2.0","fault":"..."}',
-            "Params mismatch",
-            "Credential absent, origin {}",
-            "Await {}",
-            "Worker crashed, resend",
-            "Handler unregistered, resending is useless",
-            "Empty match",
-            "Handler swapped out",
-            "Handler swapped out: {}",
-            "Handler ages out, newer: {}",
-        ),
-    ),
-    "xml": (
-        wording(
-            "<Fault>...</Fault>",
-            "Sender.Unparsable",
-            "Sender.NoCredential, visit {}",
-            "Sender.Sequence, earlier: {}",
-            "Receiver.Glitch, once more",
-            "Receiver.Decommissioned",
-            "Sender.Unfound",
-            "Receiver.Migrated",
-            "Receiver.Migrated, now: {}",
-            "<Obsolete>{}</Obsolete>",
-        ),
-        wording(
-            "<Response><Reason>...</Reason></Response>",
-            "DigestMismatch",
-            "SignatureMismatch, signer {}",
-            "Unprepared, prepare by {}",
-            "SlowDown, post once more",
-            "BucketDestroyed",
-            "NoSuchUpload",
-            "BucketRelocated",
-            "BucketRelocated: {}",
-            "<Phaseout><Heir>{}</Heir></Phaseout>",
-        ),
-    ),
-    "prose": (
-        wording(
-            "Sorry, ....",
-            "I cannot make sense of your words",
-            "I must know what {} handed out",
-            "I hold on for {}",
-            "that came out badly, it should work next time",
-            "I was switched off and will stay so",
-            "I never heard of that",
-            "somebody else does this now",
-            "{} does this now",
-            "By the way, I leave before long: {} takes over",
-        ),
-        wording(
-            "Oops! ...",
-            "Those inputs puzzle us",
-            "Show us the ticket printed by {}",
-            "Visit {} ahead of us",
-            "A hiccup; give us another go",
-            "We locked our doors, nobody will answer",
-            "We looked but it never existed",
-            "We handed our job over",
-            "We handed our job over to {}",
-            "Heads up: we fade out, {} keeps going",
-        ),
-    ),
-    "mail": (
-        wording(
-            "5.0.0 ...",
-            "501 Operands garbled",
-            "535 Login refused, secrets live at {}",
-            "554 Say {} beforehand",
-            "451 Greylisted, deliver once more",
-            "521 Host accepts no mail, ever",
-            "550 Mailbox unheard of",
-            "551 User not local",
-            "551 User not local, forward to {}",
-            "220 Outdated verb, prefer {}",
-        ),
-        wording(
-            "ftp> ...",
-            "Operand refused",
-            "530 Not logged in, password is with {}",
-            "Sequence: issue {} earlier",
-            "421 Carrier lost, dial anew",
-            "Site dismantled",
-            "550 Folder is empty",
-            "Site mirrored",
-            "Site mirrored: dial {}",
-            "Site shuts shortly, dial {}",
-        ),
-    ),
-}
+T = TypeVar("T")  # str, or int: a symbol
+U = TypeVar("U")
+Around = tuple[T, T]  # before what is named, and after it
 
+
+class Wording(NamedTuple, Generic[T]):
+    """How errors are written: `open`, a message, and `close`.
+
+    Attributes:
+      open: before the message.
+      close: after it.
+      bad_argument: an argument is missing, unknown, or of the wrong type.
+      wrong_code: the code of the named tool is missing or wrong.
+      out_of_order: the named tool must be called before.
+      transient: it will work when it is called again.
+      permanent: it will never work.
+      no_record: what is to be read or changed does not exist.
+      moved: it was replaced by an unnamed tool.
+      moved_guided: it was replaced by the named tool.
+      deprecated: it works, but will be replaced by the named tool. This is a notice
+        below a result, so without `open` and `close`.
+      rate_limit: it will work after the given number of calls of any tool.
+      expired_code: the code is too old, and the named tool gives a new one.
+      schema_changed: the arguments have the given names from now on.
+      stale: the value is out of date, and the named tool reads it again.
+    """
+
+    open: T
+    close: T
+    bad_argument: T
+    wrong_code: Around[T]
+    out_of_order: Around[T]
+    transient: T
+    permanent: T
+    no_record: T
+    moved: T
+    moved_guided: Around[T]
+    deprecated: Around[T]
+    rate_limit: Around[T]
+    expired_code: Around[T]
+    schema_changed: Around[T]
+    stale: Around[T]
+
+    def mapped(self, function: Callable[[T], U]) -> "Wording[U]":
+        """Return the wording with a function applied to each of its texts."""
+        fields: Any = (
+            tuple(map(function, x)) if isinstance(x, tuple) else function(x)
+            for x in self
+        )
+        return Wording(*fields)
+
+
+def _wording(frame: str, deprecated: str, **texts: str) -> Wording[str]:
+    """Return a wording.
+
+    Args:
+      frame: what is around a message, which is written as `...`.
+      deprecated: the notice, without the line break before it.
+      **texts: the messages; `{}` stands for what is named.
+    """
+    open, close = frame.split("...")
+    texts["deprecated"] = f"\n{deprecated}"
+    parts: Any = {
+        status: tuple(text.split("{}")) if "{}" in text else text
+        for status, text in texts.items()
+    }
+    return Wording(open, close, **parts)
+
+
+_TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text())
+TRAIN, TEST = (
+    {
+        family: tuple(_wording(**texts) for texts in wordings)
+        for family, wordings in _TEXTS[split].items()
+    }
+    for split in ("train", "test")
+)
 WORDINGS = tuple(x for family in (*TRAIN.values(), *TEST.values()) for x in family)
 _NUM_TRAIN = sum(map(len, TRAIN.values()))
 # The range of each split, without the normal wording.

@@ -77,7 +77,7 @@ def _flat(
     comma = jnp.where(later, form.comma, 0)[:, None]
     pair = jnp.where(form.is_table, 0, cell)
     again = jnp.concatenate([name, column(form.end_key)], axis=1)
-    again = jnp.where(form.end_key > 0, again, 0)
+    again = jnp.where(form.end_key != 0, again, 0)
     head = rows(comma, column(form.key), name, column(form.equals), pair, again)
     comma = jnp.where(later, form.cell_comma, 0)[:, None]
     cells = rows(comma, jnp.where(form.is_table, cell, 0))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from openagent_jax.text import error_texts, nesting, result_forms
-from openagent_jax.text.error_forms import Wording
+from openagent_jax.text.error_texts import Wording
 from openagent_jax.text.nesting import Syntax
 from openagent_jax.text.result_forms import Form
 from openagent_jax.text.scalars import Digits
@@ -47,8 +47,11 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
 ) = range(12)
-# More rows of `error_table`: `MOVED`, and the new tool is named; a notice below a result.
-MOVED_GUIDED, DEPRECATED = 12, 13
+# More rows of `error_table`: `MOVED` where the new tool is named, a notice below a
+# result, and errors of worlds that change.
+MOVED_GUIDED, DEPRECATED, RATE_LIMIT, EXPIRED_CODE, SCHEMA_CHANGED, STALE = range(
+    12, 18
+)
 
 # What is written where no tool answers, so in one wording only.
 BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
@@ -157,7 +160,6 @@ class Style(Generic[T]):
     results: tuple[Form[T], ...]  # by form; see `result_forms`
     result_open: T  # before the first key of a result that is JSON
     result_syntax: Syntax[T]  # of results that are JSON
-    no_records: T  # an empty list in a result
     marks: Marks
     key_name: T  # keys of the JSON object of a call
     key_arguments: T
@@ -171,6 +173,7 @@ class Style(Generic[T]):
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # Follows from `calls`; None unless `with_nesting` has added it.
     nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
+    no_records: T | None = None  # an empty list in a result; None as for `nested`
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -178,10 +181,10 @@ class Style(Generic[T]):
 
 
 def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
-    """Return the message of each wording and status: before and after a tool's name.
+    """Return the message of each wording and status: before and after what it names.
 
-    The messages of rows `MOVED_GUIDED` and `DEPRECATED`, which name the new tool of a
-    tool that was or will be replaced, come last.
+    That is a tool, but a number of calls for `RATE_LIMIT`, and names of arguments for
+    `SCHEMA_CHANGED`.
     """
     rows = []
     for of in style.errors:
@@ -190,6 +193,10 @@ def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
             OUT_OF_ORDER: of.out_of_order,
             MOVED_GUIDED: of.moved_guided,
             DEPRECATED: of.deprecated,
+            RATE_LIMIT: of.rate_limit,
+            EXPIRED_CODE: of.expired_code,
+            SCHEMA_CHANGED: of.schema_changed,
+            STALE: of.stale,
         }
         plain = {
             BAD_FORMAT: style.bad_format,
@@ -201,7 +208,7 @@ def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
             MOVED: of.moved,
         }
         texts = {status: (text, 0) for status, text in plain.items()} | named
-        rows.append([texts.get(status, (0, 0)) for status in range(DEPRECATED + 1)])
+        rows.append([texts.get(status, (0, 0)) for status in range(STALE + 1)])
     return rows
 
 
@@ -218,27 +225,41 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
     7
     """
 
-    def walk(x: Any) -> Any:
-        if isinstance(x, str):
-            return function(x)
-        if isinstance(x, Piece):
-            return Piece(x.kind, x.index, walk(x.text), walk(x.number))
-        if isinstance(x, Syntax | Form | Wording):
-            return x.mapped(function)
-        if isinstance(x, NestedCalls):
-            return NestedCalls(walk(x.before), walk(x.syntax), walk(x.after))
-        if type(x) is tuple:
-            return tuple(map(walk, x))
-        return x  # Marks, digits, the template
-
     names = [field.name for field in dataclasses.fields(style)]
-    return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
+    kept = [name for name in names if name not in changes]
+    found = {name: walked(getattr(style, name), function) for name in kept}
+    return Style(**found | changes)
+
+
+def walked(x: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a field of a style with a function applied to each of its texts."""
+    if isinstance(x, str):
+        return function(x)
+    if isinstance(x, Piece):
+        texts = (walked(text, function) for text in (x.text, x.number))
+        return Piece(x.kind, x.index, *texts)
+    if isinstance(x, Syntax | Form | Wording):
+        return x.mapped(function)
+    if isinstance(x, NestedCalls):
+        return NestedCalls(*(walked(part, function) for part in x))
+    if type(x) is tuple:
+        return tuple(walked(part, function) for part in x)
+    return x  # Marks, digits, the template
+
+
+# The fields of what tools answer: many texts, of which the agent writes none.
+ANSWERS = ("errors", "results", "result_open", "result_syntax")
+
+
+def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
+    """Return the fields `ANSWERS` with a function applied to each of their texts."""
+    return {name: walked(getattr(style, name), function) for name in ANSWERS}
 
 
 def with_nesting(style: Style[str]) -> Style[str]:
-    """Return a style that also knows how nested arguments are written.
+    """Return a style that also knows how nested arguments and empty lists are written.
 
-    It follows from how the style writes a call with two arguments.
+    Arguments follow from how the style writes a call with two arguments.
 
     Raises:
       ValueError: these are not the pairs of a JSON object.
@@ -247,7 +268,8 @@ def with_nesting(style: Style[str]) -> Style[str]:
     >>> made.nested.syntax.enter[nesting.OBJECT], made.nested.syntax.end
     (('":{"', '":['), ('"}}', '}}'))
     """
-    return dataclasses.replace(style, nested=_nested_calls(style.calls[2]))
+    nested = _nested_calls(style.calls[2])
+    return dataclasses.replace(style, nested=nested, no_records="[]")
 
 
 def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
@@ -285,7 +307,6 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
         result_open=escape(result_forms.JSON_OPEN),
         # A template may write a result as a text of JSON.
         result_syntax=syntax.mapped(escape),
-        no_records="[]",
         code=CODE,
         done="done",
         result="result",

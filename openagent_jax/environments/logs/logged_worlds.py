@@ -36,12 +36,12 @@ from openagent_jax.environments.tools import cells, choices, types
 from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
-    Faults,
     Goal,
     Split,
     Task,
     TaskPools,
     Tools,
+    no_faults,
 )
 from openagent_jax.environments.tools.worlds import documents as tool_documents
 from openagent_jax.environments.tools.worlds import domain
@@ -145,7 +145,6 @@ class LoggedWorlds:
         documents, which = self.documents, self.document[r]
         num_tools = which.shape[0]
         row = jnp.arange(num_tools, dtype=jnp.int32)
-        none = jnp.zeros(num_tools, jnp.int32)
         recorded = jnp.full(self.result_name.shape[1:], types.RECORDED, jnp.int32)
         code_range = (jnp.full(num_tools, end) for end in self.codes)
         drawn = draw.distinct_symbols(uniforms, *code_range)
@@ -163,7 +162,7 @@ class LoggedWorlds:
                 code=jnp.where(self.code[r] >= 0, self.code[r], drawn),
                 code_from=self.code_from[r],
                 call_after=self.call_after[r],
-                effect=none.astype(bool),
+                effect=jnp.zeros(num_tools, bool),
                 name=documents.name[which],
                 description=documents.description[which],
                 arg_name=documents.arg_name[which],
@@ -175,7 +174,7 @@ class LoggedWorlds:
                 access=self.access,
             ),
             goal=jax.tree.map(lambda x: x[r], self.goal),
-            faults=Faults(self.failures[r], none - 1, no, no, none, none),
+            faults=replace(no_faults(num_tools), failures=self.failures[r]),
             phrase=self.phrase[r],
             constants=self.constants[r],
             shown=self.shown[r],

@@ -310,6 +310,7 @@ def _respond(lexicon, task, state, action) -> _Response:
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
     moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
+    successor = jnp.where(faults.guided[tool], moved, -1)
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -339,7 +340,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        ((moved >= 0) & ~deprecated, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((moved >= 0) & ~deprecated, style.MOVED, successor),
         ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
         (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
@@ -349,7 +350,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
-    target = jnp.where(ok & deprecated, moved, target)
+    target = jnp.where(ok & deprecated, successor, target)
     code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
     wanted = task.goal.tool
     useful = (
@@ -363,7 +364,8 @@ def _respond(lexicon, task, state, action) -> _Response:
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
     values = jnp.where(ok, shown, -1)
-    wording = jnp.where(call.tool < 0, 0, faults.wording[tool])
+    by_tool = (status != style.UNKNOWN_TOOL) & (status != style.BAD_FORMAT)
+    wording = jnp.where(by_tool, faults.wording[tool], 0)
     row = jnp.where(ok, tool, -1)
     result = ToolResult(status, row, values, code, target, wording, bare)
     return _Response(result, useful, touch, page, leaves_trace(task, tool, args))

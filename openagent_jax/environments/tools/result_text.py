@@ -63,7 +63,7 @@ def _with_empty_lists(
     style: Style[int], task: Task, leaves: _Leaves, tool: Int[Array, ""]
 ) -> _Leaves:
     """Return the leaves with each empty list in place of its first field."""
-    if task.tools.lists is None:
+    if task.tools.lists is None or style.no_records is None:
         return leaves
     lists, field = task.tools.lists, jnp.arange(len(leaves.own))
     first, level = lists.first[tool], lists.level[tool]

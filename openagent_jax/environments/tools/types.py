@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.domains.limits import Limits
@@ -138,6 +139,19 @@ class Faults:
     deprecated: Bool[Array, "N"]
     form: Int[Array, "N"]  # of results (see `text.result_forms`); 0 is the normal one
     wording: Int[Array, "N"]  # of errors (see `text.error_texts`); 0 is the normal one
+
+
+def no_faults(num_tools: int) -> Faults:
+    """Return the faults of a world whose tools all work and answer in normal form."""
+    zero, no = jnp.zeros(num_tools, jnp.int32), jnp.zeros(num_tools, bool)
+    return Faults(
+        failures=zero,
+        moved_to=zero - 1,
+        guided=no,
+        deprecated=no,
+        form=zero,
+        wording=zero,
+    )
 
 
 @jax.tree_util.register_dataclass

@@ -7,7 +7,7 @@ sequences of calls can be searched.
 import itertools
 import operator
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -310,9 +310,7 @@ class World:
                 np.int32(0),
                 when,
             ),
-            faults=types.Faults(
-                failures, table(value=-1), no, no, table(), table()
-            ),
+            faults=replace(types.no_faults(N), failures=failures),
             phrase=np.zeros(1, np.int32),
             constants=constants,
             shown=np.ones(Q, bool),

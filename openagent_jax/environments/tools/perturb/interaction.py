@@ -14,6 +14,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     needed,
     spare,
     wanted,
+    wanted_surely,
 )
 from openagent_jax.perturb import Perturbation, Variant, bernoulli, pick, select
 
@@ -40,7 +41,8 @@ def tool_redirection(pools: Pools) -> Perturbation:
     """Replace a tool by a new one, which the error names but no document does.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"replaced by when_open"}`, and `when_open` gives the hour
+    After:  `HTTP/1.1 308 Permanent Redirect, Location: when_open`, and `when_open`
+            gives the hour
     """
     return _replacement(pools, deprecated=False)
 
@@ -49,18 +51,21 @@ def tool_deprecation(pools: Pools) -> Perturbation:
     """Let a tool work, and its results name a new one, which no document does.
 
     Before: `{"hour":"17"}`
-    After:  `{"hour":"17"}`, and below it `deprecated, use when_open`
+    After:  `{"hour":"17"}`, and below it `Deprecation: true, Link: when_open`
     """
     return _replacement(pools, deprecated=True)
 
 
 def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
+    """Name a new tool, which shares the wording of its errors with the old one."""
+
     def apply(key, task, strength, deprecated):
-        coin, which, name = jax.random.split(key, 3)
+        coin, which, name, words = jax.random.split(key, 4)
         tools, faults = task.tools, task.faults
         old = pick(which, wanted(task) & (faults.moved_to < 0))
         new = spare(task)
         choice = fresh_name(task, name, pools.names[old])
+        wording = jax.random.randint(words, (), *pools.wordings)
         copied = copy_row(tools, old, new)
         copied = replace(
             copied,
@@ -74,7 +79,7 @@ def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
             deprecated=faults.deprecated.at[old].set(deprecated),
             failures=faults.failures.at[new].set(faults.failures[old]),
             form=faults.form.at[new].set(faults.form[old]),
-            wording=faults.wording.at[new].set(faults.wording[old]),
+            wording=faults.wording.at[jnp.stack([old, new])].set(wording),
         )
         hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
         return select(hit, moved, task)
@@ -100,22 +105,29 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
 
 
 def error_wording(pools: Pools) -> Perturbation:
-    """Let a tool fail once, and word the errors of all tools as other interfaces do.
+    """Word the errors of each tool as another interface does.
 
-    Before: `{"hour":"17"}`
+    Nobody can see it without an error, so a tool that the goal needs fails once where
+    none of them fails yet. That adds one call, and nothing else changes.
+
+    Before: `{"error":"failed, try again"}`, then `{"hour":"17"}`
     After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`
     """
 
     def apply(key, task, strength):
         coin, which, words = jax.random.split(key, 3)
         faults, shape = task.faults, task.faults.wording.shape
-        tool = pick(which, wanted(task) & (faults.failures == 0))
+        fails = (faults.failures > 0) | ((faults.moved_to >= 0) & ~faults.deprecated)
+        used = wanted_surely(task)
+        errs, tool = jnp.any(used & fails), pick(which, used)
+        failures = faults.failures.at[tool].set(1)
         worded = edit_faults(
             task,
-            failures=faults.failures.at[tool].set(1),
+            failures=jnp.where(errs, faults.failures, failures),
             wording=jax.random.randint(words, shape, *pools.wordings),
         )
-        return select(bernoulli(coin, strength) & (tool >= 0), worded, task)
+        hit = bernoulli(coin, strength) & (errs | (tool >= 0))
+        return select(hit, worded, task)
 
     return apply
 
