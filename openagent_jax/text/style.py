@@ -41,10 +41,13 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     TRANSIENT,  # a runtime error that goes away when the tool is called again
     PERMANENT,  # a runtime error that stays
     NO_RECORD,  # what is to be read or changed does not exist
+    EXPIRED_CODE,  # the code was right, but is no longer
+    STALE,  # a value that was read has changed since
+    RATE_LIMITED,  # too many calls
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(12)
+) = range(15)
 
 ERRORS = {
     BAD_FORMAT: "cannot read this",
@@ -55,6 +58,9 @@ ERRORS = {
     TRANSIENT: "failed, try again",
     PERMANENT: "out of service for good",
     NO_RECORD: "no such record",
+    EXPIRED_CODE: "code expired, get a new one from ",
+    STALE: "out of date, read again with ",
+    RATE_LIMITED: "too many calls, calls to wait: ",
     MOVED: "replaced",
 }
 MOVED_GUIDED = "replaced by "
@@ -182,6 +188,7 @@ class Style(Generic[T]):
     result: T
     unknown: T
     nothing: T
+    null: T
     comma_blank: T
     # The syntax of nested results in the first style, and what an empty list is written
     # as; None if no result is nested. See `with_nesting`.
@@ -299,6 +306,7 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
         result="result",
         unknown="something",
         nothing="I said all",
+        null="null",
         comma_blank=COMMA_BLANK,
     )
 

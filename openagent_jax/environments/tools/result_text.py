@@ -29,7 +29,7 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     outer, own = tools.result_path[tool], tools.result_name[tool]
     bare = jnp.zeros(len(own), bool) if result.bare is None else result.bare
     leaves = _Leaves(result.values, outer, own, bare)
-    leaves = _with_empty_lists(style, task, leaves, tool)
+    leaves = _with_empty_lists(style, task, leaves, tool, result.blank)
     code = _Leaves(
         result.code,
         jnp.zeros(outer.shape[1:], jnp.int32),
@@ -66,12 +66,24 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
 
 
 def _with_empty_lists(
-    style: Style[int], task: Task, leaves: _Leaves, tool: Int[Array, ""]
+    style: Style[int],
+    task: Task,
+    leaves: _Leaves,
+    tool: Int[Array, ""],
+    blank: Bool[Array, ""],
 ) -> _Leaves:
-    """Return the leaves with each empty list in place of its first field."""
-    if task.tools.lists is None or style.no_records is None:
+    """Return the leaves with each empty list in place of its first field.
+
+    If the values are missing, they are null, and so are the lists.
+    """
+    tools, missing = task.tools, blank & (leaves.own > 0)
+    if tools.lists is not None:
+        missing &= tools.lists.most[tool] == 0
+    value = jnp.where(missing, style.null, leaves.value)
+    leaves = leaves._replace(value=value, bare=leaves.bare | missing)
+    if tools.lists is None or style.no_records is None:
         return leaves
-    lists, field = task.tools.lists, jnp.arange(len(leaves.own))
+    lists, field = tools.lists, jnp.arange(len(leaves.own))
     first, level = lists.first[tool], lists.level[tool]
     empty = (lists.most[tool] > 0) & (first == field) & (leaves.value < 0)
     # The list of a path such as `page.items.0.id` has level 2: its keys are the first
@@ -81,8 +93,9 @@ def _with_empty_lists(
     key = jnp.take_along_axis(keys, last[:, None], axis=1)[:, 0]
     depth = jnp.arange(leaves.outer.shape[1])
     outer = jnp.where(depth[None] < last[:, None], leaves.outer, 0)
+    none = jnp.where(blank, style.null, style.no_records)
     return _Leaves(
-        value=jnp.where(empty, style.no_records, leaves.value),
+        value=jnp.where(empty, none, leaves.value),
         outer=jnp.where(empty[:, None], outer, leaves.outer),
         own=jnp.where(empty, key, leaves.own),
         bare=leaves.bare | empty,
