@@ -115,6 +115,8 @@ class World:
         sources = [x for _, given in self.steps[1:] for x in given]
         used = ("step", 0, 0) in sources and self.steps[0][0] == "find"
         self.stale = used and rng.random() < 0.2
+        if self.stale:  # one call would read its result again and get the new code
+            self.expires -= {self.names.index("find")}
         self.quota, self.pause = rng.randint(1, 3), rng.choice([1, 2]) * rare[3]
 
     def _only_reads(self, n) -> bool:
