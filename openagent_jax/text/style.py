@@ -43,15 +43,16 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     TRANSIENT,  # a runtime error that goes away when the tool is called again
     PERMANENT,  # a runtime error that stays
     NO_RECORD,  # what is to be read or changed does not exist
+    EXPIRED_CODE,  # the code was right, but is no longer
+    STALE,  # a value that was read has changed since
+    RATE_LIMITED,  # too many calls
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(12)
+) = range(15)
 # More rows of `error_table`: `MOVED` where the new tool is named, a notice below a
-# result, and errors of worlds that change.
-MOVED_GUIDED, DEPRECATED, RATE_LIMIT, EXPIRED_CODE, SCHEMA_CHANGED, STALE = range(
-    12, 18
-)
+# result, and arguments that have new names.
+MOVED_GUIDED, DEPRECATED, SCHEMA_CHANGED = range(15, 18)
 
 # What is written where no tool answers, so in one wording only.
 BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
@@ -160,6 +161,8 @@ class Style(Generic[T]):
     results: tuple[Form[T], ...]  # by form; see `result_forms`
     result_open: T  # before the first key of a result that is JSON
     result_syntax: Syntax[T]  # of results that are JSON
+    no_records: T  # an empty list in a result
+    null: T  # a value that is missing
     marks: Marks
     key_name: T  # keys of the JSON object of a call
     key_arguments: T
@@ -173,7 +176,6 @@ class Style(Generic[T]):
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # Follows from `calls`; None unless `with_nesting` has added it.
     nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
-    no_records: T | None = None  # an empty list in a result; None as for `nested`
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -183,7 +185,7 @@ class Style(Generic[T]):
 def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
     """Return the message of each wording and status: before and after what it names.
 
-    That is a tool, but a number of calls for `RATE_LIMIT`, and names of arguments for
+    That is a tool, but a number of calls for `RATE_LIMITED`, and names of arguments for
     `SCHEMA_CHANGED`.
     """
     rows = []
@@ -193,7 +195,7 @@ def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
             OUT_OF_ORDER: of.out_of_order,
             MOVED_GUIDED: of.moved_guided,
             DEPRECATED: of.deprecated,
-            RATE_LIMIT: of.rate_limit,
+            RATE_LIMITED: of.rate_limit,
             EXPIRED_CODE: of.expired_code,
             SCHEMA_CHANGED: of.schema_changed,
             STALE: of.stale,
@@ -208,7 +210,7 @@ def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
             MOVED: of.moved,
         }
         texts = {status: (text, 0) for status, text in plain.items()} | named
-        rows.append([texts.get(status, (0, 0)) for status in range(STALE + 1)])
+        rows.append([texts.get(status, (0, 0)) for status in range(SCHEMA_CHANGED + 1)])
     return rows
 
 
@@ -248,7 +250,14 @@ def walked(x: Any, function: Callable[[Any], Any]) -> Any:
 
 
 # The fields of what tools answer: many texts, of which the agent writes none.
-ANSWERS = ("errors", "results", "result_open", "result_syntax")
+ANSWERS = (
+    "errors",
+    "results",
+    "result_open",
+    "result_syntax",
+    "no_records",
+    "null",
+)
 
 
 def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
@@ -257,9 +266,9 @@ def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
 
 
 def with_nesting(style: Style[str]) -> Style[str]:
-    """Return a style that also knows how nested arguments and empty lists are written.
+    """Return a style that also knows how nested arguments are written.
 
-    Arguments follow from how the style writes a call with two arguments.
+    It follows from how the style writes a call with two arguments.
 
     Raises:
       ValueError: these are not the pairs of a JSON object.
@@ -268,8 +277,7 @@ def with_nesting(style: Style[str]) -> Style[str]:
     >>> made.nested.syntax.enter[nesting.OBJECT], made.nested.syntax.end
     (('":{"', '":['), ('"}}', '}}'))
     """
-    nested = _nested_calls(style.calls[2])
-    return dataclasses.replace(style, nested=nested, no_records="[]")
+    return dataclasses.replace(style, nested=_nested_calls(style.calls[2]))
 
 
 def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
@@ -307,6 +315,8 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
         result_open=escape(result_forms.JSON_OPEN),
         # A template may write a result as a text of JSON.
         result_syntax=syntax.mapped(escape),
+        no_records="[]",
+        null="null",
         code=CODE,
         done="done",
         result="result",

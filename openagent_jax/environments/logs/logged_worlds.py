@@ -41,7 +41,6 @@ from openagent_jax.environments.tools.types import (
     Task,
     TaskPools,
     Tools,
-    no_faults,
 )
 from openagent_jax.environments.tools.worlds import documents as tool_documents
 from openagent_jax.environments.tools.worlds import domain
@@ -148,6 +147,8 @@ class LoggedWorlds:
         recorded = jnp.full(self.result_name.shape[1:], types.RECORDED, jnp.int32)
         code_range = (jnp.full(num_tools, end) for end in self.codes)
         drawn = draw.distinct_symbols(uniforms, *code_range)
+        goal = jax.tree.map(lambda x: x[r], self.goal)
+        faults = types.no_faults(num_tools, goal.tool.shape[0])
         return Task(
             world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
             tools=Tools(
@@ -173,8 +174,8 @@ class LoggedWorlds:
                 document=documents.document[which],
                 access=self.access,
             ),
-            goal=jax.tree.map(lambda x: x[r], self.goal),
-            faults=replace(no_faults(num_tools), failures=self.failures[r]),
+            goal=goal,
+            faults=replace(faults, failures=self.failures[r]),
             phrase=self.phrase[r],
             constants=self.constants[r],
             shown=self.shown[r],

@@ -128,8 +128,12 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
     frames = jnp.array([(x.open, x.close) for x in style.errors])
     error_open, error_close = frames[result.wording]
-    error = [error_open, before, about, after, error_close]
-    body = jnp.concatenate([body, jnp.stack([before, about, after])])
+    is_limited = result.status == styles.RATE_LIMITED
+    wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
+    number = scalars.spell(style.digits, wait)
+    error = jnp.stack([error_open, before, about, *number, after, error_close])
+    notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
+    body = jnp.concatenate([body, notice])
 
     told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
     between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)
@@ -138,9 +142,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 
     size = max(len(body), len(reply))
-    body, error, reply = (
-        layout.pad(x, size) for x in (body, layout.stack(error), reply)
-    )
+    body, error, reply = (layout.pad(x, size) for x in (body, error, reply))
     replied = result.status == styles.USER_REPLY
     words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)
@@ -186,7 +188,11 @@ def _document(
     arg_low, arg_high, names = (
         x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
     )
-    code_from, call_after = tools.code_from[row], tools.call_after[row]
+    untold = task.faults.untold[row]
+    code_from, call_after = (
+        jnp.where(untold, -1, pointer[row])
+        for pointer in (tools.code_from, tools.call_after)
+    )
     numeric = jnp.pad(arg_low >= scalars.UNQUOTED, (0, 1))
     names = jnp.pad(names, (0, 1))
     which, own = jnp.sum(arg_high > arg_low), tools.document[row]

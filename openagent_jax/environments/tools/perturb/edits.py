@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
 from openagent_jax.perturb import pick
+from openagent_jax.text.key_forms import KeyForms
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class Pools(TaskPools):
     opaque: Int[Array, "2"]  # range of names without meaning
     forms: Int[Array, "2"]  # range of forms of results
     wordings: Int[Array, "2"]  # range of wordings of errors
+    key_range: Int[Array, "2"]  # range of forms of keys of results
+    keys: KeyForms
+    special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 

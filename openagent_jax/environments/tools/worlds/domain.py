@@ -179,7 +179,7 @@ class Domain:
                 kind=g,
                 when=None if self.goal_when is None else self.goal_when[g],
             ),
-            faults=no_faults(num_tools),
+            faults=no_faults(num_tools, self.goal_tool.shape[1]),
             phrase=choices.spoken(
                 self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
             ),

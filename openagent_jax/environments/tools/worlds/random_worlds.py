@@ -210,7 +210,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
             answer=limits.num_constants + last * num_fields + answer,
             kind=steps - 1,
         ),
-        faults=no_faults(num_tools),
+        faults=no_faults(num_tools, limits.num_steps),
         phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
         shown=jnp.ones(limits.num_constants, bool),
