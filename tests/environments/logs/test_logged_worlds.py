@@ -49,6 +49,11 @@ LOST = {
         "an argument called `code` whose value no earlier result has",
         "an answer that is in no result",
     },
+    **dict.fromkeys(
+        ("missing_values", "verification_code_change", "stale_value"),
+        {"the same call twice with different results"},
+    ),
+    "incomplete_information": {"an undocumented argument"},
 }
 
 
