@@ -43,7 +43,7 @@ class Transcriber:
         """
         self._documents = documents or Documents(style.compact(max_args))
         digits, compact = symbols.digits(), style.compact(max_args)
-        if self._documents.style.result_syntax is not None:
+        if self._documents.style.nested is not None:
             compact = style.with_nesting(compact)
         self._style = style.mapped(compact, symbols.one, digits=digits)
         self._texts, self._goals = symbols.texts, goals

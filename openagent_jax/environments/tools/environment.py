@@ -126,7 +126,8 @@ def step(
         ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
-    pointed = (row == result.target) & (result.status == style.MOVED) & live
+    names_new = (result.status == style.MOVED) | (result.status == style.OK)
+    pointed = (row == result.target) & names_new & live
     tool = jnp.maximum(action.call.tool, 0)
     first_reading = response.is_first & ok
     # A result that is missing, or that will change, does not settle a step.
@@ -363,7 +364,8 @@ def _respond(lexicon, task, state, action) -> _Response:
     after = (tools.relation == tools.relation[call_after]) & state.succeeded
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
-    moved = faults.moved_to[tool]
+    moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
+    successor = jnp.where(faults.guided[tool], moved, -1)
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -414,7 +416,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        (moved >= 0, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((moved >= 0) & ~deprecated, style.MOVED, successor),
         ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
         (is_limited, style.RATE_LIMITED, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
@@ -425,6 +427,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
+    target = jnp.where(ok & deprecated, successor, target)
     valid_code = jnp.where(state.renewed, faults.new_code, tools.code)[tool]
     code = jnp.where(ok & reveals_code(task)[tool], valid_code, -1)
     if touch is not None:  # a read before a change, or after it
@@ -432,6 +435,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         useful &= same | is_first | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
+    by_tool = (status != style.UNKNOWN_TOOL) & (status != style.BAD_FORMAT)
     result = ToolResult(
         status=status,
         tool=jnp.where(ok, tool, -1),
@@ -440,6 +444,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         target=target,
         wait=jnp.where(status == style.RATE_LIMITED, wait, 0),
         blank=ok & blank,
+        wording=jnp.where(by_tool, faults.wording[tool], 0),
         bare=bare,
     )
     trace = leaves_trace(task, tool, args)

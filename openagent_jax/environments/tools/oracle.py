@@ -155,7 +155,7 @@ def certificate(
     ok = jnp.all(plan.step_ok)
     tools, faults = task.tools, task.faults
     offered = _offered(task)
-    works = offered & (faults.failures < types.FOREVER) & (faults.moved_to < 0)
+    works = offered & (faults.failures < types.FOREVER) & ~_is_replaced(task)
     serves = tools.relation[task.goal.tool][:, None] == tools.relation[None, :]
     wanted = (task.goal.tool >= 0) & ~done
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
@@ -323,12 +323,20 @@ def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]
 
 
 def _offered(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that are documented, or that a redirection names."""
+    """Return the rows that are documented, or that a redirection names.
+
+    The tool that will replace a deprecated one is not needed.
+    """
     tools, faults = task.tools, task.faults
     row = jnp.arange(tools.relation.shape[0])
-    named = (faults.guided & tools.visible)[:, None]
+    named = (faults.guided & _is_replaced(task) & tools.visible)[:, None]
     pointed = (faults.moved_to[:, None] == row[None]) & named
     return tools.visible | jnp.any(pointed, axis=0)
+
+
+def _is_replaced(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that no longer work because another tool has replaced them."""
+    return (task.faults.moved_to >= 0) & ~task.faults.deprecated
 
 
 def _detours(task: Task) -> Int[Array, "N"]:
@@ -348,7 +356,7 @@ def _blanks(task: Task) -> Int[Array, "N"]:
 def _full_plan(task: Task, done: Bool[Array, "C"], order: Order | None) -> Plan:
     faults = task.faults
     there = _offered(task)
-    there &= (faults.failures < types.FOREVER) & (faults.moved_to < 0)
+    there &= (faults.failures < types.FOREVER) & ~_is_replaced(task)
     return _plan(
         task,
         task.goal.tool >= 0,

@@ -121,16 +121,22 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     """Return what the agent is shown after an action, up to where it writes again."""
     body = result_text.body(style, task, result)
     guided = (result.status == styles.MOVED) & (result.target >= 0)
-    message = jnp.array(style.errors)[result.status]
-    message = jnp.where(guided, style.moved_guided, message)
+    status = jnp.where(guided, styles.MOVED_GUIDED, result.status)
+    noticed = (result.status == styles.OK) & (result.target >= 0)
+    status = jnp.where(noticed, styles.DEPRECATED, status)
+    before, after = jnp.array(styles.error_table(style))[result.wording, status]
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
     is_limited = result.status == styles.RATE_LIMITED
     wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
+    frames = jnp.array([(x.open, x.close) for x in style.errors])
+    error_open, error_close = frames[result.wording]
     error = [
-        *layout.stack([style.error_open, message, about]),
+        *layout.stack([error_open, before, about]),
         *scalars.spell(style.digits, wait),
-        jnp.int32(style.error_close),
+        *layout.stack([after, error_close]),
     ]
+    notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
+    body = jnp.concatenate([body, notice])
 
     told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
     between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)

@@ -1,7 +1,6 @@
-"""Write the result of a call: in the normal style as JSON, in others as pairs.
+"""Write the result of a call, in the form of its tool.
 
-A field is a leaf with a path, such as `items.0.price`. JSON nests it, the other styles
-write the whole path as its name. A list without records is written as `[]`.
+A list without records is written as `[]`.
 """
 
 from typing import NamedTuple
@@ -10,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.types import Task, ToolResult
-from openagent_jax.text import layout, nesting, scalars
+from openagent_jax.text import result_writing, scalars
+from openagent_jax.text.result_writing import Fields
 from openagent_jax.text.style import Style
 
 
@@ -46,23 +46,17 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
         value=leaves.value.at[0].set(jnp.where(silent, style.done, leaves.value[0])),
         bare=leaves.bare & ~silent,
     )
-    spelled = scalars.spell(style.digits, leaves.value)
-    forms = jnp.array(style.results)[task.faults.style[tool]]
-    flat = _pairs(style, forms, leaves, spelled)
-    if style.result_syntax is None:
-        return flat
-    is_normal = task.faults.style[tool] == 0
-    written = nesting.pieces(
-        style.result_syntax,
-        leaves.outer,
-        leaves.own,
-        leaves.value >= 0,
-        leaves.bare,
-        spelled,
+    low = jnp.append(tools.result_low[tool], 0)
+    fields = Fields(
+        given=leaves.value >= 0,
+        outer=leaves.outer,
+        own=leaves.own,
+        bare=leaves.bare,
+        is_typed=(leaves.value >= scalars.NUMBER) | (low >= scalars.UNQUOTED),
     )
-    nested = jnp.concatenate([layout.single(style.results[0][0]), written])
-    size = max(len(flat), len(nested))
-    return jnp.where(is_normal, layout.pad(nested, size), layout.pad(flat, size))
+    spelled = scalars.spell(style.digits, leaves.value)
+    form = task.faults.form[tool]
+    return result_writing.pieces(style, form, fields, spelled)
 
 
 def _with_empty_lists(
@@ -100,22 +94,3 @@ def _with_empty_lists(
         own=jnp.where(empty, key, leaves.own),
         bare=leaves.bare | empty,
     )
-
-
-def _pairs(
-    style: Style[int],
-    forms: Int[Array, "4"],
-    leaves: _Leaves,
-    spelled: Int[Array, "H V"],
-) -> Int[Array, "P"]:
-    """Return a result as pairs of a path and a value."""
-    has = leaves.value >= 0
-    index = style.digits.groups + leaves.outer - scalars.code(0)
-    outer = jnp.where(leaves.outer >= scalars.NUMBER, index, leaves.outer)
-    points = jnp.where(outer != 0, style.digits.point, 0)
-    paths = jnp.stack([outer, points], axis=2).reshape(len(has), -1)
-    between = jnp.where(jnp.cumsum(has) > 1, forms[2], 0)
-    equals = jnp.full(len(has), forms[1])
-    parts = [between[:, None], paths, leaves.own[:, None], equals[:, None], spelled]
-    pairs = jnp.where(has[:, None], jnp.concatenate(parts, axis=1), 0)
-    return jnp.concatenate([forms[:1], pairs.reshape(-1), forms[3:4]])

@@ -135,7 +135,10 @@ class Faults:
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
-    style: Int[Array, "N"]  # result style (see `text.style`); 0 is the normal one
+    # Whether it still works, and its results name the tool that will replace it.
+    deprecated: Bool[Array, "N"]
+    form: Int[Array, "N"]  # of results (see `text.result_forms`); 0 is the normal one
+    wording: Int[Array, "N"]  # of errors (see `text.error_texts`); 0 is the normal one
     # Calls without an effect that return no values, although they succeed, before the
     # tool returns them.
     blanks: Int[Array, "N"]
@@ -151,13 +154,15 @@ class Faults:
 
 
 def no_faults(num_tools: int, num_steps: int) -> Faults:
-    """Return the faults of a task in which everything works."""
+    """Return the faults of a world whose tools all work and answer in normal form."""
     none, no = jnp.zeros(num_tools, jnp.int32), jnp.zeros(num_tools, bool)
     return Faults(
         failures=none,
         moved_to=none - 1,
         guided=no,
-        style=none,
+        deprecated=no,
+        form=none,
+        wording=none,
         blanks=none,
         new_code=none,
         untold=no,
@@ -271,9 +276,10 @@ class ToolResult:
     tool: Int[Array, ""]  # row of the tool that succeeded, or -1
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
-    target: Int[Array, ""]  # row of the tool that an error names, or -1
+    target: Int[Array, ""]  # row of the tool that an error or notice names, or -1
     wait: Int[Array, ""]  # calls until one is answered again, where they are limited
     blank: Bool[Array, ""]  # the values are missing
+    wording: Int[Array, ""]  # of an error; see `Faults`
     # Which values JSON writes without quotes; None if results are generated: then all
     # have quotes.
     bare: Bool[Array, "F"] | None = None

@@ -112,6 +112,7 @@ def test_the_compiled_world_and_messages_agree(suite):
         target=none,
         wait=jnp.int32(0),
         blank=jnp.bool_(False),
+        wording=jnp.int32(0),
         bare=task.facts.bare[0],
     )
 

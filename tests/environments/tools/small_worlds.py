@@ -7,7 +7,7 @@ sequences of calls can be searched.
 import itertools
 import operator
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -237,11 +237,9 @@ class World:
         blanks[:rows] = self.blanks
         untold, stale = np.zeros(N, bool), np.zeros(C, bool)
         untold[:rows], stale[0] = self.untold, self.stale
-        return types.Faults(
+        return replace(
+            types.no_faults(N, C),
             failures=failures,
-            moved_to=np.full(N, -1, np.int32),
-            guided=np.zeros(N, bool),
-            style=np.zeros(N, np.int32),
             blanks=blanks,
             new_code=new_code,
             untold=untold,
