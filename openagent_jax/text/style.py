@@ -46,13 +46,14 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     EXPIRED_CODE,  # the code was right, but is no longer
     STALE,  # a value that was read has changed since
     RATE_LIMITED,  # too many calls
+    SCHEMA_CHANGED,  # the arguments have other names now
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(15)
-# More rows of `error_table`: `MOVED` where the new tool is named, a notice below a
-# result, and arguments that have new names.
-MOVED_GUIDED, DEPRECATED, SCHEMA_CHANGED = range(15, 18)
+) = range(16)
+# More rows of `error_table`: `MOVED` where the new tool is named, and a notice below a
+# result.
+MOVED_GUIDED, DEPRECATED = range(16, 18)
 
 # What is written where no tool answers, so in one wording only.
 BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
@@ -210,7 +211,7 @@ def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
             MOVED: of.moved,
         }
         texts = {status: (text, 0) for status, text in plain.items()} | named
-        rows.append([texts.get(status, (0, 0)) for status in range(SCHEMA_CHANGED + 1)])
+        rows.append([texts.get(status, (0, 0)) for status in range(DEPRECATED + 1)])
     return rows
 
 

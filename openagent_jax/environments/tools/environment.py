@@ -68,7 +68,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         has_code=no_tool,
         renewed=no_tool,
         known_needs=jnp.stack([no_tool, no_tool], axis=1),
-        read_by=jnp.full(task.goal.tool.shape, -1),
+        read_by=jnp.full(task.goal.tool.shape, -1, jnp.int32),
         known_stale=jnp.zeros(task.goal.tool.shape, bool),
         values=values,
         args=args,

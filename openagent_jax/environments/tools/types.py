@@ -154,7 +154,7 @@ class Faults:
 
 
 def no_faults(num_tools: int, num_steps: int) -> Faults:
-    """Return the faults of a task in which everything works."""
+    """Return the faults of a world whose tools all work and answer in normal form."""
     none, no = jnp.zeros(num_tools, jnp.int32), jnp.zeros(num_tools, bool)
     return Faults(
         failures=none,
@@ -277,9 +277,9 @@ class ToolResult:
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error or notice names, or -1
-    wording: Int[Array, ""]  # of an error; see `Faults`
     wait: Int[Array, ""]  # calls until one is answered again, where they are limited
     blank: Bool[Array, ""]  # the values are missing
+    wording: Int[Array, ""]  # of an error; see `Faults`
     # Which values JSON writes without quotes; None if results are generated: then all
     # have quotes.
     bare: Bool[Array, "F"] | None = None

@@ -104,16 +104,15 @@ def test_the_compiled_world_and_messages_agree(suite):
     call = types_.ToolCall(jnp.int32(0), task.facts.args[0], jnp.int32(-1))
     action = types_.Action(jnp.int32(reply_scan.CALL), call, jnp.int32(-1))
     ok, none = jnp.int32(forms.OK), jnp.int32(-1)
-    zero = jnp.int32(0)
     result = types_.ToolResult(
         status=ok,
-        tool=zero,
+        tool=jnp.int32(0),
         values=task.facts.values[0],
         code=none,
         target=none,
-        wording=zero,
-        wait=zero,
+        wait=jnp.int32(0),
         blank=jnp.bool_(False),
+        wording=jnp.int32(0),
         bare=task.facts.bare[0],
     )
 

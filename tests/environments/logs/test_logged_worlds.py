@@ -52,7 +52,16 @@ LOST = {
     "tool_redirection": {"a call of an undocumented tool"},
     "nonstandard_feedback": _NOT_IN_JSON,
     "tool_deprecation": _NOT_IN_JSON,
-    "error_wording": {"the same call twice with different results"},
+    **dict.fromkeys(
+        (
+            "error_wording",
+            "missing_values",
+            "verification_code_change",
+            "stale_value",
+        ),
+        {"the same call twice with different results"},
+    ),
+    "incomplete_information": {"an undocumented argument"},
 }
 
 
@@ -165,6 +174,8 @@ def test_export_and_import(world, played):
         assert episode.state.solvable == theirs.solvable
         if row["entry"] in ("error_with_alternative", "still_solvable"):
             continue  # a tool that never worked is not part of the logged task
+        if row["entry"] in ("rate_limit", "incomplete_information"):
+            continue  # the log tells that a call has failed, but not why
         assert contents(messages) == contents(row["messages"]), row["entry"]
         assert tools == row["tools"]
         assert episode.state.num_calls == theirs.num_calls

@@ -13,7 +13,7 @@ from tests import helpers
 from tests.environments.tools import small_model
 from tests.environments.tools import small_worlds as small
 
-BATCH, NUM_CALLS, MAX_CALLS, NUM_TURNS = 64, 72, 6, 24
+BATCH, NUM_CALLS, MAX_CALLS, NUM_TURNS = 64, 72, 6, 48
 STATUSES = {
     style.OK: small_model.OK,
     style.BAD_ARGUMENT: small_model.BAD,

@@ -1,7 +1,5 @@
 """Interaction: tools respond differently. Faults are planned in the task."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
@@ -64,24 +62,22 @@ def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
 
     def apply(key, task, strength, deprecated):
         coin, which, name, words = jax.random.split(key, 4)
-        tools, faults = task.tools, task.faults
-        old = pick(which, wanted(task) & (faults.moved_to < 0))
+        old = pick(which, wanted(task) & (task.faults.moved_to < 0))
         new = spare(task)
         choice = fresh_name(task, name, pools.names[old])
         wording = jax.random.randint(words, (), *pools.wordings)
-        copied = copy_row(tools, old, new)
-        copied = replace(
+        copied = copy_row(task, old, new)
+        copied = edit_tools(
             copied,
-            name=copied.name.at[new].set(choice),
-            visible=copied.visible.at[new].set(False),
+            name=copied.tools.name.at[new].set(choice),
+            visible=copied.tools.visible.at[new].set(False),
         )
+        faults = copied.faults
         moved = edit_faults(
-            replace(task, tools=copied),
+            copied,
             moved_to=faults.moved_to.at[old].set(new),
             guided=faults.guided.at[old].set(True),
             deprecated=faults.deprecated.at[old].set(deprecated),
-            failures=faults.failures.at[new].set(faults.failures[old]),
-            form=faults.form.at[new].set(faults.form[old]),
             wording=faults.wording.at[jnp.stack([old, new])].set(wording),
         )
         hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
