@@ -223,7 +223,7 @@ RANGES = (1, _NUM_TRAIN), (_NUM_TRAIN, len(FORMS))
 
 # What one of the forms cannot write, or what one of their readers would change.
 _NOT_PLAIN = re.compile(
-    r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff"\\<>&|;%+\[\]~]|(^| )/( |$)|^[\s$@]|\s$|^$'
+    r'[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff"\\<>&|;%+\[\]]|(^| )/( |$)|^[\s$@]|\s$|^$'
 )
 
 
