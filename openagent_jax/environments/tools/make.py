@@ -285,13 +285,15 @@ def world_of(
     """
     opaque = [(table.opaque[split].low, table.opaque[split].high) for split in SPLITS]
     gates = [table.gates[split] for split in SPLITS]
+    # Before the texts of the style, so that tasks do not depend on it.
+    keys = key_forms.tables(table, _result_keys((tasks, transfer)), units)
     source = Source(
         tasks,
         transfer,
         jnp.array(opaque),
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
-        key_forms.tables(table, _result_keys((tasks, transfer)), units),
+        keys,
         jnp.zeros(1, jnp.int32),
     )
     lexicon = _lexicon(table, spelling, made.style, limits)
