@@ -121,7 +121,7 @@ def player(world):
 @pytest.fixture(scope="module")
 def log(file):
     """The log that the worlds are made of."""
-    room = logs.room(LIMITS) | ROOM | {"sandbox.depth": 2}
+    room = logs.room(LIMITS) | ROOM | {"sandbox.depth": 3}
     return logs.load(file, room).spelled_by(helpers.tokenizer())
 
 
