@@ -192,8 +192,9 @@ def get_config(arg: str = "") -> ConfigDict:
     # Whether each clean task is followed by its perturbed copy; needs alpha=0.5.
     c.paft.paired = False
     # Perturbations to draw from: their names, a tier ("perception", "interaction",
-    # "reasoning", "internalization"), or "default" for the environment's own mix. One
-    # that is named twice is drawn twice as often. Held-out ones are refused.
+    # "reasoning", "internalization"), or "default" for the environment's own mix;
+    # compositions and strengths as in eval.scenarios. One that is named twice is drawn
+    # twice as often. Held-out ones are refused.
     c.paft.perturbations = ("default",)
 
     c.optim = ConfigDict()
@@ -272,7 +273,8 @@ def get_config(arg: str = "") -> ConfigDict:
     # Perturbations to evaluate, besides clean tasks: their names, "all" (the whole
     # catalogue), "default", or a tier (as in paft.perturbations) of the default ones.
     # The default is the environment's own suite at the end of training, and the whole
-    # catalogue in launch.evaluate.
+    # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
+    # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.
     c.eval.scenarios = ("default",)
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.

@@ -3,6 +3,7 @@
     python -m launch.domain draft tools.json --out=my_tools.json
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
+    python -m launch.domain show  poi --perturbation=semantic_trap+runtime_error
     python -m launch.domain library
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
@@ -199,8 +200,7 @@ def show(file: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from launch.common import backbones, build, checks, config, errors, sizing
-    from openagent_jax import perturb
+    from launch.common import backbones, build, checks, config, sizing
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
     from openagent_jax.environments.logs import logs
@@ -216,8 +216,9 @@ def show(file: str) -> None:
         }
     )
     name = PERTURBATION.value or draw.CLEAN
-    entries = perturb.catalogue(registry.spec(file))
-    errors.check_names("--perturbation", [name], (draw.CLEAN, *entries))
+    if name != draw.CLEAN:
+        spec = registry.spec(file)
+        (name,) = checks.expanded("--perturbation", [name], spec, "suite")
     checks.check(c)
     if file not in registry.SPECS and not logs.is_log(file):
         print_requests(file, c.sandbox)

@@ -156,9 +156,15 @@ def _bfcl(c: Config) -> bfcl.Suite:
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
     named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)
-    scenarios = tuple(x for x in named if x in bfcl.SCENARIOS)
-    if c.eval.scenarios and not scenarios:
-        raise UsageError(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
+    scenarios = tuple(x for x in named if bfcl.applies(x))
+    groups = draw.expand(bfcl.SPEC, [draw.ALL], draw.ALL)
+    groups = groups if {*c.eval.scenarios} & {*draw.GROUPS} else ()
+    for name in named:
+        if name not in (*scenarios, *groups):
+            raise UsageError(
+                f'eval.scenarios: "{name}" does not apply to {c.eval.domain}; take '
+                f"some of {', '.join(bfcl.SCENARIOS)}, or compositions of them"
+            )
     return bfcl.Suite(
         name, items, scenarios, c.eval.seed, c.eval.strength, c.eval.split
     )
@@ -242,8 +248,8 @@ def score(
         num = min(c.eval.keep, num_episodes)
         logs.keep(log, log_file.parent, tasks.names, num, reused)
         cost = log.cost.summary(budget.prices) | {"reused": len(reused)}
-    for row in results["rows"]:
-        if num := sum(name == row["scenario"] for name, _ in reused):
+    for name, row in zip(tasks.names, results["rows"], strict=True):
+        if num := sum(name == scenario for scenario, _ in reused):
             row["reused"] = num
     sent = spec.about.get("request", {"temperature": c.eval.temperature})
     return {

@@ -1,5 +1,7 @@
 """Reject a config that cannot work, before anything is compiled or written."""
 
+from collections.abc import Sequence
+
 from launch.common import errors
 from launch.common.config import Config, flat
 from launch.common.errors import UsageError
@@ -103,8 +105,7 @@ def _check_names(c: Config) -> None:
     errors.check_names("algorithm.name", [c.algorithm.name], ALGORITHMS)
     errors.check_names("eval.split", [c.eval.split], SPLITS)
     errors.check_names("monitor.stop", c.monitor.stop, monitors.MONITORS)
-    entries = perturb.catalogue(registry.spec(c.eval_domain))
-    errors.check_names("eval.scenarios", c.eval.scenarios, [*draw.GROUPS, *entries])
+    expanded("eval.scenarios", c.eval.scenarios, registry.spec(c.eval_domain), "suite")
     spec = registry.spec(c.sandbox.domain)
     entries = perturb.catalogue(spec)
     if c.paft.alpha and not entries:
@@ -114,14 +115,33 @@ def _check_names(c: Config) -> None:
         )
     if not entries:
         return
-    errors.check_names(
-        "paft.perturbations", c.paft.perturbations, [*draw.GROUPS, *entries]
-    )
-    for name in draw.expand(spec, c.paft.perturbations, "training_mix"):
-        if entries[name].family != "train":
+    mix_key, mix = "paft.perturbations", c.paft.perturbations
+    for name in expanded(mix_key, mix, spec, "training_mix"):
+        if perturb.entry(spec, name).family != "train":
             raise UsageError(
                 f'paft.perturbations: "{name}" is held out for evaluation; remove it'
             )
+
+
+def expanded(
+    key: str, names: Sequence[str], spec: perturb.HasCatalogue, usual: str
+) -> tuple[str, ...]:
+    """Return the names of perturbations that a config key stands for.
+
+    Args:
+      key: the config key, for error messages.
+      names: its value.
+      spec: an environment, or the spec of one.
+      usual: what "default" stands for; see `draw.expand`.
+
+    Raises:
+      UsageError: a name is unknown, or they cannot be used as they are.
+    """
+    with errors.blame(key):
+        parts = [part for name in names for part in perturb.part_names(name)]
+        known = [*draw.GROUPS, *perturb.catalogue(spec)]
+        errors.check_names(key, parts, known)
+        return draw.expand(spec, names, usual)
 
 
 def _check_combinations(c: Config) -> None:

@@ -86,7 +86,7 @@ class Scorer:
         )
         if keeper:
             keeper.write(self._num_tasks * c.repeats)
-        entries = perturb.catalogue(world.environment)
+        entries = perturb.entries(world.environment, self._scenarios)
         return {
             "suite": self._c.suite,
             "policy": self._c.name,
@@ -132,10 +132,12 @@ def show(workdir: Path, step: int) -> None:
 
 def scalars(scores: dict) -> Metrics:
     """Return a report as flat metrics, which can be plotted as curves."""
-    flat = {}
+    flat, names = {}, [row["scenario"] for row in scores["rows"]]
     for row in scores["rows"]:
-        clean = row["scenario"] == draw.CLEAN
-        prefix = "eval" if clean else f"eval/{row['tier']}/{row['scenario']}"
+        clean, name = row["scenario"] == draw.CLEAN, row["scenario"]
+        if names.count(name) > 1:  # at several strengths
+            name = f"{name}@{row['strength']:g}"
+        prefix = "eval" if clean else f"eval/{row['tier']}/{name}"
         if row["success"]["mean"] is not None:
             flat[f"{prefix}/success"] = row["success"]["mean"]
         for name in ("refusal_rate", "false_refusal_rate", "tool_error_rate"):

@@ -231,7 +231,7 @@ def results(
     """Return the part of a report that depends on the episodes.
 
     Args:
-      entries: the catalogue of the perturbations, by name.
+      entries: the perturbations, by the names of their scenarios.
       scored: the outcomes.
       strength: the strength of the perturbations.
       split: the split of the tasks.
@@ -289,7 +289,7 @@ def _results(
     rows = [
         report.row(
             entries.get(name),
-            0.0 if name == CLEAN else strength,
+            0.0 if name == CLEAN else strength * perturb.split_strength(name)[1],
             episodes,
             clean,
             split,
@@ -307,8 +307,8 @@ def _results(
 
     means = {
         agent: {
-            row["scenario"]: mean(success[row["scenario"]], row)
-            for row in rows
+            name: mean(success[name], row)
+            for name, row in zip(scored.episodes, rows, strict=True)
             if row["n"]
         }
         for agent, success in scored.bounds.items()

@@ -144,6 +144,15 @@ def load(category: str) -> list[Item]:
         raise ValueError(f"{file} has an unexpected format: {error!r}") from None
 
 
+def applies(scenario: str) -> bool:
+    """Return whether a perturbation, or every part of a composition, can be played.
+
+    >>> applies("semantic_trap+tool_order"), applies("semantic_trap+runtime_error")
+    (True, False)
+    """
+    return {*perturb.part_names(scenario)} <= {*SCENARIOS}
+
+
 @dataclass(frozen=True)
 class Suite:
     """The tasks of a category, clean and perturbed."""
@@ -314,8 +323,8 @@ class Suite:
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue of the perturbations, by name."""
-        return perturb.catalogue(self._environment)
+        """The perturbations of the scenarios, by name."""
+        return perturb.entries(self._environment, self.scenarios)
 
     @cached_property
     def _environment(self) -> Environment:

@@ -49,8 +49,8 @@ class Suite:
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue of the perturbations, by name."""
-        return perturb.catalogue(self.world.environment)
+        """The perturbations of the scenarios, by name."""
+        return perturb.entries(self.world.environment, self.scenarios)
 
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return which tasks each scripted agent solves, by agent and scenario."""

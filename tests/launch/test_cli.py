@@ -82,6 +82,22 @@ BAD_USE = [
     ),
     ([PAFT, "--config.eval.scenarios=xyz"], ['"xyz"', "distractor_tools, ", "unsolv"]),
     ([PAFT, "--config.eval.scenarios=(1,)"], ["eval.scenarios", '"1"']),
+    (
+        [PAFT, "--config.eval.scenarios=semantic_trap+runtime_eror"],
+        ["eval.scenarios", '"runtime_eror"', 'did you mean "runtime_error"'],
+    ),
+    (
+        [PAFT, "--config.eval.scenarios=runtime_error@2"],
+        ["eval.scenarios", '"runtime_error@2"', "from 0 to 1"],
+    ),
+    (
+        [PAFT, "--config.eval.scenarios=tool_order+domain_transfer"],
+        ["eval.scenarios", "domain_transfer replaces the whole task", "first"],
+    ),
+    (
+        [PAFT, "--config.paft.perturbations=unsolvable+runtime_error+unsolvable"],
+        ["paft.perturbations", "names unsolvable twice"],
+    ),
     ([PAFT, "--config.paft.perturbations=unsolvabel"], ["paft.pert", '"unsolvable"']),
     (
         [PAFT, "--config.paft.perturbations=('unsolvable','tool_order')"],
