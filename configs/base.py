@@ -192,10 +192,12 @@ def get_config(arg: str = "") -> ConfigDict:
     # Whether each clean task is followed by its perturbed copy; needs alpha=0.5.
     c.paft.paired = False
     # Perturbations to draw from: their names, a tier ("perception", "interaction",
-    # "reasoning", "internalization"), or "default" for the environment's own mix;
-    # compositions and strengths as in eval.scenarios. One that is named twice is drawn
-    # twice as often. Held-out ones are refused.
+    # "reasoning", "internalization") or a shift ("query", "action", "observation",
+    # "domain"), or "default", every kind that can be trained on; compositions and
+    # strengths as in eval.scenarios. One that is named twice is drawn twice as often.
     c.paft.perturbations = ("default",)
+    # What is left out of these: names, tiers or shifts, as configs/leave_out.py does.
+    c.paft.leave_out = ()
 
     c.optim = ConfigDict()
     c.optim.name = "adamw"  # "adamw" or "muon"
@@ -271,7 +273,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.eval.seed = 1_000_003
     c.eval.split = "test"  # "train" or "test": tasks, phrasings and surface forms
     # Perturbations to evaluate, besides clean tasks: their names, "all" (the whole
-    # catalogue), "default", or a tier (as in paft.perturbations) of the default ones.
+    # catalogue), "default", or a tier or shift (as in paft.perturbations) of these.
     # The default is the environment's own suite at the end of training, and the whole
     # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
     # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.

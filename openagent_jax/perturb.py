@@ -42,6 +42,8 @@ class HasCatalogue(Protocol):
 
 
 TIERS = ("perception", "interaction", "reasoning", "internalization")  # deepest last
+SHIFTS = ("query", "action", "observation", "domain")
+UNSEEN = ("domain", "entities")
 WHOLE = ""  # the path of all fields of a task, in `Entry.touches`
 _JOIN, _AT = "+", "@"  # between the parts of a composition; before a strength
 
@@ -53,10 +55,9 @@ class Entry:
     name: str
     make: Callable[[Any], Perturbation]  # takes the pools of the environment
     tier: str  # one of TIERS
-    shift: str  # what shifts: query, action, observation or domain
+    shift: str  # what shifts: one of SHIFTS
     part: str  # part of the POMDP: observation, action, transition, reward or task
     touches: tuple[str, ...]  # paths of the task's fields that it may change
-    family: str  # "train": PAFT may use it; "held_out": evaluation only
     explicit: bool = True  # whether the documents or the feedback reveal it
     transient: bool = False  # whether it goes away within the episode
     position: str = "start"  # when in the episode it takes effect: start or any
@@ -64,6 +65,10 @@ class Entry:
     # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
     # the same. Only a reader of both request and documents tells the two apart.
     counterpart: str = ""
+    # "domain" or "entities" if its tasks are of others than there are to train on. It
+    # cannot be trained on then.
+    unseen: str = ""
+    includes: tuple[str, ...] = ()  # names of entries, one of which it applies
     parts: tuple["Entry", ...] = ()  # of a composition, in the order of `all_of`
 
 
@@ -162,14 +167,49 @@ def compose(*entries: Entry) -> Entry:
         shift=_joined(part.shift for part in entries),
         part=_joined(part.part for part in entries),
         touches=(*dict.fromkeys(path for part in entries for path in part.touches),),
-        family=min(part.family for part in entries),
         explicit=all(part.explicit for part in entries),
         transient=all(part.transient for part in entries),
         position=_joined(part.position for part in entries),
         solvable=solvable,
         counterpart="" if solvable or "" in others else _JOIN.join(others),
+        unseen=next((x for x in UNSEEN if x in [part.unseen for part in entries]), ""),
         parts=entries,
     )
+
+
+def kinds(environment: HasCatalogue, names: Iterable[str]) -> set[str]:
+    """Return what perturbations consist of, by the names of catalogue entries.
+
+    A composition consists of its parts, and an entry that applies one of several others
+    of these. What cannot be trained on is left out.
+
+    Raises:
+      ValueError: as for `entry`.
+    """
+    return {kind for name in names for kind in kinds_of(entry(environment, name))}
+
+
+def kinds_of(one: Entry) -> set[str]:
+    """Return what one perturbation consists of; see `kinds`."""
+    parts = [part for part in one.parts or (one,) if not part.unseen]
+    return {kind for part in parts for kind in part.includes or (part.name,)}
+
+
+def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the perturbations that PAFT draws from by default.
+
+    They are all kinds that can be trained on, in forms of the training split. A name
+    that occurs more than once is drawn more often: refusing is learned slowest, so
+    about half of the draws are of unsolvable tasks and of their counterparts, in equal
+    numbers, so that the look alone is no reason to refuse.
+    """
+    within = {name for one in entries for name in one.includes}
+    usable = [one for one in entries if not one.unseen and one.name not in within]
+    pairs = [(one.name, one.counterpart) for one in usable if not one.solvable]
+    paired = {name for pair in pairs for name in pair}
+    others = [one.name for one in usable if one.name not in paired]
+    times = max(1, round(len(others) / (2 * len(pairs)))) if pairs else 0
+    return (*others, *(name for pair in pairs for name in pair * times))
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -234,7 +234,6 @@ class TestCatalogue:
         shift="query",
         part="task",
         touches=("a",),
-        family="train",
     )
     ENVIRONMENT = helpers.ENVIRONMENT._replace(
         perturbations=(ENTRY,),

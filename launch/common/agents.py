@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from tqdm import tqdm
 
-from launch.common import checks, errors, model_folders, tokenizer_files
+from launch.common import checks, errors, lineage, model_folders, tokenizer_files
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from openagent_jax import perturb, report
@@ -137,7 +137,7 @@ def suite(c: Config) -> Tasks:
     left_out = registry.left_out(c.suite)
     return Suite(
         world,
-        draw.expand(world.environment, c.eval.scenarios, draw.ALL, left_out),
+        draw.scenarios(world.environment, c.eval.scenarios, draw.ALL, left_out),
         c.eval.seed,
         draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
@@ -155,9 +155,9 @@ def _bfcl(c: Config) -> bfcl.Suite:
         raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
-    named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)
+    named = draw.scenarios(bfcl.SPEC, c.eval.scenarios, draw.ALL)
     scenarios = tuple(x for x in named if bfcl.applies(x))
-    groups = draw.expand(bfcl.SPEC, [draw.ALL], draw.ALL)
+    groups = draw.scenarios(bfcl.SPEC, [draw.ALL], draw.ALL)
     groups = groups if {*c.eval.scenarios} & {*draw.GROUPS} else ()
     for name in named:
         if name not in (*scenarios, *groups):
@@ -242,7 +242,7 @@ def score(
             tasks.entries,
             evaluate.Scored(scored, tasks.bounds(), tasks.domains()),
             c.eval.strength,
-            c.eval.split,
+            lineage.claims(c, None),
             tasks.repeats,
         )
         num = min(c.eval.keep, num_episodes)

@@ -115,12 +115,12 @@ def _check_names(c: Config) -> None:
         )
     if not entries:
         return
-    mix_key, mix = "paft.perturbations", c.paft.perturbations
-    for name in expanded(mix_key, mix, spec, "training_mix"):
-        if perturb.entry(spec, name).family != "train":
-            raise UsageError(
-                f'paft.perturbations: "{name}" is held out for evaluation; remove it'
-            )
+    expanded("paft.perturbations", c.paft.perturbations, spec, "training_mix")
+    expanded("paft.leave_out", c.paft.leave_out, spec, "training_mix")
+    with errors.blame("paft.perturbations"):
+        mix.chosen(spec, c.paft.perturbations)
+    with errors.blame("paft.leave_out"):
+        mix.chosen(spec, c.paft.perturbations, c.paft.leave_out)
 
 
 def expanded(

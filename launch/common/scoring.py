@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launch.common import build, errors
+from launch.common import build, errors, lineage
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
@@ -25,11 +25,14 @@ class Scorer:
         """
         Args:
           c: the config.
-          model: the model whose parameters are evaluated.
+          model: the model whose parameters are evaluated; its `trained_on` decides
+            what the report claims.
           train_seed: the seed of the run that trained it; None for a backbone.
           usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
         """
         self._train_seed = train_seed
+        self._trained_on = model.trained_on
+        self._claims = lineage.claims(c, model.trained_on)
         self._c = c
         self.world = build.world(c, model, c.eval_domain)
         with errors.blame("eval.split"):  # a log may have no task of this split
@@ -42,7 +45,7 @@ class Scorer:
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
         self._left_out = registry.left_out(c.suite)
-        self._scenarios = draw.expand(
+        self._scenarios = draw.scenarios(
             environment, c.eval.scenarios, usual, self._left_out
         )
         self._play = evaluate.make_player(
@@ -100,7 +103,8 @@ class Scorer:
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
             **draw.described(world.environment, self._scenarios, self._left_out),
-            **evaluate.results(entries, scored, c.strength, c.split, c.repeats),
+            lineage.KEY: [*self._trained_on],
+            **evaluate.results(entries, scored, c.strength, self._claims, c.repeats),
         }
 
 

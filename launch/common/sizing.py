@@ -161,7 +161,7 @@ def measure(
     environment, tables = source.environment, source.tables
     left_out = registry.left_out(domain)
     drawn = room.Drawn(
-        tuple(draw.expand(environment, c.eval.scenarios, usual, left_out)),
+        tuple(draw.scenarios(environment, c.eval.scenarios, usual, left_out)),
         c.eval.split,
         c.eval.seed,
         draw.num_tasks(environment, tables, c.eval.split, c.eval.num_tasks),

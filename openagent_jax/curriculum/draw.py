@@ -23,7 +23,8 @@ from openagent_jax.types import Curriculum, Environment, Tables, Task
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
 DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
-GROUPS = (DEFAULT, ALL, *perturb.TIERS)
+PARTS = (*perturb.TIERS, *perturb.SHIFTS)
+GROUPS = (DEFAULT, ALL, *PARTS)
 EDIT = 1  # folded into the key of a task, gives the key of its perturbation
 
 
@@ -46,9 +47,10 @@ def expand(
     usual: str,
     but: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return names of perturbations, with "default", "all" and tiers expanded.
+    """Return names of perturbations, with "default", "all", tiers and shifts expanded.
 
-    The name of a tier stands for the perturbations of that tier among the default ones.
+    The name of a tier or of a shift stands for those of the default perturbations that
+    are of it.
     Compositions and strengths are kept, in one spelling.
 
     Args:
@@ -70,13 +72,26 @@ def expand(
             found += default
         elif name == ALL:
             found += [x for x in entries if x not in but]
-        elif name in perturb.TIERS:
-            found += [x for x in default if entries[x].tier == name]
+        elif name in PARTS:
+            of = [(entries[x].tier, entries[x].shift) for x in default]
+            found += [
+                x for x, groups in zip(default, of, strict=True) if name in groups
+            ]
         else:
             perturb.entry(environment, name)  # raises if it is unknown
             plain, share = perturb.split_strength(name)
             found.append(plain if share == 1 else f"{plain}@{share:g}")
     return tuple(found)
+
+
+def scenarios(
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    usual: str,
+    but: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Return the scenarios of an evaluation: what `expand` returns, each once."""
+    return (*dict.fromkeys(expand(environment, names, usual, but)),)
 
 
 def scenario_set(

@@ -19,12 +19,14 @@ from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
 from openagent_jax.report.pool import pool
+from openagent_jax.report.rows import Claim
 from openagent_jax.report.tables import (
     BOUNDS_NOTE,
     DOMAINS_NOTE,
     NOTE,
     bounds,
     by_domain_table,
+    claims_note,
     spent,
     table,
 )
@@ -69,6 +71,10 @@ class _Row(_Model):
     scenario: str
     strength: float
     family: Literal["train", "held_out"]
+    # Reports of earlier versions have no claim and, unless they are of several domains,
+    # no domain.
+    claim: Claim | None = None
+    domain: str | None = None
     n: Annotated[int, Field(ge=0)]
     success: _Success
     delta: _Delta
@@ -124,6 +130,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     text = json.dumps(report, indent=1, allow_nan=False)
     _check(folder / "report.json", report)
     markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
+    if claims := claims_note(report):
+        markdown += f"\n{claims}\n"
     if cost := report.get("cost"):
         markdown += f"\nCost: {spent(cost)}.\n"
     if domains := by_domain_table(report, markdown=True):

@@ -12,6 +12,7 @@ from openagent_jax.report.tables import (
     asks_needlessly,
     by_domain,
     cells,
+    claims_note,
     column,
     heading,
     means_of,
@@ -20,6 +21,7 @@ from openagent_jax.report.tables import (
     questions,
     scenario_set,
     spent,
+    standing,
 )
 
 
@@ -82,6 +84,7 @@ def page(report: Json) -> str:
         agents=report.get("bounds", {}),
         domains=by_domain(report),
         cost=spent(report.get("cost", {})),
+        claims=claims_note(report),
     )
 
 
@@ -101,5 +104,6 @@ def _template(name: str):
         domains_note=DOMAINS_NOTE,
         percent=percent,
         questions=questions,
+        standing=standing,
     )
     return environment.from_string(text)

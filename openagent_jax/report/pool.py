@@ -6,7 +6,7 @@ import numpy as np
 
 from openagent_jax.report import intervals, outcomes
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.rows import average, by_seed, label
+from openagent_jax.report.rows import average, by_seed, claim_of, label
 
 # The keys that say how a report was made, with the values that are assumed for a report
 # that lacks them. Reports that differ in any of them cannot be compared.
@@ -51,6 +51,17 @@ def pool(reports: Mapping[str, Json]) -> Json:
             raise ValueError(
                 f"only runs that were evaluated alike can be joined: {name} and "
                 f"{other} do not both have {', '.join(sorted(x.strip() for x in odd))}"
+            )
+    for r in first["rows"]:
+        standings = {}
+        for other, report in reports.items():
+            same = next(x for x in report["rows"] if label(x) == label(r))
+            standings[other] = (
+                claim_of(same) or "none" if "claim" in same else "unknown"
+            )
+        if found := _listed(f"claim of {label(r).strip()}", standings):
+            raise ValueError(
+                f"only runs that were trained alike can be joined: {found[0]}"
             )
     runs: dict[object, str] = {}
     for name, report in reports.items():

@@ -26,10 +26,7 @@ NUM_TASKS = 256  # tasks of each scenario
 NUM_DRAWN = 2048  # tasks that are drawn, from which goals are chosen evenly
 NUM_NAMED = 3  # sampled goals with the same problem that are named
 SCENARIOS = (draw.CLEAN, *(entry.name for entry in perturb.CATALOGUE))
-TRAINED = (
-    draw.CLEAN,
-    *(entry.name for entry in perturb.CATALOGUE if entry.family == "train"),
-)
+TRAINED = (draw.CLEAN, *dict.fromkeys(perturb.TRAINING_MIX))
 
 
 class Rehearsed(NamedTuple):

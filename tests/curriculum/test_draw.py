@@ -39,7 +39,6 @@ def entry(name, tier, value):
         shift="query",
         part="task",
         touches=("mark",),
-        family="train",
     )
 
 

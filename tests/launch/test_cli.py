@@ -100,8 +100,16 @@ BAD_USE = [
     ),
     ([PAFT, "--config.paft.perturbations=unsolvabel"], ["paft.pert", '"unsolvable"']),
     (
-        [PAFT, "--config.paft.perturbations=('unsolvable','tool_order')"],
-        ["paft.perturbations", '"tool_order"', "held out", "remove"],
+        [PAFT, "--config.paft.perturbations=('unsolvable','entity_shift')"],
+        ["paft.perturbations", '"entity_shift"', "holds out", "remove"],
+    ),
+    (
+        [PAFT, "--config.paft.leave_out=resoning"],
+        ["paft.leave_out", '"resoning"', 'did you mean "reasoning"'],
+    ),
+    (
+        [PAFT, "--config.paft.leave_out=entity_shift"],
+        ["paft.leave_out", '"entity_shift"', "not trained on"],
     ),
     ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
     ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),

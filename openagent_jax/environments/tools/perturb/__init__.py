@@ -6,7 +6,7 @@ from openagent_jax.environments.tools.perturb import (
     perception,
     reasoning,
 )
-from openagent_jax.perturb import Entry
+from openagent_jax.perturb import Entry, training_mix
 
 __all__ = ["CATALOGUE", "SUITE", "TRAINING_MIX"]
 
@@ -26,7 +26,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="train",
     ),
     Entry(
         name="semantic_trap",
@@ -35,7 +34,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="train",
     ),
     Entry(
         name="semantic_renaming",
@@ -44,7 +42,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="held_out",
     ),
     Entry(
         name="argument_renaming",
@@ -53,7 +50,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.arg_name", "tools.arg_path"),
-        family="held_out",
     ),
     Entry(
         name="description_rewrite",
@@ -62,7 +58,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
-        family="held_out",
     ),
     Entry(
         name="distractor_tools",
@@ -71,7 +66,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.visible",),
-        family="train",
     ),
     Entry(
         name="tool_order",
@@ -80,7 +74,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.place",),
-        family="held_out",
     ),
     Entry(
         name="query_rewrite",
@@ -89,7 +82,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
-        family="held_out",
     ),
     Entry(
         name="query_underspecified",
@@ -98,7 +90,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("shown",),
-        family="train",
     ),
     Entry(
         name="runtime_error",
@@ -107,7 +98,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.failures",),
-        family="train",
         transient=True,
         position="any",
     ),
@@ -118,7 +108,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("tools", "faults"),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -128,7 +117,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("faults.style",),
-        family="held_out",
         explicit=False,
         position="any",
     ),
@@ -139,7 +127,6 @@ CATALOGUE = (
         shift="action",
         part="action",
         touches=("tools.visible",),
-        family="held_out",
     ),
     Entry(
         name="dependency_extension",
@@ -148,7 +135,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="held_out",
     ),
     Entry(
         name="rule_shift",
@@ -157,7 +143,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="held_out",
     ),
     Entry(
         name="logic_inversion",
@@ -166,7 +151,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from",),
-        family="held_out",
     ),
     Entry(
         name="domain_transfer",
@@ -175,7 +159,7 @@ CATALOGUE = (
         shift="domain",
         part="task",
         touches=("",),
-        family="held_out",
+        unseen="domain",
     ),
     Entry(
         name="entity_shift",
@@ -184,7 +168,7 @@ CATALOGUE = (
         shift="query",
         part="task",
         touches=_RANGES,
-        family="held_out",
+        unseen="entities",
     ),
     Entry(
         name="unsolvable",
@@ -193,9 +177,9 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
         solvable=False,
         counterpart="still_solvable",
+        includes=("tool_withheld", "fatal_error", "contradiction"),
     ),
     Entry(
         name="still_solvable",
@@ -204,7 +188,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
+        includes=("spare_withheld", "error_with_alternative", "spare_contradiction"),
     ),
     Entry(
         name="tool_withheld",
@@ -213,7 +197,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
-        family="train",
         solvable=False,
         counterpart="spare_withheld",
     ),
@@ -224,7 +207,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
-        family="train",
     ),
     Entry(
         name="fatal_error",
@@ -233,7 +215,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
         solvable=False,
         counterpart="error_with_alternative",
     ),
@@ -244,7 +225,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
     ),
     Entry(
         name="contradiction",
@@ -253,7 +233,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="train",
         solvable=False,
         counterpart="spare_contradiction",
     ),
@@ -264,29 +243,12 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="train",
     ),
 )
 
-# A name that occurs more than once is drawn more often. Refusing unsolvable tasks is
-# learned slowest. Each unsolvable task has a solvable one that looks the same, so that
-# the look alone is no reason to refuse.
-TRAINING_MIX = (
-    "identity_erasure",
-    "semantic_trap",
-    "distractor_tools",
-    "query_underspecified",
-    "query_underspecified",
-    "runtime_error",
-    "unsolvable",
-    "unsolvable",
-    "unsolvable",
-    "still_solvable",
-    "still_solvable",
-    "still_solvable",
-)
-# What is evaluated at the end of training: entries of every tier, trained on and held
-# out, and unsolvable tasks beside their counterparts.
+TRAINING_MIX = training_mix(CATALOGUE)
+# What is evaluated at the end of training: entries of every tier, and unsolvable tasks
+# beside their counterparts.
 SUITE = (
     "identity_erasure",
     "semantic_trap",
