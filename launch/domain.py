@@ -200,7 +200,16 @@ def show(file: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from launch.common import backbones, build, checks, config, sizing
+    from launch.common import (
+        backbones,
+        build,
+        checks,
+        config,
+        errors,
+        scenarios,
+        sizing,
+    )
+    from openagent_jax import perturb
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
     from openagent_jax.environments.logs import logs
@@ -218,7 +227,9 @@ def show(file: str) -> None:
     name = PERTURBATION.value or draw.CLEAN
     if name != draw.CLEAN:
         spec = registry.spec(file)
-        (name,) = checks.expanded("--perturbation", [name], spec, "suite")
+        scenarios.check_names("--perturbation", [name], spec)
+        with errors.blame("--perturbation"):
+            perturb.entry(spec, name)
     checks.check(c)
     if file not in registry.SPECS and not logs.is_log(file):
         print_requests(file, c.sandbox)

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from tqdm import tqdm
 
-from launch.common import checks, errors, lineage, model_folders, tokenizer_files
+from launch.common import (
+    checks,
+    errors,
+    lineage,
+    model_folders,
+    scenarios,
+    tokenizer_files,
+)
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from openagent_jax import perturb, report
@@ -24,7 +31,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.evaluation import evaluate
-from openagent_jax.suites import bfcl
+from openagent_jax.suites import bfcl, scenario_suites
 from openagent_jax.suites.tasks import Suite
 from openagent_jax.text import messages
 
@@ -134,16 +141,18 @@ def suite(c: Config) -> Tasks:
         print(f"{domain}: {world.summary}")
     with errors.blame("eval.split"):  # a log may have no task of this split
         world.check(c.eval.split)
-    left_out = registry.left_out(c.suite)
+    chosen = scenarios.choose(
+        world.environment, c.eval.scenarios, draw.ALL, registry.left_out(c.suite)
+    )
     return Suite(
         world,
-        draw.scenarios(world.environment, c.eval.scenarios, draw.ALL, left_out),
+        chosen.names,
         c.eval.seed,
         draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
         c.eval.split,
         c.eval.repeats,
-        left_out,
+        chosen.about,
     )
 
 
@@ -155,18 +164,19 @@ def _bfcl(c: Config) -> bfcl.Suite:
         raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
-    named = draw.scenarios(bfcl.SPEC, c.eval.scenarios, draw.ALL)
-    scenarios = tuple(x for x in named if bfcl.applies(x))
-    groups = draw.scenarios(bfcl.SPEC, [draw.ALL], draw.ALL)
-    groups = groups if {*c.eval.scenarios} & {*draw.GROUPS} else ()
+    named, about = scenarios.choose(bfcl.SPEC, c.eval.scenarios, draw.ALL)
+    played = tuple(name for name in named if bfcl.applies(name))
+    group = any(name in draw.GROUPS for name in c.eval.scenarios)
     for name in named:
-        if name not in (*scenarios, *groups):
+        in_group = group and name in perturb.catalogue(bfcl.SPEC)
+        if name not in played and not in_group:
             raise UsageError(
                 f'eval.scenarios: "{name}" does not apply to {c.eval.domain}; take '
                 f"some of {', '.join(bfcl.SCENARIOS)}, or compositions of them"
             )
+    about = about if scenario_suites.HASH in about else {}
     return bfcl.Suite(
-        name, items, scenarios, c.eval.seed, c.eval.strength, c.eval.split
+        name, items, played, c.eval.seed, c.eval.strength, c.eval.split, about
     )
 
 
@@ -208,6 +218,8 @@ def score(
     survey = tasks.survey()
     # A task that a scenario leaves as it is need not be played and paid for again.
     reused = {key for key, needs in survey.items() if not needs.changed}
+    changed = {name for name, _ in survey.keys() - reused}
+    scenarios.check_compositions(tasks.entries, changed, c.suite)
     with contextlib.closing(logs.Log(log_file, about)) as log:
         finished = {key for key, kept in log.done.items() if kept["answered"]}
         done = (finished | reused) & survey.keys()

@@ -1,13 +1,11 @@
 """Reject a config that cannot work, before anything is compiled or written."""
 
-from collections.abc import Sequence
-
-from launch.common import errors
+from launch.common import errors, scenarios
 from launch.common.config import Config, flat
 from launch.common.errors import UsageError
 from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
-from openagent_jax.curriculum import draw, mix
+from openagent_jax.curriculum import mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import mixture
 from openagent_jax.environments.world import SPLITS
@@ -105,7 +103,7 @@ def _check_names(c: Config) -> None:
     errors.check_names("algorithm.name", [c.algorithm.name], ALGORITHMS)
     errors.check_names("eval.split", [c.eval.split], SPLITS)
     errors.check_names("monitor.stop", c.monitor.stop, monitors.MONITORS)
-    expanded("eval.scenarios", c.eval.scenarios, registry.spec(c.eval_domain), "suite")
+    scenarios.choose(registry.spec(c.eval_domain), c.eval.scenarios, "suite")
     spec = registry.spec(c.sandbox.domain)
     entries = perturb.catalogue(spec)
     if c.paft.alpha and not entries:
@@ -115,33 +113,12 @@ def _check_names(c: Config) -> None:
         )
     if not entries:
         return
-    expanded("paft.perturbations", c.paft.perturbations, spec, "training_mix")
-    expanded("paft.leave_out", c.paft.leave_out, spec, "training_mix")
+    scenarios.check_names("paft.perturbations", c.paft.perturbations, spec)
+    scenarios.check_names("paft.leave_out", c.paft.leave_out, spec)
     with errors.blame("paft.perturbations"):
         mix.chosen(spec, c.paft.perturbations)
     with errors.blame("paft.leave_out"):
         mix.chosen(spec, c.paft.perturbations, c.paft.leave_out)
-
-
-def expanded(
-    key: str, names: Sequence[str], spec: perturb.HasCatalogue, usual: str
-) -> tuple[str, ...]:
-    """Return the names of perturbations that a config key stands for.
-
-    Args:
-      key: the config key, for error messages.
-      names: its value.
-      spec: an environment, or the spec of one.
-      usual: what "default" stands for; see `draw.expand`.
-
-    Raises:
-      UsageError: a name is unknown, or they cannot be used as they are.
-    """
-    with errors.blame(key):
-        parts = [part for name in names for part in perturb.part_names(name)]
-        known = [*draw.GROUPS, *perturb.catalogue(spec)]
-        errors.check_names(key, parts, known)
-        return draw.expand(spec, names, usual)
 
 
 def _check_combinations(c: Config) -> None:

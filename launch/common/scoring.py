@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from launch.common import build, errors, lineage
+import jax
+import jax.numpy as jnp
+
+from launch.common import build, errors, lineage, scenarios
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
@@ -44,10 +47,11 @@ class Scorer:
         self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._left_out = registry.left_out(c.suite)
-        self._scenarios = draw.scenarios(
-            environment, c.eval.scenarios, usual, self._left_out
+        self._scenarios, self._about = scenarios.choose(
+            environment, c.eval.scenarios, usual, registry.left_out(c.suite)
         )
+        self._entries = perturb.entries(environment, self._scenarios)
+        scenarios.check_compositions(self._entries, self._changed(), c.suite)
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -58,6 +62,34 @@ class Scorer:
             record=c.eval.keep > 0,
             repeats=c.eval.repeats,
         )
+
+    def _changed(self) -> set[str]:
+        """Return the compositions that change a task of the evaluation."""
+        c, world, found = self._c.eval, self.world, set[str]()
+        composed = {
+            i: name
+            for i, (name, entry) in enumerate(self._entries.items(), 1)
+            if entry.parts
+        }
+        if not composed:
+            return found
+        drawn = draw.make_batch(  # the program that the evaluation uses
+            world.environment, self._scenarios, c.split, self._batch_size, c.repeats
+        )
+        key, num = jax.random.key(c.seed), self._num_tasks * c.repeats
+        for i, name in composed.items():
+            for start in range(0, num, self._batch_size):
+                edited, _ = drawn(
+                    world.tables,
+                    jnp.int32(i),
+                    key,
+                    jnp.int32(start),
+                    jnp.float32(c.strength),
+                )
+                if edited.changed[: num - start].any():
+                    found.add(name)
+                    break
+        return found
 
     def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
         """Return the report of the parameters of a step.
@@ -89,7 +121,6 @@ class Scorer:
         )
         if keeper:
             keeper.write(self._num_tasks * c.repeats)
-        entries = perturb.entries(world.environment, self._scenarios)
         return {
             "suite": self._c.suite,
             "policy": self._c.name,
@@ -102,9 +133,11 @@ class Scorer:
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
-            **draw.described(world.environment, self._scenarios, self._left_out),
+            **self._about,
             lineage.KEY: [*self._trained_on],
-            **evaluate.results(entries, scored, c.strength, self._claims, c.repeats),
+            **evaluate.results(
+                self._entries, scored, c.strength, self._claims, c.repeats
+            ),
         }
 
 
@@ -127,6 +160,8 @@ def show(workdir: Path, step: int) -> None:
     path = file(workdir, step)
     made = report.load(path)
     print(report.table(made))
+    if groups := report.by_group_table(made):
+        print(f"\n{groups}\n")
     if domains := report.by_domain_table(made):
         print(f"\n{domains}\n")
     if "cost" in made:

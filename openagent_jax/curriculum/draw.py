@@ -84,16 +84,6 @@ def expand(
     return tuple(found)
 
 
-def scenarios(
-    environment: perturb.HasCatalogue,
-    names: Sequence[str],
-    usual: str,
-    but: Collection[str] = (),
-) -> tuple[str, ...]:
-    """Return the scenarios of an evaluation: what `expand` returns, each once."""
-    return (*dict.fromkeys(expand(environment, names, usual, but)),)
-
-
 def scenario_set(
     environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
 ) -> str:

@@ -26,6 +26,7 @@ from openagent_jax.report.tables import (
     NOTE,
     bounds,
     by_domain_table,
+    by_group_table,
     claims_note,
     spent,
     table,
@@ -134,6 +135,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
         markdown += f"\n{claims}\n"
     if cost := report.get("cost"):
         markdown += f"\nCost: {spent(cost)}.\n"
+    if groups := by_group_table(report, markdown=True):
+        markdown += f"\n{groups}\n"
     if domains := by_domain_table(report, markdown=True):
         markdown += f"\n{domains}\n\n{DOMAINS_NOTE}\n"
     if scripted := bounds(report, markdown=True):
@@ -175,13 +178,14 @@ def load(path: str | os.PathLike) -> Json:
     return report
 
 
-def load_columns(texts: Iterable[str]) -> dict[str, Json]:
+def load_columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Json]:
     """Read the reports of a comparison, as the command line names them.
 
     Args:
       texts: one for each column. Each is a path, or `NAME=PATH`, or `NAME=PATH+PATH`
         for the mean of several runs. An existing path is always taken as a path, even
         if it contains "=" or "+".
+      across_suites: whether runs whose mean is taken may be of different suites.
 
     Returns:
       The reports by name, or by path where no name was given.
@@ -199,7 +203,8 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
         if twice := next((x for x in paths if paths.count(x) > 1), None):
             raise ValueError(f"{column}: {twice} is named twice; join different runs")
-        reports[column] = pool({path: load(path) for path in paths})
+        found = {path: load(path) for path in paths}
+        reports[column] = pool(found, across_suites)
     return reports
 
 

@@ -11,6 +11,7 @@ from openagent_jax.report.tables import (
     NOTE,
     asks_needlessly,
     by_domain,
+    by_group,
     cells,
     claims_note,
     column,
@@ -83,6 +84,7 @@ def page(report: Json) -> str:
         asks=asks_needlessly(report),
         agents=report.get("bounds", {}),
         domains=by_domain(report),
+        groups=by_group(report),
         cost=spent(report.get("cost", {})),
         claims=claims_note(report),
     )

@@ -123,6 +123,35 @@ def by_domain_table(report: Json, markdown: bool = False) -> str:
     return _grid(lines, 1, markdown) if len(lines) > 1 else ""
 
 
+def by_group_table(report: Json, markdown: bool = False) -> str:
+    """Format the means of each group of a suite of scenarios; "" if it has one group.
+
+    Rows that claim different things have a line each.
+    """
+    lines = [["group", "claim", "rows", "success %", "delta points", "refusal %"]]
+    for (group, claim), averages in by_group(report).items():
+        number = str(averages["num_scenarios"])
+        claim = claim.replace("_", " ") or "-"
+        lines.append([group, claim, number, *cells(averages)[:3]])
+    return _grid(lines, 2, markdown) if len({x[0] for x in lines}) > 2 else ""
+
+
+def by_group(report: Json) -> dict[tuple[str, str], Json]:
+    """Return the means of each group and claim of a suite, with some task."""
+    clean = [r for r in report["rows"] if r["tier"] == "clean"]
+    rows = [r for r in report["rows"] if r["tier"] != "clean"]
+    groups = report.get("scenario_groups", {})
+    of = [group for group, names in groups.items() for _ in names]
+    if len(of) != len(rows):  # some rows were removed
+        return {}
+    found: dict[tuple[str, str], list[Json]] = {}
+    for group, r in zip(of, rows, strict=True):
+        found.setdefault((group, claim_of(r)), []).append(r)
+    first = clean[0] if clean else None
+    made = {k: means(x, first, report.get("phrasings")) for k, x in found.items()}
+    return {key: x for key, x in made.items() if x["num_scenarios"]}
+
+
 def by_domain(report: Json) -> dict[str, tuple[int, Any, Any]]:
     """Return the number of clean tasks of each domain, by name, and the success.
 
@@ -352,6 +381,8 @@ def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
     keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
+    if version := report.get("scenario_set_version"):
+        facts.insert(1, f"scenarios {scenario_set(report)} version {version}")
     if names := report.get("left_out"):
         facts.append(f"without {', '.join(names)}, which needs to be named")
     unanswered = sum(r.get("unanswered", 0) for r in report["rows"])

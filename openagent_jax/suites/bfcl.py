@@ -14,8 +14,8 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,7 @@ class Suite:
     seed: int
     strength: float
     split: str = "test"
+    scenario_set: Mapping[str, Any] = field(default_factory=dict)  # of a suite, if any
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -317,7 +318,9 @@ class Suite:
         return task, pools
 
     def about(self) -> dict[str, Any]:
-        """Return what the scenarios are: all that apply to BFCL, or fewer."""
+        """Return what the scenarios are: a suite, all that apply to BFCL, or fewer."""
+        if self.scenario_set:
+            return dict(self.scenario_set)
         every = {*self.scenarios} == {*SCENARIOS}
         return {"scenario_set": "all of BFCL" if every else "chosen"}
 

@@ -91,6 +91,14 @@ BAD_USE = [
         ["eval.scenarios", '"runtime_error@2"', "from 0 to 1"],
     ),
     (
+        [PAFT, "--config.eval.scenarios=papr"],
+        ["eval.scenarios", '"papr"', 'did you mean "paper"'],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=crafting", "--config.eval.scenarios=paper"],
+        ["eval.scenarios: the suite paper", "unknown perturbation", "there are"],
+    ),
+    (
         [PAFT, "--config.eval.scenarios=tool_order+domain_transfer"],
         ["eval.scenarios", "domain_transfer replaces the whole task", "first"],
     ),
@@ -334,6 +342,22 @@ def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
     assert_one_line(done, 2, ["--compare: A:", "is named twice"])
     done = commands("evaluate", f"--compare=A={old}", "--markdown")
     assert done.code == 0 and done.out.startswith("Exploratory: fewer than 5 training")
+
+
+def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_path):
+    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    new, compare = tmp_path / "report.json", f"--compare=A={old},B={tmp_path}"
+    made = json.loads(old.read_text()) | {"scenario_set_hash": "0123456789ab"}
+    new.write_text(json.dumps(made))
+    words = ["suites of scenarios differ", "none (A), 0123456789ab (B)"]
+    assert_one_line(commands("evaluate", compare), 2, [*words, "--across_suites"])
+    joined = f"--compare=A={old}+{new}"
+    assert_one_line(commands("evaluate", joined), 2, ["scenario_set_hash is none"])
+    for flag in ("--markdown", "--nomarkdown"):
+        done = commands("evaluate", compare, "--across_suites", flag)
+        assert done.code == 0
+        assert "Warning: not comparable: scenario_set_hash is none (A)" in done.out
+    assert commands("evaluate", joined, "--across_suites").code == 0
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,17 @@ def test_reports_without_outcomes_get_an_interval_over_seeds_alone():
     assert "over 3 seeds alone (Student's t), because these reports do not have" in text
 
 
+def test_runs_of_different_suites_are_joined_only_if_asked():
+    made = runs([1, 1, 0, 0], [1, 0, 0, 0])
+    made["a"]["scenario_set_hash"] = "abc"
+    with pytest.raises(ValueError, match=r"scenario_set_hash is abc \(a\), none \(b\)"):
+        report.pool(made)
+    assert report.pool(made, across_suites=True)["num_seeds"] == 2
+    assert report.of_different_suites(made) == "scenario_set_hash is abc (a), none (b)"
+    made["b"]["scenario_set_hash"] = "abc"
+    assert report.of_different_suites(made) == report.differences(made) == ""
+
+
 def test_runs_that_were_trained_differently_are_not_joined():
     made = runs([1, 1, 0, 0], [1, 0, 0, 0])
     made["b"]["rows"][1]["claim"] = "unseen_kind"

@@ -152,6 +152,26 @@ def test_a_held_out_domain_is_not_mixed_with_unseen_kinds():
     assert "unseen" not in shown and "perturbed, mean of 3" in shown
 
 
+def test_groups_of_a_suite_have_means_of_their_own():
+    made = make_report()
+    names = [r["scenario"] for r in made["rows"] if r["tier"] != "clean"]
+    assert names[1:] == ["semantic_trap", "semantic_trap", "tool_order", "rule_shift"]
+    groups = {"a": names[:2], "b": names[2:]}
+    made |= {"scenario_groups": groups, "scenario_set": "x", "scenario_set_version": 3}
+    lines = report.by_group_table(made, markdown=True).splitlines()[2:]
+    found = [[x.strip() for x in line.split("|")[1:5]] for line in lines]
+    assert [x[:3] for x in found] == [
+        ["a", "unseen forms", "2"],
+        ["b", "unseen forms", "1"],
+        ["b", "unseen kind", "1"],  # a row without tasks is left out
+    ]
+    assert found[0][3].startswith("62.5 [") and found[1][3].startswith("12.5 [")
+    assert "<td>b<td>unseen kind<td>1" in report.page(made)
+    assert "scenarios x version 3" in report.table(made)
+    assert report.by_group_table(made | {"rows": made["rows"][1:]}) == ""
+    assert report.by_group_table(make_report()) == ""
+
+
 def test_what_a_policy_was_trained_on_is_said():
     assert "is not known here" in tables.claims_note(make_report())
     made = make_report(trained_on=[])
