@@ -36,7 +36,7 @@ class TestShipped:
     def test_unsolvable_tasks_have_counterparts_beside_them(self):
         for name in scenario_suites.builtins():
             names, _ = chosen(name)
-            if name != "maze":  # of which the note says that theirs have none
+            if name != "maze":  # whose own tasks can all be solved, as a note says
                 for entry in perturb.entries(SPEC, names).values():
                     assert entry.solvable or entry.counterpart in names
 

@@ -86,7 +86,7 @@ CATALOGUE = (
         tier="interaction",
         shift="observation",
         part="observation",
-        touches=("faults.style",),
+        touches=("faults.form",),
         explicit=False,
         position="any",
     ),
