@@ -115,7 +115,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # SFT only: tokens of a row of a batch. A longer demonstration is not trained on
     # (train/num_cut). Few columns are computed for a batch of short demonstrations, so
     # a larger number costs little.
-    c.algorithm.num_tokens = 416
+    c.algorithm.num_tokens = 448
     # SFT only: pack the demonstrations of a step into this many rows; those that do not
     # fit are dropped (train/num_dropped). 0 gives each demonstration a row of its own.
     # With data.path, rows are filled with as many stored demonstrations as fit.
