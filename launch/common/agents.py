@@ -166,15 +166,16 @@ def _bfcl(c: Config) -> bfcl.Suite:
         items = bfcl.load(name)[: c.eval.num_tasks]
     named, about = scenarios.choose(bfcl.SPEC, c.eval.scenarios, draw.ALL)
     played = tuple(name for name in named if bfcl.applies(name))
-    group = any(name in draw.GROUPS for name in c.eval.scenarios)
+    is_suite = scenario_suites.HASH in about
     for name in named:
-        in_group = group and name in perturb.catalogue(bfcl.SPEC)
-        if name not in played and not in_group:
+        # Entries that do not apply are not played; what is fixed has to be whole.
+        fixed = is_suite or len(perturb.part_names(name)) > 1 or not played
+        if name not in played and fixed:
             raise UsageError(
                 f'eval.scenarios: "{name}" does not apply to {c.eval.domain}; take '
                 f"some of {', '.join(bfcl.SCENARIOS)}, or compositions of them"
             )
-    about = about if scenario_suites.HASH in about else {}
+    about = about if is_suite else {}
     return bfcl.Suite(
         name, items, played, c.eval.seed, c.eval.strength, c.eval.split, about
     )

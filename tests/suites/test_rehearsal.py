@@ -205,7 +205,8 @@ def test_sampled_goals_are_named_by_their_calls(tmp_path):
 
 def test_trained_scenarios():
     assert "runtime_error" in rehearsal.TRAINED and rehearsal.TRAINED[0] == "clean"
-    assert not {"rule_shift", "tool_order"} & {*rehearsal.TRAINED}
+    assert "rule_shift" in rehearsal.TRAINED
+    assert not {"entity_shift", "domain_transfer"} & {*rehearsal.TRAINED}
 
 
 def test_goals_in_turn():
