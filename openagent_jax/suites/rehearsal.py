@@ -225,6 +225,11 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             "no tool needs the code of another (code_from), and no goal has two steps "
             "that do not feed each other",
         ),
+        "dependency_rewire": (
+            True,
+            "no goal has two steps that do not feed each other, and no tool without "
+            "arguments is shown",
+        ),
         **dict.fromkeys(
             (
                 "dependency_extension",

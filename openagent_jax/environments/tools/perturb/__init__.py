@@ -169,6 +169,15 @@ CATALOGUE = (
         family="held_out",
     ),
     Entry(
+        name="dependency_rewire",
+        make=reasoning.dependency_rewire,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools.code_from", "tools.call_after"),
+        family="held_out",
+    ),
+    Entry(
         name="domain_transfer",
         make=internalization.domain_transfer,
         tier="internalization",

@@ -2,15 +2,17 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
+    alike,
     edit_tools,
     wanted,
+    wanted_surely,
     with_gate,
 )
-from openagent_jax.environments.tools.types import Task
+from openagent_jax.environments.tools.types import FOREVER, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
@@ -97,6 +99,83 @@ def logic_inversion(pools: Pools) -> Perturbation:
         )
 
     return apply
+
+
+def dependency_rewire(pools: Pools) -> Perturbation:
+    """Let tools need the code or the call of other documented tools than before.
+
+    Before: `"name":"tour_price",...,"code_from":"accept_terms"`
+    After:  `"name":"tour_price",...,"code_from":"find_guide"`
+
+    No tool is added and no dependency is reversed: a tool that the goal names comes to
+    depend on one that can be called anyway. That is the tool of another step, which
+    does not need this one and is wanted whatever the conditions of the goal, or a
+    documented tool without arguments. If the tool had a prerequisite, the new one
+    replaces it. If it had none, it only gets one that it did not have to wait for
+    before, so that the order of calls is restricted further.
+
+    The strength is the share of the tools of the goal that are rewired, one after the
+    other, of those that can be when it is their turn.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        tools, goal = task.tools, task.goal
+        num_steps, row = goal.tool.shape[0], jnp.arange(tools.relation.shape[0])
+        feeds, provides = _feeds(task), _may_provide(task)
+
+        def rewire(pointers, step):
+            tool, key = step
+            coin, kind, which = jax.random.split(key, 3)
+            own = pointers[:, tool]
+            kind = jax.random.randint(kind, (), 0, 2)
+            kind = jnp.where(jnp.sum(own >= 0) == 1, jnp.argmax(own), kind)
+            same = alike(task, tool)
+            old, rest = own[kind], pointers.at[kind, tool].set(-1)
+            before = feeds | jnp.any(rest[:, None] == row[None, :, None], axis=0)
+            before = _closure(before)
+            may = provides & ~same & ~alike(task, old) & ~before[tool]
+            is_own = jnp.any(row[None] == own[:, None], axis=0)
+            may &= ~jnp.where(old < 0, before[:, tool], is_own)
+            new = pick(which, may)
+            hit = bernoulli(coin, strength) & (new >= 0) & (tool >= 0)
+            changed = pointers.at[kind].set(jnp.where(same, new, pointers[kind]))
+            return jnp.where(hit, changed, pointers), None
+
+        # A tool of several steps is rewired once.
+        first = jnp.argmax(goal.tool[:, None] == goal.tool[None], axis=1)
+        rows = jnp.where(first == jnp.arange(num_steps), goal.tool, -1)
+        rows = jnp.where(tools.visible[rows], rows, -1)
+        steps = rows, jax.random.split(key, num_steps)
+        pointers = jnp.stack([tools.code_from, tools.call_after])
+        (code_from, call_after), _ = jax.lax.scan(rewire, pointers, steps)
+        return edit_tools(task, code_from=code_from, call_after=call_after)
+
+    return apply
+
+
+def _may_provide(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that an agent can call, whatever the results of other calls are.
+
+    They are documented tools: those of steps that are wanted on no condition, and those
+    without arguments that work, change nothing, and have such prerequisites.
+    """
+    tools, faults = task.tools, task.faults
+    steps = wanted_surely(task)
+    works = tools.visible & (faults.failures < FOREVER) & (faults.moved_to < 0)
+    works &= ~tools.effect & jnp.all(tools.arg_high <= tools.arg_low, axis=1)
+    if tools.access is not None:
+        works &= tools.access.table == 0
+
+    def more(_, found: Bool[Array, "N"]) -> Bool[Array, "N"]:
+        def met(before: Int[Array, "N"]) -> Bool[Array, "N"]:
+            return (before < 0) | (found | steps)[before]
+
+        return works & met(tools.code_from) & met(tools.call_after)
+
+    # Tools that need each other are not found, nor those with more than two others
+    # before them, which the oracle would not plan for. A loop compiles once.
+    return steps | jax.lax.fori_loop(0, 3, more, jnp.zeros_like(works))
 
 
 def _has_condition(task: Task) -> Bool[Array, "N"]:
