@@ -1,6 +1,7 @@
 """The catalogue of perturbations of tool worlds: one `Entry` for each, by tier."""
 
 from openagent_jax.environments.tools.perturb import (
+    composition,
     interaction,
     internalization,
     perception,
@@ -178,8 +179,26 @@ CATALOGUE = (
         family="held_out",
     ),
     Entry(
+        name="conflicting_sources",
+        make=reasoning.conflicting_sources,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools", "goal.tool"),
+        family="held_out",
+    ),
+    Entry(
         name="domain_transfer",
         make=internalization.domain_transfer,
+        tier="internalization",
+        shift="domain",
+        part="task",
+        touches=("",),
+        family="held_out",
+    ),
+    Entry(
+        name="cross_domain_composition",
+        make=composition.cross_domain_composition,
         tier="internalization",
         shift="domain",
         part="task",

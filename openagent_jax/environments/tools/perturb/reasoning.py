@@ -1,18 +1,26 @@
 """Reasoning: the dependencies between tools change, and the documents say so."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.perturb.edits import (
+    NOTE,
     Pools,
     alike,
+    copy_row,
     edit_tools,
+    in_use,
+    other_name,
+    other_relation,
+    spare,
     wanted,
     wanted_surely,
     with_gate,
 )
-from openagent_jax.environments.tools.types import FOREVER, Task
+from openagent_jax.environments.tools.types import FOREVER, RECORDED, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
@@ -152,6 +160,76 @@ def dependency_rewire(pools: Pools) -> Perturbation:
         return edit_tools(task, code_from=code_from, call_after=call_after)
 
     return apply
+
+
+def conflicting_sources(pools: Pools) -> Perturbation:
+    """Let two documented tools answer the same question differently.
+
+    Before: `"description":"opening hour of a place","name":"opening_hour"`
+    After:  `"description":"opening hour of a place (cached copy)","name":...` beside
+            `"description":"opening hour of a place (system of record)","name":...`
+
+    The results of both tools differ, and only the one whose note says so counts: follow
+    it. It is the tool of the domain or the new one by the flip of a coin, so that
+    neither its name nor its place tells. Only tools whose results are drawn from ten
+    values or more have a second source, so that few results are equal by chance, and
+    only those that change nothing, read no record, and that no other documented tool
+    needs to be called first.
+
+    The strength is the probability that a task has two such tools.
+    """
+
+    def apply(key, task, strength):
+        coin, which, words, side, note, place = jax.random.split(key, 6)
+        tool, row = pick(which, _may_conflict(task)), spare(task)
+        name = other_name(task, words, pools, tool)
+        is_copy = jax.random.bernoulli(side)  # whether the new tool is the right one
+        kinds = jnp.stack([is_copy, ~is_copy]).astype(jnp.int32)
+        notes = jax.random.randint(note, (2,), 0, pools.notes.shape[1])
+        notes = pools.notes[kinds, notes]  # of the tool, and of the copy
+        made = copy_row(task.tools, tool, row)
+        place = jax.random.randint(place, (), 0, made.place.shape[0])
+        goal, rows = task.goal.tool, jnp.stack([tool, row])
+        conflict = replace(
+            edit_tools(
+                replace(task, tools=made),
+                relation=made.relation.at[row].set(other_relation(task, tool)),
+                code=task.tools.code,
+                name=made.name.at[row].set(name),
+                description=made.description.at[rows, NOTE].set(notes),
+                place=made.place.at[row].set(place),
+                visible=made.visible.at[row].set(True),
+            ),
+            goal=replace(
+                task.goal, tool=jnp.where(is_copy & (goal == tool), row, goal)
+            ),
+        )
+        # A row may have been left by a tool that was taken away for good.
+        works = (task.faults.failures[row] == 0) & (task.faults.moved_to[row] < 0)
+        hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0) & (name > 0) & works
+        return select(hit, conflict, task)
+
+    return apply
+
+
+_MIN_RESULTS = 10  # of a tool with two sources
+
+
+def _may_conflict(task: Task) -> Bool[Array, "N"]:
+    """Return the rows of the goal's tools that can have a second source."""
+    tools, faults = task.tools, task.faults
+    row = jnp.arange(tools.relation.shape[0])
+    drawn = (tools.result_high - tools.result_low >= _MIN_RESULTS).any(axis=1)
+    drawn &= ~jnp.any(tools.result_low == RECORDED, axis=1)
+    plain = ~tools.effect & (faults.failures == 0) & (faults.moved_to < 0)
+    plain &= tools.description[:, NOTE] == 0
+    if tools.access is not None:
+        plain &= tools.access.table == 0
+    used = in_use(task)
+    for before in (tools.code_from, tools.call_after):
+        plain &= ~jnp.any((before[:, None] == row[None]) & used[:, None], axis=0)
+    same = (tools.relation[:, None] == tools.relation[None]) & used[None]
+    return wanted(task) & drawn & plain & (jnp.sum(same, axis=1) == 1)
 
 
 def _may_provide(task: Task) -> Bool[Array, "N"]:

@@ -1,11 +1,16 @@
 """What the perturbations of dependencies and of sources of results mean."""
 
+import collections
+import re
+
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from openagent_jax.environments.tools import environment
+from openagent_jax.environments.world import SPLITS
 from tests import differences, helpers
 
 POINTERS = ("code_from", "call_after")
@@ -79,3 +84,98 @@ class TestDependencyRewire:
                 jnp.int32(index), tables, keys, tasks, jnp.float32(1), split
             )
             assert np.all(helpers.demonstrate(tables, new)[0].state.solvable)
+
+
+@jax.jit
+def first_results(tasks, rows, args):
+    """The results of a tool of each task for some arguments."""
+    return jax.vmap(environment.results)(tasks, rows, args)
+
+
+class TestConflictingSources:
+    @every_domain
+    @pytest.mark.parametrize("split", SPLITS)
+    def test_only_the_note_tells_which_tool_to_follow(self, name, split):
+        """Agents that go by anything else are right half the time."""
+        old, new, hit = pair(name, "conflicting_sources", split)
+        assert hit.mean() > 0.5
+        texts, notes = helpers.texts(name), self.notes(name, split)
+        right = collections.defaultdict(list)
+        for i in np.flatnonzero(hit):
+            task, before = helpers.row(new, i), helpers.row(old, i)
+            tools = task.tools
+            rows = np.flatnonzero(tools.visible & (tools.description[:, 1] > 0))
+            (wanted,) = {*rows} & {*task.goal.tool}
+            (other,) = {*rows} - {wanted}
+            assert tools.description[wanted, 1] in notes[0]
+            assert tools.description[other, 1] in notes[1]
+            assert tools.description[wanted, 0] == tools.description[other, 0]
+            shown = {n: "".join(texts[s] for s in tools.description[n]) for n in rows}
+            right["first document"].append(tools.place[wanted] <= tools.place[other])
+            right["last document"].append(tools.place[wanted] > tools.place[other])
+            right["there before"].append(bool(before.tools.visible[wanted]))
+            right["new"].append(not before.tools.visible[wanted])
+            shorter = len(shown[wanted]) < len(shown[other])
+            right["shorter text"].append(shorter)
+            right["longer text"].append(len(shown[wanted]) > len(shown[other]))
+            names = [len(texts[tools.name[n]]) for n in (wanted, other)]
+            right["shorter name"].append(names[0] < names[1])
+            right["longer name"].append(names[0] > names[1])
+        for agent, found in right.items():
+            error = 0.5 / np.sqrt(len(found))
+            assert np.mean(found) < 0.5 + 3 * error, agent
+
+    def notes(self, name, split):
+        index = SPLITS.index(split)
+        return np.asarray(helpers.world(name).tables.source.notes)[index]
+
+    @every_domain
+    def test_notes_of_the_splits_share_no_word(self, name):
+        texts = helpers.texts(name)
+        words = [
+            {*re.findall(r"\w{4,}", " ".join(texts[s] for s in pool.reshape(-1)))}
+            for pool in (self.notes(name, split) for split in SPLITS)
+        ]
+        assert min(map(len, words)) > 8
+        assert not words[0] & words[1]
+
+    @every_domain
+    def test_the_sources_disagree(self, name):
+        _, new, hit = pair(name, "conflicting_sources")
+        noted = new.tools.visible & (new.tools.description[:, :, 1] > 0)
+        rows = np.argsort(~noted, axis=1, kind="stable")[:, :2]
+        args = new.tools.arg_low[np.arange(len(rows)), rows[:, 0]]
+        one, other = (
+            np.asarray(first_results(new, rows[:, i], args)) for i in range(2)
+        )
+        differ = np.any(one != other, axis=1)[hit]
+        assert differ.mean() > 0.9
+        drawn = ((one >= 0) == (other >= 0)).all(axis=1)[hit]
+        assert drawn.all()
+
+    @pytest.mark.parametrize(
+        "then", ["description_rewrite", "entity_shift", "tool_redirection"]
+    )
+    def test_what_follows_keeps_both_sources(self, then):
+        """A paraphrase keeps the notes, and a copy keeps its results."""
+        tables, tasks = (
+            helpers.world("poi").tables,
+            pair("poi", "conflicting_sources")[1],
+        )
+        new = helpers.edit(
+            jnp.int32(helpers.EDITS.index(then)),
+            tables,
+            helpers.keys(2),
+            tasks,
+            jnp.float32(1),
+            "test",
+        )
+        chex.assert_trees_all_equal(
+            new.tools.description[..., 1].max(axis=1),
+            tasks.tools.description[..., 1].max(axis=1),
+        )
+        episodes, _ = helpers.demonstrate(tables, new)
+        state = helpers.host(episodes.state)
+        assert np.all(state.success & state.solvable)
+        used = helpers.host(new.goal.tool) >= 0
+        assert np.all(state.values[used].max(axis=-1) >= 0)
