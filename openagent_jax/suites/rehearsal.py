@@ -230,6 +230,11 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             "no goal has two steps that do not feed each other, and no tool without "
             "arguments is shown",
         ),
+        "cross_domain_composition": (
+            True,
+            "no task of sandbox.transfer fits beside one of these; they have too many "
+            "tools, steps or values together, or tools of one name",
+        ),
         **dict.fromkeys(
             (
                 "dependency_extension",
@@ -239,6 +244,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
                 "error_with_alternative",
                 "contradiction",
                 "spare_contradiction",
+                "conflicting_sources",
             ),
             (num_tools >= limits.num_tools, f"{full}; raise it"),
         ),

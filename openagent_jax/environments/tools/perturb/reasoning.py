@@ -242,6 +242,8 @@ def _may_provide(task: Task) -> Bool[Array, "N"]:
     steps = wanted_surely(task)
     works = tools.visible & (faults.failures < FOREVER) & (faults.moved_to < 0)
     works &= ~tools.effect & jnp.all(tools.arg_high <= tools.arg_low, axis=1)
+    # A recorded world only answers the calls of its steps.
+    works &= ~jnp.any(tools.result_low == RECORDED, axis=1)
     if tools.access is not None:
         works &= tools.access.table == 0
 
