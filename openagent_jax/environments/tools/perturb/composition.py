@@ -8,13 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.perturb.edits import (
+    OF_ROWS,
     Pools,
     needed,
     occupied,
     source_row,
     wanted,
 )
-from openagent_jax.environments.tools.types import Goal, Task, Tools
+from openagent_jax.environments.tools.types import Faults, Goal, Task, Tools
 from openagent_jax.environments.tools.worlds import seeds
 from openagent_jax.perturb import Perturbation, bernoulli, select
 
@@ -142,15 +143,21 @@ def _composed(key: jax.Array, task: Task, other: Task, joint: Array) -> Task:
             kind=-1 - jnp.maximum(task.goal.kind, 0),
             when=when,
         ),
-        faults=jax.tree.map(
-            lambda x, y: jnp.where(rows.is_new, y[rows.origin], x),
-            task.faults,
-            other.faults,
-        ),
+        faults=_faults(task, other, rows),
         phrase=jnp.where(at < mine.pieces + 1 + theirs.pieces, phrase, 0),
         constants=follow(task.constants, other.constants, mine.constants),
         shown=follow(task.shown, other.shown, mine.constants),
     )
+
+
+def _faults(task: Task, other: Task, rows: _Rows) -> Faults:
+    """Return the faults of the tools of both, and what else goes wrong in the first."""
+
+    def put(name: str) -> Array:
+        old, new = getattr(task.faults, name), getattr(other.faults, name)
+        return jnp.where(rows.is_new, new[rows.origin], old)
+
+    return replace(task.faults, **{name: put(name) for name in OF_ROWS})
 
 
 def _rows(key: jax.Array, task: Task, other: Task) -> _Rows:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools import conditions
-from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
+from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools
 from openagent_jax.perturb import pick
 
 
@@ -20,12 +20,26 @@ class Pools(TaskPools):
     """
 
     opaque: Int[Array, "2"]  # range of names without meaning
-    styles: Int[Array, "2"]  # range of result styles
+    forms: Int[Array, "2"]  # range of forms of results
+    wordings: Int[Array, "2"]  # range of wordings of errors
     # Notes on the source of a result: of one to follow, and of another one.
     notes: Int[Array, "2 X"]
     joints: Int[Array, "X"]  # what is between two requests that become one
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
+
+# The faults of each tool.
+OF_ROWS = (
+    "failures",
+    "moved_to",
+    "guided",
+    "deprecated",
+    "form",
+    "wording",
+    "blanks",
+    "new_code",
+    "untold",
+)
 
 # The piece of a description that holds a note on the source of a result. It follows the
 # purpose of the tool, and calls repeat both.
@@ -202,11 +216,22 @@ def occupied(task: Task) -> Bool[Array, "N"]:
     return used | jnp.any(task.faults.moved_to[:, None] == row[None], axis=0)
 
 
-def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
-    """Return the tools with row `source` copied to row `target`; none if that is -1."""
-    row = jnp.arange(tools.relation.shape[0])
-    source = jnp.where(row == target, source, row)
-    return jax.tree.map(lambda x: jnp.take(x, source, axis=0, mode="clip"), tools)
+def copy_row(task: Task, source: Array, target: Array) -> Task:
+    """Return a task in which row `target` is a copy of row `source`, with its faults
+    but for a replacement of it; the same task if `target` is -1."""
+    row = jnp.arange(task.tools.relation.shape[0])
+    is_copy = row == target
+    source = jnp.where(is_copy, source, row)
+
+    def take(x: Array) -> Array:
+        return jnp.take(x, source, axis=0, mode="clip")
+
+    faults = {name: take(getattr(task.faults, name)) for name in OF_ROWS}
+    faults["moved_to"] = jnp.where(is_copy, -1, faults["moved_to"])
+    for name in ("guided", "deprecated"):
+        faults[name] &= ~is_copy
+    task = replace(task, tools=jax.tree.map(take, task.tools))
+    return edit_faults(task, **faults)
 
 
 def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array, ""]]:

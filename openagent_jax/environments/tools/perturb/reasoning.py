@@ -11,6 +11,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     Pools,
     alike,
     copy_row,
+    edit_faults,
     edit_tools,
     in_use,
     other_name,
@@ -56,6 +57,40 @@ def rule_shift(pools: Pools) -> Perturbation:
         call_after = gated.tools.call_after.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, call_after=call_after), task)
+
+    return apply
+
+
+def incomplete_information(pools: Pools) -> Perturbation:
+    """Leave out of the documents what has to be called before a tool.
+
+    Before: `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
+    After:  `"name":"opening_hour","parameters":["place"]`; only the error of a call
+            says `needs the code from get_pass`
+
+    Strength: the probability that the document of a tool with a prerequisite leaves it
+    out. If no tool that the goal needs has one, one comes to need a new tool.
+    """
+
+    def apply(key, task, strength):
+        coin, which, gate_key, kind = jax.random.split(key, 4)
+        tools, row = task.tools, jnp.arange(task.tools.relation.shape[0])
+        needs = wanted(task) & ((tools.code_from >= 0) | (tools.call_after >= 0))
+        tool = pick(which, wanted(task))
+        gated, gate = with_gate(gate_key, task, pools)
+        by_code = jax.random.bernoulli(kind)
+        added = edit_tools(
+            gated,
+            code_from=gated.tools.code_from.at[tool].set(jnp.where(by_code, gate, -1)),
+            call_after=gated.tools.call_after.at[tool].set(
+                jnp.where(by_code, -1, gate)
+            ),
+        )
+        hit = bernoulli(coin, strength, row.shape)
+        alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0) & hit[tool]
+        task = select(alone, added, task)
+        untold = jnp.where(alone, row == tool, needs & hit)
+        return edit_faults(task, untold=task.faults.untold | untold)
 
     return apply
 
@@ -153,7 +188,8 @@ def dependency_rewire(pools: Pools) -> Perturbation:
         # A tool of several steps is rewired once.
         first = jnp.argmax(goal.tool[:, None] == goal.tool[None], axis=1)
         rows = jnp.where(first == jnp.arange(num_steps), goal.tool, -1)
-        rows = jnp.where(tools.visible[rows], rows, -1)
+        told = tools.visible & ~task.faults.untold
+        rows = jnp.where(told[rows], rows, -1)
         steps = rows, jax.random.split(key, num_steps)
         pointers = jnp.stack([tools.code_from, tools.call_after])
         (code_from, call_after), _ = jax.lax.scan(rewire, pointers, steps)
@@ -187,12 +223,13 @@ def conflicting_sources(pools: Pools) -> Perturbation:
         kinds = jnp.stack([is_copy, ~is_copy]).astype(jnp.int32)
         notes = jax.random.randint(note, (2,), 0, pools.notes.shape[1])
         notes = pools.notes[kinds, notes]  # of the tool, and of the copy
-        made = copy_row(task.tools, tool, row)
+        copied = copy_row(task, tool, row)
+        made = copied.tools
         place = jax.random.randint(place, (), 0, made.place.shape[0])
         goal, rows = task.goal.tool, jnp.stack([tool, row])
         conflict = replace(
             edit_tools(
-                replace(task, tools=made),
+                copied,
                 relation=made.relation.at[row].set(other_relation(task, tool)),
                 code=task.tools.code,
                 name=made.name.at[row].set(name),
@@ -204,9 +241,7 @@ def conflicting_sources(pools: Pools) -> Perturbation:
                 task.goal, tool=jnp.where(is_copy & (goal == tool), row, goal)
             ),
         )
-        # A row may have been left by a tool that was taken away for good.
-        works = (task.faults.failures[row] == 0) & (task.faults.moved_to[row] < 0)
-        hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0) & (name > 0) & works
+        hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0) & (name > 0)
         return select(hit, conflict, task)
 
     return apply
