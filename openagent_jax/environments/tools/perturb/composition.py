@@ -80,10 +80,13 @@ def _size(task: Task) -> _Size:
 def _fits(task: Task, other: Task) -> Bool[Array, ""]:
     """Return whether another task has room beside a task."""
     mine, theirs = _size(task), _size(other)
-    ok = mine.steps + theirs.steps <= task.goal.tool.shape[0]
-    ok &= mine.constants + theirs.constants <= task.constants.shape[0]
+    ok = mine.constants + theirs.constants <= task.constants.shape[0]
     ok &= mine.pieces + 1 + theirs.pieces <= task.phrase.shape[0]
     new = needed(other, wanted(other))
+    # Tools that steps need are calls too, and the turns of an episode are few.
+    gates = needed(task, wanted(task)) & ~wanted(task), new & ~wanted(other)
+    gates = jnp.sum(gates[0]) + jnp.sum(gates[1])
+    ok &= mine.steps + theirs.steps + gates <= task.goal.tool.shape[0]
     ok &= jnp.sum(new) <= jnp.sum(~occupied(task))
     # Tools of the first domain may be documented later.
     name, names = other.tools.name, task.tools.name
