@@ -346,6 +346,8 @@ class Suite:
                 phrases=zero,
                 num_phrases=zero[0, 0],
                 choices=choices.empty(),
+                notes=zero,
+                joints=zero[0],
                 forms=zero[0],
                 wordings=zero[0],
                 shifted=zero[None],

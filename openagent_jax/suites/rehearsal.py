@@ -222,6 +222,16 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             "no tool needs the code of another (code_from), and no goal has two steps "
             "that do not feed each other",
         ),
+        "dependency_rewire": (
+            True,
+            "no goal has two steps that do not feed each other, and no tool without "
+            "arguments is shown",
+        ),
+        "cross_domain_composition": (
+            True,
+            "no task of sandbox.transfer fits beside one of these; they have too many "
+            "tools, steps or values together, or tools of one name",
+        ),
         **dict.fromkeys(
             (
                 "dependency_extension",
@@ -232,6 +242,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
                 "error_with_alternative",
                 "contradiction",
                 "spare_contradiction",
+                "conflicting_sources",
             ),
             (num_tools >= limits.num_tools, f"{full}; raise it"),
         ),

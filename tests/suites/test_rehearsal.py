@@ -174,6 +174,10 @@ def test_troubles(rehearsed):
         f"rule_shift changes nothing here: {full}",
         "logic_inversion changes nothing here: no tool needs the code of another "
         "(code_from), and no goal has two steps that do not feed each other",
+        f"conflicting_sources changes nothing here: {full}",
+        "cross_domain_composition changes nothing here: no task of sandbox.transfer "
+        "fits beside one of these; they have too many tools, steps or values together, "
+        "or tools of one name",
         "entity_shift changes nothing here: no type is an entity",
         f"fatal_error changes nothing here: {full}",
         f"error_with_alternative changes nothing here: {full}",

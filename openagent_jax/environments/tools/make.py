@@ -37,7 +37,7 @@ from openagent_jax.environments.tools.worlds import (
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
-from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.environments.tools.worlds.symbols import JOINTS, NOTES, ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
     EnvironmentSpec,
@@ -59,6 +59,8 @@ class Source(NamedTuple):
     opaque: Int[Array, "2 2"]  # by split: range of names without meaning
     gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
+    notes: Int[Array, "2 2 X"]  # by split; see `Pools`
+    joints: Int[Array, "2 X"]
 
 
 DEFAULT_GOALS = 1024  # sampled from a domain
@@ -276,6 +278,9 @@ def world_of(
         jnp.array(opaque),
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
+        # After the texts that worlds are drawn from, which stay as they are.
+        jnp.asarray([[list(map(table.one, x)) for x in NOTES[s]] for s in SPLITS]),
+        jnp.asarray([list(map(table.one, JOINTS[s])) for s in SPLITS]),
     )
     made_of = functions(settings.sizes, settings.num_visible)
     names = mixture.shares(settings).names
@@ -335,6 +340,8 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
     return Pools(
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
+        notes=source.notes[s],
+        joints=source.joints[s],
         forms=jnp.array(result_forms.RANGES)[s],
         wordings=jnp.array(error_texts.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),

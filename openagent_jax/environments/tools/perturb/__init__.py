@@ -2,6 +2,7 @@
 
 from openagent_jax.environments.tools.perturb import (
     changes,
+    composition,
     interaction,
     internalization,
     perception,
@@ -221,6 +222,24 @@ CATALOGUE = (
         touches=("tools.code_from",),
     ),
     Entry(
+        name="dependency_rewire",
+        make=reasoning.dependency_rewire,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools.code_from", "tools.call_after"),
+        family="held_out",
+    ),
+    Entry(
+        name="conflicting_sources",
+        make=reasoning.conflicting_sources,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools", "goal.tool"),
+        family="held_out",
+    ),
+    Entry(
         name="domain_transfer",
         make=internalization.domain_transfer,
         tier="internalization",
@@ -228,6 +247,15 @@ CATALOGUE = (
         part="task",
         touches=("",),
         unseen="domain",
+    ),
+    Entry(
+        name="cross_domain_composition",
+        make=composition.cross_domain_composition,
+        tier="internalization",
+        shift="domain",
+        part="task",
+        touches=("",),
+        family="held_out",
     ),
     Entry(
         name="entity_shift",

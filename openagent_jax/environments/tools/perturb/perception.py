@@ -14,6 +14,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     rename,
     withheld,
 )
+from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 CHOICE_SALT = 1  # of `draw.hashed_key`
@@ -119,7 +120,8 @@ def description_rewrite(pools: Pools) -> Perturbation:
         text = _variant(which, pools.descriptions)
         hit = bernoulli(coin, strength, text.shape) & (text > 0)
         old = task.tools.description
-        new = jnp.zeros_like(old).at[:, 0].set(text)
+        # A note stays: it says what no paraphrase knows.
+        new = old.at[:, NUM_PURPOSE_PIECES:].set(0).at[:, 0].set(text)
         return edit_tools(task, description=jnp.where(hit[:, None], new, old))
 
     return apply
