@@ -32,11 +32,13 @@ from openagent_jax.environments.tools.types import Action, Split, State, Task, T
 from openagent_jax.environments.tools.worlds import (
     documents,
     mixture,
+    noise,
     random_words,
     random_worlds,
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
+from openagent_jax.environments.tools.worlds.noise import Noise
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
@@ -59,6 +61,7 @@ class Source(NamedTuple):
     opaque: Int[Array, "2 2"]  # by split: range of names without meaning
     gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
+    noise: Noise
 
 
 DEFAULT_GOALS = 1024  # sampled from a domain
@@ -276,6 +279,8 @@ def world_of(
         jnp.array(opaque),
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
+        # Its texts come last, so that the worlds do not depend on them.
+        noise.compile([tasks, transfer], table, made, limits.value_bytes),
     )
     made_of = functions(settings.sizes, settings.num_visible)
     names = mixture.shares(settings).names
@@ -341,6 +346,12 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
         styles=styles,
+        misspelt=source.noise.requests.of(s, task.phrase),
+        noisy_names=source.noise.names.of(s, task.tools.name),
+        worse_descriptions=source.noise.descriptions.of(
+            s, task.tools.description[:, 0]
+        ),
+        asides=jax.tree.map(lambda x: x[s], source.noise.asides),
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )
 

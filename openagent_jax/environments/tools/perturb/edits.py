@@ -8,7 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools import conditions
-from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools, Tools
+from openagent_jax.environments.tools.types import (
+    FOREVER,
+    Reworded,
+    Task,
+    TaskPools,
+    Tools,
+)
+from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.perturb import pick
 
 
@@ -21,6 +28,10 @@ class Pools(TaskPools):
 
     opaque: Int[Array, "2"]  # range of names without meaning
     styles: Int[Array, "2"]  # range of result styles
+    misspelt: Reworded  # the pieces of the request
+    noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
+    worse_descriptions: Reworded  # the first piece of the description of each tool
+    asides: Asides
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 
@@ -203,3 +214,18 @@ def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array
         },
     )
     return gated, row
+
+
+def variant(key: jax.Array, pool: Array) -> Array:
+    """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
+    return chosen(pool, choice_of(key, pool))
+
+
+def choice_of(key: jax.Array, pool: Array) -> Array:
+    """Sample the index of one of the Y variants of each item."""
+    return jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+
+
+def chosen(pool: Array, choice: Array) -> Array:
+    """Return the variant of each item that has an index, `[..., Y] -> [...]`."""
+    return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]
