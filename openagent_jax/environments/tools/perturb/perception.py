@@ -192,8 +192,8 @@ def description_noise(pools: Pools) -> Perturbation:
     """Add praise and idle remarks to descriptions, or misspell and cut them.
 
     Before: `"description":"opening hour of a place"`
-    After:  `"description":"Award-winning: opening hour of a place (has a nice logo)"`,
-            or `"description":"openning hour of a place [see ticket 4411]"` in the test
+    After:  `"description":"Superb: opening hour of a place (made with love)"`,
+            or `"description":"openning hour of a place [see note 4]"` in the test
 
     Strength is the probability of each of two changes of a description: a remark after
     it, and another one that is praise before it in training. In the test that is a

@@ -90,8 +90,8 @@ def query_redundant(pools: Pools) -> Perturbation:
     """Add what does not matter to the request: small talk, and a value not to be used.
 
     Before: `Find the evening event in Fern Park.`
-    After:  `I asked about Elm Park yesterday, that is settled. Find the evening event
-            in Fern Park. (You do good work, by the way.)`
+    After:  `I asked about Elm Park before, it is settled. Find the evening event in
+            Fern Park. (You are great.)`
     Or:     `Find the evening event in Fern Park or Elm Park. (Now I remember: it is not
             Elm Park.)`
 
@@ -152,8 +152,7 @@ def query_ambiguous(pools: Pools) -> Perturbation:
     """Name two values where one is meant, so that the agent must ask which.
 
     Before: `Find the evening event in Fern Park.`
-    After:  `Find the evening event in Elm Park or Fern Park. (I do not remember which
-            of the two.)`
+    After:  `Find the evening event in Elm Park or Fern Park. (I forget which one.)`
 
     Strength is the probability that a value of the request becomes two; a request
     without room for that stays as it is. The other value is of the same type, drawn as

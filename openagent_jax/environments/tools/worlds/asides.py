@@ -18,55 +18,37 @@ from jaxtyping import Array, Int
 # Small talk: before and after a request.
 TALK = {
     "train": (
-        ("I hope your day goes well. ", " (Many thanks for your patience.)"),
-        ("Good to talk to you again. ", " (You do good work, by the way.)"),
-        ("Sorry to trouble you once more. ", " (I owe you a coffee for this.)"),
-        ("You were of great help last time. ", " (Greetings to the whole team.)"),
+        ("Good day to you. ", " (Many thanks.)"),
+        ("I hope you are well. ", " (Good work so far.)"),
+        ("Nice to talk again. ", " (Greetings to all.)"),
+        ("Sorry to ask again. ", " (You are great.)"),
     ),
     "test": (
-        ("My tea went cold as I typed this. ", " PS: my keyboard has lost a key."),
-        ("It rains here and the train is late. ", " PS: lunch is in a minute or two."),
-        ("I write this in a crowded tram. ", " PS: it is loud here today."),
-        ("My other phone keeps ringing. ", " PS: this is my first day back."),
+        ("It rains here. ", " PS: it is late."),
+        ("My tea is cold. ", " PS: the line is bad."),
+        ("I am on a train. ", " PS: it is loud here."),
+        ("My desk is a mess. ", " PS: I am new here."),
     ),
 }
 # A value that is not to be used, before a request and after it.
 LURES = {
     "train": (
         (
-            ("I asked about ", " yesterday, that is settled. "),
-            (" (I asked about ", " yesterday, that is settled.)"),
+            ("I asked about ", " before, it is settled. "),
+            (" (Not ", ", that is settled.)"),
         ),
+        (("Last week it was ", ", not now. "), (" (Last week it was ", ", not now.)")),
+        (("We dealt with ", " already. "), (" (We dealt with ", " already.)")),
         (
-            ("Last week it was ", ", which is done. "),
-            (" (Last week it was ", ", which is done.)"),
-        ),
-        (
-            ("My question on ", " was answered before. "),
-            (" (My question on ", " was answered before.)"),
-        ),
-        (
-            ("We have dealt with ", " already. "),
-            (" (We have dealt with ", " already.)"),
+            ("My question on ", " is answered. "),
+            (" (My question on ", " is answered.)"),
         ),
     ),
     "test": (
-        (
-            ("Forget ", ", a colleague looks after it. "),
-            (" PS: forget ", ", a colleague looks after it."),
-        ),
-        (
-            ("Leave ", " aside, others do that. "),
-            (" PS: leave ", " aside, others do that."),
-        ),
-        (
-            ("What you heard of ", " was for my neighbor. "),
-            (" PS: what you heard of ", " was for my neighbor."),
-        ),
-        (
-            ("Somebody else is on ", ", so pass over it. "),
-            (" PS: somebody else is on ", ", so pass over it."),
-        ),
+        (("Forget ", ", others do that. "), (" PS: forget ", ".")),
+        (("Leave ", " aside. "), (" PS: leave ", " aside.")),
+        (("My neighbor wants ", ", not I. "), (" PS: my neighbor wants ", ", not I.")),
+        (("Somebody else is on ", ". "), (" PS: somebody else is on ", ".")),
     ),
 }
 # Two values in place of one: what is before them and between them.
@@ -82,16 +64,16 @@ EITHER = {
 # Nothing tells which of the two is right.
 UNSURE = {
     "train": (
-        " (I do not remember which of the two.)",
-        " (I forget which one it was.)",
-        " (One of the two, I cannot recall which.)",
+        " (I forget which one.)",
+        " (I do not recall which.)",
+        " (One of the two, I forgot which.)",
         " (My memory fails me there.)",
     ),
     "test": (
-        " PS: my note has both, and one is wrong.",
-        " PS: the page is torn just where it says which.",
-        " PS: my list does not say which of them.",
-        " PS: only one is meant, the mail leaves it open.",
+        " PS: my note has both, one is wrong.",
+        " PS: the page is torn just there.",
+        " PS: my list leaves open which.",
+        " PS: the mail names both, one is meant.",
     ),
 }
 # One value tells which is right, because it is named as the right or as the wrong one.
@@ -113,21 +95,21 @@ RESOLVED = {
 }
 # Praise before the description of a tool, and sentences after it that do not matter.
 PRAISE = {
-    "train": ("Award-winning: ", "Loved by all teams: ", "Best in class: ", "New: "),
+    "train": ("Superb: ", "Famous: ", "Best in class: ", "New: "),
     "test": ("",),  # descriptions are misspelt or cut instead
 }
 REMARKS = {
     "train": (
-        " (built by the core team)",
-        " (runs on green power)",
-        " (has a nice logo)",
+        " (well tested)",
+        " (on green power)",
+        " (popular)",
         " (made with love)",
     ),
     "test": (
-        " [see ticket 4411]",
-        " [subject to section 9]",
-        " [unchanged since May]",
-        " [license: see NOTICE]",
+        " [see note 4]",
+        " [old text]",
+        " [as of May]",
+        " [internal]",
     ),
 }
 
