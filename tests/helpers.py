@@ -30,6 +30,7 @@ from openagent_jax.interop import chat_template
 from openagent_jax.models import transformer
 from openagent_jax.text import chat, reply_scan, scalars
 from openagent_jax.text import style as forms
+from tests import writing
 
 TOKENIZER = Path(openagent_jax.__file__).parent / "backbones/nano/tokenizer.json"
 LIMITS = Limits()
@@ -376,23 +377,17 @@ class Writer:
             return f"<|user|>{told or 'I said all'}<|assistant|>"
         if result.status == forms.OK:
             names = self.tools.result_name[result.tool]
-            pairs = {
-                self.texts[name]: self.texts[value]
-                for name, value in zip(names, result.values, strict=True)
-                if value >= 0
-            }
+            fields = zip(names, result.values, strict=True)
+            values = {self.texts[name]: value for name, value in fields if value >= 0}
+            typed = [key for key, value in values.items() if value >= scalars.NUMBER]
+            pairs = {key: self.texts[value] for key, value in values.items()}
             if result.code >= 0:
                 pairs["code"] = self.texts[result.code]
             pairs = pairs or {"result": "done"}
-            style = forms.RESULT_STYLES[self.task.faults.style[result.tool]]
-            begin, equals, comma, end = style
-            body = begin + comma.join(k + equals + v for k, v in pairs.items()) + end
+            body = writing.result(pairs, typed, self.task.faults.form[result.tool])
         else:
-            message = forms.ERRORS[int(result.status)]
-            if result.status == forms.MOVED and result.target >= 0:
-                message = forms.MOVED_GUIDED
-            message += self.name(result.target) if result.target >= 0 else ""
-            body = json.dumps({"error": message}, separators=(",", ":"))
+            name = self.name(result.target) if result.target >= 0 else ""
+            body = writing.error(int(result.status), name, result.wording)
         if result.status == forms.BAD_FORMAT:  # no tool was called
             return f"<|user|>{body}<|assistant|>"
         return f"<|tool|>{body}<|assistant|>"

@@ -23,7 +23,7 @@ from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout, rollout
 from openagent_jax.types import Outcome, Params, Policy, Trajectory
 
-GRADING_VERSION = "8"  # raise it when a change affects the scores of the same agent
+GRADING_VERSION = "9"  # raise it when a change affects the scores of the same agent
 
 
 class Recording(NamedTuple):

@@ -334,7 +334,8 @@ class Suite:
                 phrases=zero,
                 num_phrases=zero[0, 0],
                 choices=choices.empty(),
-                styles=zero[0],
+                forms=zero[0],
+                wordings=zero[0],
                 shifted=zero[None],
                 constant_range=zero,
                 other_rate=jnp.zeros(1),  # one request of each list of functions

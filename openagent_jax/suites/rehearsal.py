@@ -233,6 +233,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
                 "dependency_extension",
                 "rule_shift",
                 "tool_redirection",
+                "tool_deprecation",
                 "fatal_error",
                 "error_with_alternative",
                 "contradiction",

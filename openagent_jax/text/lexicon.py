@@ -24,6 +24,7 @@ text are parsed in the same way.
 True
 """
 
+import dataclasses
 import hashlib
 import itertools
 from array import array
@@ -136,7 +137,8 @@ def write(
 
     Args:
       lexicon: the lexicon, which has the tokens of every symbol.
-      symbols: the symbols of the texts; 0 is the empty text.
+      symbols: the symbols of the texts; 0 is the empty text, and negative ones count
+        from the end.
       num_tokens: S, the length of the result; tokens that do not fit are dropped.
 
     Returns:
@@ -144,8 +146,10 @@ def write(
         into `symbols` that it comes from; and the number of tokens, which is larger
         than S if tokens were dropped.
     """
+    num = len(lexicon.trailing_space)
+    symbols = jnp.where(symbols < 0, symbols + num, symbols)
     if lexicon.any_trailing_space:
-        num, place = len(lexicon.trailing_space), jnp.arange(symbols.shape[0])
+        place = jnp.arange(symbols.shape[0])
         not_empty = lexicon.texts.length[symbols] > 0
         is_last = place >= jnp.max(jnp.where(not_empty, place, -1))
         moves = lexicon.trailing_space[symbols] & ~is_last
@@ -311,7 +315,7 @@ def build(
         )
     marks = b"".join(style.marks)
     digits = symbols.digits()
-    symbol_style = styles.mapped(style, symbols.one, digits=digits)
+    symbol_style = _numbered(style, symbols, digits)
     texts = symbols.texts
     raw = [text.encode() for text in texts]
     tokenizer = without_prefix_space(tokenizer)
@@ -369,6 +373,24 @@ def build(
         max_text=max_text,
         any_trailing_space=bool(trailing_space.any()),
     )
+
+
+def _numbered(
+    style: styles.Style[str], symbols: Symbols, digits: scalars.Digits
+) -> styles.Style[int]:
+    """Return the style with its texts replaced by symbols, adding those to the list.
+
+    What tools answer comes last, and is counted from the end of the list: its symbols
+    are negative. So they are the same for all worlds, which share compiled programs.
+    """
+    texts: dict[str, None] = {}
+    styles.answers(style, texts.setdefault)
+    texts.pop("", None)
+    others = dict.fromkeys(styles.ANSWERS, ())
+    numbered = styles.mapped(style, symbols.one, digits=digits, **others)
+    symbols.add([*texts])
+    number = {text: i - len(texts) for i, text in enumerate(texts)} | {"": 0}
+    return dataclasses.replace(numbered, **styles.answers(style, number.__getitem__))
 
 
 def _tokens(

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from openagent_jax.text import nesting
+from openagent_jax.text import error_texts, nesting, result_forms
+from openagent_jax.text.error_texts import Wording
 from openagent_jax.text.nesting import Syntax
+from openagent_jax.text.result_forms import Form
 from openagent_jax.text.scalars import Digits
 
 T = TypeVar("T")  # str, or int: a symbol
@@ -41,38 +43,24 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     TRANSIENT,  # a runtime error that goes away when the tool is called again
     PERMANENT,  # a runtime error that stays
     NO_RECORD,  # what is to be read or changed does not exist
+    EXPIRED_CODE,  # the code was right, but is no longer
+    STALE,  # a value that was read has changed since
+    RATE_LIMITED,  # too many calls
+    SCHEMA_CHANGED,  # the arguments have other names now
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(12)
+) = range(16)
+# More rows of `error_table`: `MOVED` where the new tool is named, and a notice below a
+# result.
+MOVED_GUIDED, DEPRECATED = range(16, 18)
 
-ERRORS = {
-    BAD_FORMAT: "cannot read this",
-    UNKNOWN_TOOL: "no such tool",
-    BAD_ARGUMENT: "wrong arguments",
-    WRONG_CODE: "needs the code from ",
-    OUT_OF_ORDER: "call first ",
-    TRANSIENT: "failed, try again",
-    PERMANENT: "out of service for good",
-    NO_RECORD: "no such record",
-    MOVED: "replaced",
-}
-MOVED_GUIDED = "replaced by "
-ERROR = '{"error":"', '"}'  # the texts before and after an error
+# What is written where no tool answers, so in one wording only.
+BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
+_PLAIN = error_texts.WORDINGS[0]
+BAD_FORMAT_REPLY = _PLAIN.open + BAD_FORMAT_TEXT + _PLAIN.close
 COMMA_BLANK = ", "
 CODE = "code"  # the name of the field for a code; no argument may have this name
-
-# Styles of results: the texts before a result, between name and value, between fields,
-# and after it. The first style is the default. Styles from index `NUM_TRAIN_STYLES` on
-# are held out: they are for evaluation only.
-RESULT_STYLES = (
-    ('{"', '":"', '","', '"}'),
-    ("[", "=", "; ", "]"),
-    ("(", ": ", " / ", ")"),
-    ("<", ">", "><", "</>"),
-    ("ok ", " -> ", " & ", "!"),
-)
-NUM_TRAIN_STYLES = 3
 
 
 class Piece(NamedTuple, Generic[T]):
@@ -168,11 +156,12 @@ class Style(Generic[T]):
     tool_close: T
     reply_open: T
     reply_close: T
-    error_open: T
-    error_close: T
-    errors: tuple[T, ...]  # by status
-    moved_guided: T
-    results: tuple[tuple[T, ...], ...]  # by result style
+    bad_format: T
+    unknown_tool: T
+    errors: tuple[Wording[T], ...]  # by wording; see `error_texts`
+    results: tuple[Form[T], ...]  # by form; see `result_forms`
+    result_open: T  # before the first key of a result that is JSON
+    result_syntax: Syntax[T]  # of results that are JSON
     marks: Marks
     key_name: T  # keys of the JSON object of a call
     key_arguments: T
@@ -182,18 +171,48 @@ class Style(Generic[T]):
     result: T
     unknown: T
     nothing: T
+    null: T
     comma_blank: T
-    # The syntax of nested results in the first style, and what an empty list is written
-    # as; None if no result is nested. See `with_nesting`.
-    result_syntax: Syntax[T] | None = None
-    no_records: T | None = None
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # Follows from `calls`; None unless `with_nesting` has added it.
     nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
+    no_records: T | None = None  # an empty list in a result; None as for `nested`
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
     template: Any = dataclasses.field(default=None, compare=False, repr=False)
+
+
+def error_table(style: Style[int]) -> list[list[tuple[int, int]]]:
+    """Return the message of each wording and status: before and after what it names.
+
+    That is a tool, but a number of calls for `RATE_LIMITED`, and names of arguments for
+    `SCHEMA_CHANGED`.
+    """
+    rows = []
+    for of in style.errors:
+        named = {
+            WRONG_CODE: of.wrong_code,
+            OUT_OF_ORDER: of.out_of_order,
+            MOVED_GUIDED: of.moved_guided,
+            DEPRECATED: of.deprecated,
+            RATE_LIMITED: of.rate_limit,
+            EXPIRED_CODE: of.expired_code,
+            SCHEMA_CHANGED: of.schema_changed,
+            STALE: of.stale,
+        }
+        plain = {
+            BAD_FORMAT: style.bad_format,
+            UNKNOWN_TOOL: style.unknown_tool,
+            BAD_ARGUMENT: of.bad_argument,
+            TRANSIENT: of.transient,
+            PERMANENT: of.permanent,
+            NO_RECORD: of.no_record,
+            MOVED: of.moved,
+        }
+        texts = {status: (text, 0) for status, text in plain.items()} | named
+        rows.append([texts.get(status, (0, 0)) for status in range(DEPRECATED + 1)])
+    return rows
 
 
 def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> Style[U]:
@@ -209,28 +228,41 @@ def mapped(style: Style[str], function: Callable[[str], U], **changes: Any) -> S
     7
     """
 
-    def walk(x: Any) -> Any:
-        if isinstance(x, str):
-            return function(x)
-        if isinstance(x, Piece):
-            return Piece(x.kind, x.index, walk(x.text), walk(x.number))
-        if isinstance(x, Syntax):
-            return x.mapped(function)
-        if isinstance(x, NestedCalls):
-            return NestedCalls(walk(x.before), walk(x.syntax), walk(x.after))
-        if type(x) is tuple:
-            return tuple(map(walk, x))
-        return x  # Marks, digits, the template
-
     names = [field.name for field in dataclasses.fields(style)]
-    return Style(**{name: walk(getattr(style, name)) for name in names} | changes)
+    kept = [name for name in names if name not in changes]
+    found = {name: walked(getattr(style, name), function) for name in kept}
+    return Style(**found | changes)
+
+
+def walked(x: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a field of a style with a function applied to each of its texts."""
+    if isinstance(x, str):
+        return function(x)
+    if isinstance(x, Piece):
+        texts = (walked(text, function) for text in (x.text, x.number))
+        return Piece(x.kind, x.index, *texts)
+    if isinstance(x, Syntax | Form | Wording):
+        return x.mapped(function)
+    if isinstance(x, NestedCalls):
+        return NestedCalls(*(walked(part, function) for part in x))
+    if type(x) is tuple:
+        return tuple(walked(part, function) for part in x)
+    return x  # Marks, digits, the template
+
+
+# The fields of what tools answer: many texts, of which the agent writes none.
+ANSWERS = ("errors", "results", "result_open", "result_syntax")
+
+
+def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
+    """Return the fields `ANSWERS` with a function applied to each of their texts."""
+    return {name: walked(getattr(style, name), function) for name in ANSWERS}
 
 
 def with_nesting(style: Style[str]) -> Style[str]:
-    """Return a style that also knows how nested arguments and results are written.
+    """Return a style that also knows how nested arguments and empty lists are written.
 
-    That of arguments follows from how it writes a call with two arguments. Results are
-    only nested in the first style of results, which is JSON.
+    Arguments follow from how the style writes a call with two arguments.
 
     Raises:
       ValueError: these are not the pairs of a JSON object.
@@ -238,18 +270,9 @@ def with_nesting(style: Style[str]) -> Style[str]:
     >>> made = with_nesting(compact(2))
     >>> made.nested.syntax.enter[nesting.OBJECT], made.nested.syntax.end
     (('":{"', '":['), ('"}}', '}}'))
-    >>> made.result_syntax.close, made.no_records
-    ((('"}', '}'), ('"]', ']')), '[]')
     """
-    calls = _nested_calls(style.calls[2])
-    return dataclasses.replace(with_nested_results(style), nested=calls)
-
-
-def with_nested_results(style: Style[str]) -> Style[str]:
-    """Return a style that also knows how nested results are written, and values without
-    quotes; see `with_nesting`."""
-    syntax = _result_syntax(style.results[0][0])
-    return dataclasses.replace(style, result_syntax=syntax, no_records="[]")
+    nested = _nested_calls(style.calls[2])
+    return dataclasses.replace(style, nested=nested, no_records="[]")
 
 
 def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
@@ -269,36 +292,30 @@ def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
     return NestedCalls(layout[:at], syntax, layout[at + 8 :])
 
 
-def _result_syntax(opening: str) -> Syntax[str]:
-    """Return the syntax of nested results, given how a style writes their beginning."""
-    begin, equals, comma, end = RESULT_STYLES[0]
-    syntax = nesting.json_syntax(
-        (equals, equals.removesuffix('"')),
-        (comma, comma.removeprefix('"')),
-        (end, end.removeprefix('"')),
-    )
-    # A template may write the result as a text of JSON.
-    quote = opening.removeprefix(begin.removesuffix('"'))
-    return syntax.mapped(lambda text: text.replace('"', quote))
-
-
 def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
     """Return the fields that all styles share.
 
     Args:
       escape: how a chat template escapes the text of a result.
+
+    >>> shared()["result_syntax"].close
+    (('"}', '}'), ('"]', ']'))
     """
+    syntax = nesting.json_syntax(('":"', '":'), ('","', ',"'), ('"}', "}"))
     return dict(
-        error_open=escape(ERROR[0]),
-        error_close=escape(ERROR[1]),
-        errors=tuple(escape(ERRORS.get(status, "")) for status in range(NO_RESULT + 1)),
-        moved_guided=escape(MOVED_GUIDED),
-        results=tuple(tuple(map(escape, texts)) for texts in RESULT_STYLES),
+        bad_format=escape(BAD_FORMAT_TEXT),
+        unknown_tool=escape(UNKNOWN_TOOL_TEXT),
+        errors=tuple(x.mapped(escape) for x in error_texts.WORDINGS),
+        results=tuple(x.mapped(escape) for x in result_forms.FORMS.values()),
+        result_open=escape(result_forms.JSON_OPEN),
+        # A template may write a result as a text of JSON.
+        result_syntax=syntax.mapped(escape),
         code=CODE,
         done="done",
         result="result",
         unknown="something",
         nothing="I said all",
+        null="null",
         comma_blank=COMMA_BLANK,
     )
 
@@ -358,7 +375,7 @@ def syntax_tokens() -> list[str]:
     first, _, last, none = DOC_PARAMS
     documents = (DOC_OPEN, DOC_NAME, first, last, none, *DOC_NEEDS, DOC_CLOSE)
     calls = (CALL_OPEN, CALL_NAME, *CALL_ARGS)
-    results = (ERROR[0], RESULT_STYLES[0][0], RESULT_STYLES[0][-1], COMMA_BLANK)
+    results = (_PLAIN.open, result_forms.JSON_OPEN, _PLAIN.close, COMMA_BLANK)
     return list(dict.fromkeys((*documents, *calls, ANSWER, REFUSE, ASK, *results)))
 
 

@@ -9,10 +9,22 @@ with surface forms of its own adds them in a subclass, or before it builds its l
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openagent_jax.text import style
 from openagent_jax.text.scalars import Digits
 
 NUM_NUMBERS = 1000  # 0 to 999
+# The texts of the compact style when the first worlds were drawn. What is drawn depends
+# on the numbers of symbols, so this list stays as it is.
+_FIRST = (
+    "<|system|>", '{"description":"', '","name":"', '","parameters":[]', "}",
+    '","parameters":["', '"]', '","', "<|user|>", "<|assistant|>", ',"code_from":"',
+    '"', ',"call_after":"', '{"purpose":"', '","arguments":{}}', '","arguments":{"',
+    '":"', '"}}', "Answer: ", "Refuse", "Ask", "<|end|>", "<|tool|>", '{"error":"',
+    '"}', "cannot read this", "no such tool", "wrong arguments",
+    "needs the code from ", "call first ", "failed, try again",
+    "out of service for good", "replaced", "replaced by ", '{"', "[", "=", "; ", "]",
+    "(", ": ", " / ", ")", "<", ">", "><", "</>", "ok ", " -> ", " & ", "!", "name",
+    "arguments", "purpose", "code", "done", "result", "something", "I said all", ", ",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,10 @@ class Range:
 class Symbols:
     """A growing list of surface forms; symbol 0 is the empty text.
 
-    A new list has the texts of the compact style and the numbers 0 to 999, of which
-    larger numbers and fractions are composed (see `scalars.spell`). Other styles add
-    their texts last, in `lexicon.build`. Symbols, and the worlds that are drawn from
-    them, therefore do not depend on the style.
+    A new list has the texts of the first compact style and the numbers 0 to 999, of
+    which larger numbers and fractions are composed (see `scalars.spell`). Styles add
+    their other texts last, in `lexicon.build`. Symbols, and the worlds that are drawn
+    from them, therefore do not depend on the style.
 
     >>> symbols = Symbols()
     >>> symbols.texts[symbols.numbers.low + 17]
@@ -45,10 +57,8 @@ class Symbols:
     def __init__(self):
         self.texts: list[str] = [""]
         self._index = {"": 0}
-        # An error that was worded later comes last too, so worlds stay as they are.
-        later = style.ERRORS[style.NO_RECORD]
-        form = style.compact(max_args=2)
-        style.mapped(form, lambda text: 0 if text == later else self.one(text))
+        for text in _FIRST:
+            self.one(text)
         self.numbers = self.add([str(i) for i in range(NUM_NUMBERS)])
         self._padded: Range | None = None
 

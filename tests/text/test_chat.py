@@ -137,5 +137,5 @@ def test_unsupported_templates_are_refused(source, message):
 def test_a_result_is_escaped_where_the_template_does():
     made = chat.read(helpers.template("llama31"), 3)
     plain = style.compact(3)
-    assert made.results[0][0] == '{\\"' != plain.results[0][0]
+    assert made.result_open == '{\\"' != plain.result_open
     assert chat.read(helpers.template("llama3"), 3).results == plain.results

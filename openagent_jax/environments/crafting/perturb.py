@@ -27,7 +27,7 @@ from openagent_jax.environments.crafting import oracle, worlds
 from openagent_jax.environments.crafting import words as texts
 from openagent_jax.environments.crafting.types import NUM_ITEMS, Items, Task
 from openagent_jax.perturb import Perturbation, select
-from openagent_jax.text import style
+from openagent_jax.text import result_forms
 
 MAX_MORE_RECIPES = 2
 
@@ -38,18 +38,17 @@ class Pools(NamedTuple):
     opaque: Int[Array, "2"]  # range of names without meaning
     foreign: Int[Array, "2"]  # range of names of unfamiliar form
     rewrites: Int[Array, "R P"]  # rewritten requests
-    styles: Int[Array, "2"]  # range of result styles
+    forms: Int[Array, "2"]  # range of forms of results
 
 
 def pools(source: texts.Pools, split: str) -> Pools:
     """Return the pools of a split."""
-    trained, num = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
-    styles = (1, trained) if split == "train" else (trained, num)
+    forms = jnp.array(result_forms.RANGES[split == "test"])
     return Pools(
         opaque=source.opaque,
         foreign=source.foreign,
         rewrites=source.rewrites,
-        styles=jnp.array(styles),
+        forms=forms,
     )
 
 
@@ -186,10 +185,10 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
     """
 
     def apply(key, task, strength):
-        old, (low, high) = task.faults.style, pools.styles
+        old, (low, high) = task.faults.form, pools.forms
         coins, which = worlds.uniforms(key, old.shape, old.shape)
         new = low + draw.below(which, high - low)
-        return _edit_faults(task, style=jnp.where(coins < strength, new, old))
+        return _edit_faults(task, form=jnp.where(coins < strength, new, old))
 
     return apply
 

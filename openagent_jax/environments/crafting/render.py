@@ -11,8 +11,9 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.crafting import oracle, types
 from openagent_jax.environments.crafting.types import Action, Items, Result, Task
 from openagent_jax.environments.crafting.words import TOOLS, Words
-from openagent_jax.text import layout, reply_scan
+from openagent_jax.text import layout, reply_scan, result_writing
 from openagent_jax.text import style as styles
+from openagent_jax.text.result_writing import Fields
 from openagent_jax.text.style import Style
 
 MAX_LISTED = 6  # most units that the listing of an inventory names
@@ -87,22 +88,24 @@ def observation(
     items = task.items
     tool = jnp.maximum(result.tool, 0)
     lists = tool == types.INVENTORY
-    begin, equals, _, end = jnp.array(style.results)[task.faults.style[tool]]
     listing = _listing(words, items, result.held, MAX_LISTED)
     done = layout.pad(layout.single(style.done), len(listing))
-    body = jnp.concatenate(
-        [
-            layout.stack([begin, jnp.where(lists, words.items, style.result), equals]),
-            jnp.where(lists, listing, done),
-            end[None],
-        ]
+    no = jnp.zeros(1, bool)
+    field = Fields(
+        given=~no,
+        outer=jnp.zeros((1, 0), jnp.int32),
+        own=jnp.where(lists, words.items, style.result)[None],
+        bare=no,
+        is_typed=no,
     )
+    value = jnp.where(lists, listing, done)[None]
+    body = result_writing.pieces(style, task.faults.form[tool], field, value)
 
-    errors = jnp.array((*style.errors, *words.errors))
+    plain = style.errors[0]
+    messages = [before for before, _ in styles.error_table(style)[0]]
+    errors = jnp.array((*messages[: styles.NO_RESULT + 1], *words.errors))
     about = jnp.where(result.item >= 0, items.name[result.item], 0)
-    error = layout.stack(
-        [style.error_open, errors[result.status], about, style.error_close]
-    )
+    error = layout.stack([plain.open, errors[result.status], about, plain.close])
 
     goal = jnp.where(task.shown, style.nothing, items.name[task.goal])
     replied = result.status == styles.USER_REPLY

@@ -59,7 +59,7 @@ class Faults:
 
     failures: Int[Array, "I"]  # calls for the item that fail before one works
     sold_out: Bool[Array, "I"]  # `get` never gives it, although it is listed as raw
-    style: Int[Array, "3"]  # result style of each tool; 0 is the normal one
+    form: Int[Array, "3"]  # of the results of each tool; 0 is the normal one
 
 
 @jax.tree_util.register_dataclass

@@ -113,7 +113,7 @@ def sample(pools: Pools, key: jax.Array, split: int) -> Task:
         faults=Faults(
             failures=jnp.zeros(NUM_ITEMS, jnp.int32),
             sold_out=jnp.zeros(NUM_ITEMS, bool),
-            style=jnp.zeros(NUM_TOOLS, jnp.int32),
+            form=jnp.zeros(NUM_TOOLS, jnp.int32),
         ),
         phrase=pools.phrases[which],
         shown=jnp.bool_(True),

@@ -23,7 +23,7 @@ from openagent_jax.text.nesting import Path
 
 # Replies of our simulated user that hold no information, so no part of a request.
 _EMPTY_REPLIES = (
-    style.ERROR[0] + style.ERRORS[style.BAD_FORMAT] + style.ERROR[1],
+    style.BAD_FORMAT_REPLY,
     style.shared()["nothing"],
 )
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")  # OpenAI, MCP, Anthropic

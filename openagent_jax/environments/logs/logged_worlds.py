@@ -36,7 +36,6 @@ from openagent_jax.environments.tools import cells, choices, types
 from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
-    Faults,
     Goal,
     Split,
     Task,
@@ -146,10 +145,11 @@ class LoggedWorlds:
         documents, which = self.documents, self.document[r]
         num_tools = which.shape[0]
         row = jnp.arange(num_tools, dtype=jnp.int32)
-        none = jnp.zeros(num_tools, jnp.int32)
         recorded = jnp.full(self.result_name.shape[1:], types.RECORDED, jnp.int32)
         code_range = (jnp.full(num_tools, end) for end in self.codes)
         drawn = draw.distinct_symbols(uniforms, *code_range)
+        goal = jax.tree.map(lambda x: x[r], self.goal)
+        faults = types.no_faults(num_tools, goal.tool.shape[0])
         return Task(
             world=(2 * r + (split != domain.TRAIN)).astype(jnp.uint32),
             tools=Tools(
@@ -164,7 +164,7 @@ class LoggedWorlds:
                 code=jnp.where(self.code[r] >= 0, self.code[r], drawn),
                 code_from=self.code_from[r],
                 call_after=self.call_after[r],
-                effect=none.astype(bool),
+                effect=jnp.zeros(num_tools, bool),
                 name=documents.name[which],
                 description=documents.description[which],
                 arg_name=documents.arg_name[which],
@@ -175,8 +175,8 @@ class LoggedWorlds:
                 document=documents.document[which],
                 access=self.access,
             ),
-            goal=jax.tree.map(lambda x: x[r], self.goal),
-            faults=Faults(self.failures[r], none - 1, none.astype(bool), none),
+            goal=goal,
+            faults=replace(faults, failures=self.failures[r]),
             phrase=self.phrase[r],
             constants=self.constants[r],
             shown=self.shown[r],

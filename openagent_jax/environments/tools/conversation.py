@@ -43,7 +43,7 @@ class Transcriber:
         """
         self._documents = documents or Documents(style.compact(max_args))
         digits, compact = symbols.digits(), style.compact(max_args)
-        if self._documents.style.result_syntax is not None:
+        if self._documents.style.nested is not None:
             compact = style.with_nesting(compact)
         self._style = style.mapped(compact, symbols.one, digits=digits)
         self._texts, self._goals = symbols.texts, goals
@@ -102,7 +102,7 @@ class Transcriber:
         return self._goals[kind] if kind >= 0 else OF_ANOTHER_DOMAIN
 
     def _document(self, task: Task, n: int) -> dict[str, Any]:
-        tools = task.tools
+        tools, untold = task.tools, bool(task.faults.untold[n])
         description = "".join(
             self._documents.original(int(symbol), self._texts)
             for symbol in tools.description[n]
@@ -111,9 +111,10 @@ class Transcriber:
             (tools.code_from[n], chat.CODE_FROM),
             (tools.call_after[n], chat.CALL_AFTER),
         ):
-            if row >= 0:
+            if row >= 0 and not untold:
                 description += before + self._texts[tools.name[row]] + after
-        name, needs_code = self._texts[tools.name[n]], bool(tools.code_from[n] >= 0)
+        name = self._texts[tools.name[n]]
+        needs_code = bool(tools.code_from[n] >= 0) and not untold
         num_args = tools.arg_name.shape[1]
         arguments = [nesting.written(self._path(task, n, a)) for a in range(num_args)]
         if tools.document[n] >= 0:

@@ -40,6 +40,7 @@ class Solution(NamedTuple):
     """What the steps of a goal do, in their order."""
 
     args: Int[Array, "C A"]  # true arguments; 0 where there is none
+    first_args: Int[Array, "C A"]  # those before results that change are read again
     values: Int[Array, "C V"]  # true results
     steps: Steps | None  # the records that they touch, as all of them leave them
 
@@ -47,7 +48,7 @@ class Solution(NamedTuple):
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
-    args, values, steps = solution(task)
+    args, first_args, values, steps = solution(task)
     reading = _unread(task, values)
     task = conditions.with_needed(task, values)
     proof = oracle.certificate(task, steps, reading)
@@ -63,8 +64,15 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         known_dead=no_tool,
         known_from=no_tool,
         told=jnp.zeros(task.shown.shape, bool),
+        limited=jnp.int32(0),
+        has_code=no_tool,
+        renewed=no_tool,
+        known_needs=jnp.stack([no_tool, no_tool], axis=1),
+        read_by=jnp.full(task.goal.tool.shape, -1, jnp.int32),
+        known_stale=jnp.zeros(task.goal.tool.shape, bool),
         values=values,
         args=args,
+        first_args=first_args,
         spoiled=jnp.bool_(False),
         cells=cells,
         steps=steps,
@@ -75,7 +83,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
 
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved; see `oracle.certificate`."""
-    _, values, steps = solution(task)
+    *_, values, steps = solution(task)
     task, reading = conditions.with_needed(task, values), _unread(task, values)
     return oracle.certificate(task, steps, reading)
 
@@ -108,6 +116,7 @@ def step(
     goal = task.goal
     response = _respond(lexicon, task, state, action)
     result, touch = response.result, response.touch
+    faults = task.faults
     live = ~state.finished
     called = action.kind == reply_scan.CALL
     ok = called & (result.status == style.OK) & live
@@ -117,13 +126,17 @@ def step(
         ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
-    pointed = (row == result.target) & (result.status == style.MOVED) & live
+    names_new = (result.status == style.MOVED) | (result.status == style.OK)
+    pointed = (row == result.target) & names_new & live
     tool = jnp.maximum(action.call.tool, 0)
-    matches, reading = response.useful & ok, state.reading
+    first_reading = response.is_first & ok
+    # A result that is missing, or that will change, does not settle a step.
+    matches = response.useful & ok & ~result.blank & ~first_reading
+    reading = state.reading
     if reading is not None and response.page is not None:
         reading = pages.noted(reading, matches, response.page.number)
         matches &= pages.complete(reading)
-    asked = matches & oracle.may_repeat(task, state)
+    asked = response.useful & ok & oracle.may_repeat(task, state)
     wrong = ok & task.tools.effect[tool] & ~jnp.any(asked)
     noted = replace(
         state,
@@ -154,8 +167,20 @@ def step(
         wrong_effects=state.wrong_effects + wrong,
         max_turns=max_turns,
     )
+    needs = jnp.stack(
+        [result.status == style.WRONG_CODE, result.status == style.OUT_OF_ORDER]
+    )
+    expired = task.tools.relation == task.tools.relation[result.target]
+    expired &= live & (result.status == style.EXPIRED_CODE)
+    changed = response.outdated & live & (result.status == style.STALE)
     new = replace(
         graded,
+        limited=state.limited + (called & live & (faults.pause > 0)),
+        has_code=(state.has_code & ~expired) | (here & ok),
+        renewed=state.renewed | expired,
+        known_needs=state.known_needs | (here[:, None] & needs[None]),
+        read_by=jnp.where(first_reading, action.call.tool, state.read_by),
+        known_stale=state.known_stale | changed,
         attempts=state.attempts + tried,
         succeeded=state.succeeded | (here & ok),
         known_dead=state.known_dead | (here & gone),
@@ -181,9 +206,21 @@ def no_action(num_args: int) -> Action:
     return Action(jnp.int32(reply_scan.MALFORMED), call, none)
 
 
-def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
-    """Return the values [V] that a call returns; -1 where there is no such value."""
-    drawn = _drawn(task, tool, args)
+def results(
+    task: Task,
+    tool: Int[Array, ""],
+    args: Int[Array, "A"],
+    shift: Int[Array, ""] | int = 0,
+) -> Int[Array, "V"]:
+    """Return the values that a call returns; -1 where there is no such value.
+
+    Args:
+      task: the task.
+      tool: the row of the tool.
+      args: its arguments.
+      shift: other than 0 for values that differ from those that it returns in the end.
+    """
+    drawn = _drawn(task, tool, args, shift)
     if task.facts is None:
         return drawn
     known = _recorded(task, task.facts, tool, args)
@@ -193,14 +230,15 @@ def results(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
     return jnp.where(jnp.any(known), found, drawn)
 
 
-def _drawn(task: Task, tool: Int[Array, ""], args: Int[Array, "A"]) -> Array:
+def _drawn(task: Task, tool: Array, args: Array, shift: Array | int) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
     value = pages.call_hash(task.world, task.tools.relation[tool], args)
     if task.tools.lists is not None:
         lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
-        return result_lists.drawn(lists, value, low, high)
+        return result_lists.drawn(lists, value, low, high, shift)
     value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
+    value = value % size + jnp.asarray(shift).astype(jnp.uint32)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
     return jnp.where(high > low, drawn, -1)
 
@@ -217,16 +255,21 @@ def solution(task: Task) -> Solution:
     """Return what the steps of the goal do, each after those before it."""
     access, num_steps = task.tools.access, task.goal.tool.shape[0]
     values = jnp.full((num_steps, task.tools.num_values), -1, jnp.int32)
+    is_stale = task.faults.stale
     cells = access and records.empty(num_steps, access.source.shape[1])
 
     def call(made, step):  # a loop compiles once
-        values, cells = made
+        values, first, cells = made
         c, wanted, sources = step
         tool = jnp.maximum(wanted, 0)
         default = task.tools.arg_default[tool]
-        args = _source(task, values, sources)
-        args = jnp.where(sources < 0, jnp.maximum(default, 0), args)
+        left_out = jnp.maximum(default, 0)
+        args, first_args = (
+            jnp.where(sources < 0, left_out, _source(task, known, sources))
+            for known in (values, first)
+        )
         found, key = results(task, tool, args), jnp.int32(0)
+        before = jnp.where(is_stale[c], results(task, tool, args, 1), found)
         if access is not None:
             touch = records.touch(access, task.world, cells, tool, args, found)
             found, key = touch.values, touch.key
@@ -234,19 +277,24 @@ def solution(task: Task) -> Solution:
             table = jnp.where(happens, access.table[tool], 0)
             none = jnp.zeros(access.source.shape[1], bool)
             cells, _ = records.write(cells, table, key, touch.after, none)
-        values = values.at[c].set(jnp.where(wanted >= 0, found, -1))
-        return (values, cells), (args, key, leaves_trace(task, tool, args))
+            before = jnp.where(is_stale[c], before, found)
+        values, first = (
+            known.at[c].set(jnp.where(wanted >= 0, new, -1))
+            for known, new in ((values, found), (first, before))
+        )
+        kept = args, first_args, key, leaves_trace(task, tool, args)
+        return (values, first, cells), kept
 
     # In order: a source is always an earlier step.
     order = jnp.arange(num_steps), task.goal.tool, task.goal.source
-    (values, cells), made = jax.lax.scan(call, (values, cells), order)
-    args, keys, own_call = made
+    (values, _, cells), made = jax.lax.scan(call, (values, values, cells), order)
+    args, first_args, keys, own_call = made
     steps = None
     if access is not None and cells is not None:
         left = jax.vmap(lambda n, key: records.find(access, task.world, cells, n, key))
         record = left(jnp.maximum(task.goal.tool, 0), keys)
         steps = Steps(keys, record, own_call & (task.goal.tool >= 0))
-    return Solution(args, values, steps)
+    return Solution(args, first_args, values, steps)
 
 
 def leaves_trace(
@@ -285,6 +333,8 @@ def reveals_code(task: Task) -> Bool[Array, "N"]:
 class _Response(NamedTuple):
     result: ToolResult
     useful: Bool[Array, "C"]  # the steps of the goal that the action matches
+    is_first: Bool[Array, "C"]  # of them those whose results will change
+    outdated: Bool[Array, "C"]  # those whose results it uses as they were at first
     touch: Touch | None  # what it does to a record
     page: Page | None  # what it shows of a result in pages
     leaves_trace: Bool[Array, ""]
@@ -304,11 +354,18 @@ def _respond(lexicon, task, state, action) -> _Response:
         fits |= scalars.within(given, *tools.arg_also[tool, :, u].T)
     fits |= (given == default) & (default >= 0)
     code_from, call_after = tools.code_from[tool], tools.call_after[tool]
-    right_code = lexicons.same_text(lexicon, call.code, tools.code[code_from])
+    first_code, new_code = tools.code[code_from], faults.new_code[code_from]
+    is_first_code, is_new_code = (
+        lexicons.same_text(lexicon, call.code, code) for code in (first_code, new_code)
+    )
+    is_renewed = state.renewed[code_from]
+    right_code = jnp.where(is_renewed, is_new_code, is_first_code)
+    expires = is_first_code & (new_code > 0)
     after = (tools.relation == tools.relation[call_after]) & state.succeeded
     failing = state.attempts[tool] < faults.failures[tool]
     forever = faults.failures[tool] >= types.FOREVER
-    moved = faults.moved_to[tool]
+    moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
+    successor = jnp.where(faults.guided[tool], moved, -1)
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -316,7 +373,23 @@ def _respond(lexicon, task, state, action) -> _Response:
     if task.facts is not None:
         unheard = tools.result_low[tool, 0] == types.RECORDED
         unheard &= ~jnp.any(_recorded(task, task.facts, tool, args))
-    values, touch, page, bare = results(task, tool, args), None, None, None
+    wanted = task.goal.tool
+    same_tool = (wanted >= 0) & (tools.relation[wanted] == tools.relation[tool])
+    useful = same_tool & jnp.all(state.args == args[None], axis=1)
+    # What no step has still to use need not be read again.
+    pending = (wanted >= 0) & ~oracle.settled(task, state)
+    is_used = _sources_among(task, jnp.broadcast_to(pending[:, None], state.args.shape))
+    is_first = useful & is_used & faults.stale & (state.read_by < 0)
+    shift = jnp.any(is_first).astype(jnp.int32)
+    values, touch, page, bare = results(task, tool, args, shift), None, None, None
+    # A call that uses what has been read before it changed.
+    differs = state.args != args[None]
+    is_old = jnp.all(~differs | (state.first_args == args[None]), axis=1)
+    is_old = (same_tool & is_old)[:, None] & differs
+    outdated = _sources_among(task, is_old) & faults.stale & (state.read_by >= 0)
+    b = jnp.argmax(outdated)
+    num_answers = jnp.maximum(state.attempts[tool] - faults.failures[tool], 0)
+    blank = (num_answers < faults.blanks[tool]) & ~tools.effect[tool]
     if task.facts is not None:
         here = _recorded(task, task.facts, tool, args)
         bare = jnp.any(task.facts.bare & here[:, None], axis=0)
@@ -332,14 +405,20 @@ def _respond(lexicon, task, state, action) -> _Response:
         cells = state.cells
         touch = records.touch(tools.access, task.world, cells, tool, args, values)
         status, values = touch.status, touch.values
+    cycle = jnp.maximum(faults.quota + faults.pause, 1)
+    wait = cycle - state.limited % cycle
+    is_limited = (faults.pause > 0) & (wait <= faults.pause)
     for trouble, code, about in (
+        (jnp.any(outdated), style.STALE, state.read_by[b]),
         (failing, jnp.where(forever, style.PERMANENT, style.TRANSIENT), -1),
         ((code_from >= 0) & ~right_code, style.WRONG_CODE, code_from),
+        ((code_from >= 0) & expires, style.EXPIRED_CODE, code_from),
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        (moved >= 0, style.MOVED, jnp.where(faults.guided[tool], moved, -1)),
+        ((moved >= 0) & ~deprecated, style.MOVED, successor),
         ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
+        (is_limited, style.RATE_LIMITED, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
         (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
         (action.kind == reply_scan.ANSWER, style.NO_RESULT, -1),
@@ -348,21 +427,35 @@ def _respond(lexicon, task, state, action) -> _Response:
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
-    code = jnp.where(ok & reveals_code(task)[tool], tools.code[tool], -1)
-    wanted = task.goal.tool
-    useful = (
-        (wanted >= 0)
-        & (tools.relation[wanted] == tools.relation[tool])
-        & jnp.all(state.args == args[None], axis=1)
-    )
+    target = jnp.where(ok & deprecated, successor, target)
+    valid_code = jnp.where(state.renewed, faults.new_code, tools.code)[tool]
+    code = jnp.where(ok & reveals_code(task)[tool], valid_code, -1)
     if touch is not None:  # a read before a change, or after it
         same = jnp.all(state.values == values[None], axis=1)
-        useful &= same | ~oracle.shows(task)
+        useful &= same | is_first | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
-    values = jnp.where(ok, shown, -1)
-    result = ToolResult(status, jnp.where(ok, tool, -1), values, code, target, bare)
-    return _Response(result, useful, touch, page, leaves_trace(task, tool, args))
+    by_tool = (status != style.UNKNOWN_TOOL) & (status != style.BAD_FORMAT)
+    result = ToolResult(
+        status=status,
+        tool=jnp.where(ok, tool, -1),
+        values=jnp.where(ok & ~blank, shown, -1),
+        code=code,
+        target=target,
+        wait=jnp.where(status == style.RATE_LIMITED, wait, 0),
+        blank=ok & blank,
+        wording=jnp.where(by_tool, faults.wording[tool], 0),
+        bare=bare,
+    )
+    trace = leaves_trace(task, tool, args)
+    return _Response(result, useful, is_first, outdated, touch, page, trace)
+
+
+def _sources_among(task: Task, some: Bool[Array, "C A"]) -> Bool[Array, "C"]:
+    """Return the steps whose results some arguments of steps are."""
+    step = (task.goal.source - task.constants.shape[0]) // task.tools.num_values
+    is_source = step[:, :, None] == jnp.arange(some.shape[0])[None, None]
+    return jnp.any(is_source & some[:, :, None], axis=(0, 1))
 
 
 def _unread(task: Task, values: Int[Array, "C V"]) -> Reading | None:
@@ -402,7 +495,7 @@ def _note(
     access, goal, touch = task.tools.access, task.goal, response.touch
     assert access is not None and old.cells is not None and old.steps is not None
     assert touch is not None
-    table = jnp.where(ok, access.table[tool], 0)
+    table = jnp.where(ok & ~response.result.blank, access.table[tool], 0)
     shown = records.shown(access, tool, touch)
     cells, fits = records.write(old.cells, table, touch.key, touch.after, shown)
     one = jax.tree.map(lambda x: x[None], touch.after)

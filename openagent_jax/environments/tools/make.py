@@ -48,8 +48,8 @@ from openagent_jax.environments.world import (
     World,
     names_of,
 )
+from openagent_jax.text import error_texts, reply_scan, result_forms, style
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import reply_scan, style
 from openagent_jax.types import Environment, Sizes, Tables
 
 
@@ -298,10 +298,7 @@ def world_of(
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
     """Return the style in which episodes are written."""
     form = spelling.style or style.compact(limits.num_args)
-    if limits.depth > 1:
-        return style.with_nesting(form)
-    # Recorded results have values with quotes and others.
-    return style.with_nested_results(form) if limits.num_facts else form
+    return style.with_nesting(form) if limits.depth > 1 else form
 
 
 def _lexicon(
@@ -340,18 +337,17 @@ def _blank(tables: Tables, task: Task) -> Action:
 def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> Pools:
     """Return the pools of a split, from which perturbations of a task draw."""
     source, s = tables.source, domains.index(split)
-    num_trained, num_styles = style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES)
-    styles = jnp.array([(1, num_trained), (num_trained, num_styles)])[s]
     return Pools(
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
-        styles=styles,
         misspelt=source.noise.requests.of(s, task.phrase),
         noisy_names=source.noise.names.of(s, task.tools.name),
         worse_descriptions=source.noise.descriptions.of(
             s, task.tools.description[:, 0]
         ),
         asides=jax.tree.map(lambda x: x[s], source.noise.asides),
+        forms=jnp.array(result_forms.RANGES)[s],
+        wordings=jnp.array(error_texts.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )
 

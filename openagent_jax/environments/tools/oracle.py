@@ -9,6 +9,7 @@ so tools that need each other are certified as unusable.
 `certificate` knows all planned faults.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -154,18 +155,19 @@ def certificate(
     ok = jnp.all(plan.step_ok)
     tools, faults = task.tools, task.faults
     offered = _offered(task)
-    works = offered & (faults.failures < types.FOREVER) & (faults.moved_to < 0)
+    works = offered & (faults.failures < types.FOREVER) & ~_is_replaced(task)
     serves = tools.relation[task.goal.tool][:, None] == tools.relation[None, :]
     wanted = (task.goal.tool >= 0) & ~done
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
     again = done if order is None else done | _is_repeated(task, order)
-    num_calls = _num_calls(task, plan, again)
+    num_calls = _num_calls(task, plan, again) + jnp.sum(faults.stale & wanted)
     if reading is not None:
-        further = pages.num_further(reading, wanted)
-        num_calls += jnp.where(ok, further, 0)
-    return Certificate(ok, num_calls, jnp.where(ok, 0, reason))
+        num_calls += pages.num_further(reading, wanted)
+    # A quota is used up before each pause but the last.
+    num_calls += jnp.maximum(num_calls - 1, 0) // faults.quota * faults.pause
+    return Certificate(ok, jnp.where(ok, num_calls, 0), jnp.where(ok, 0, reason))
 
 
 def _is_repeated(task: Task, order: Order) -> Bool[Array, "C"]:
@@ -189,6 +191,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     solution, and meets a prerequisite just before the call that needs it. It puts wrong
     changes right, and refuses after one that no call can undo.
     """
+    state = _as_seen(task, state)
     task, needed = conditions.with_possible(task, state.values, state.done)
     tools, goal = task.tools, task.goal
     known = (tools.visible | state.known_from) & ~state.known_dead
@@ -199,7 +202,9 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
         fixes = repair.fixes(task, state, done, _is_used(task))
         order = Order(fixes.before, fixes.rows & known, fixes.last)
         may_call = fixes.may_call
-    plan = _plan(task, needed, known, done, state.succeeded, none, order)
+    needs = _needs(task, ~task.faults.untold[:, None] | state.known_needs)
+    obtained = jnp.stack([state.has_code, state.succeeded])
+    plan = _plan(task, needed, known, done, needs, obtained, none, none, order)
     num_constants, num_values = task.constants.shape[0], state.values.shape[1]
     source_step = (goal.source - num_constants) // num_values
     have = (goal.source < num_constants) | state.done[source_step]
@@ -211,10 +216,18 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     by_step = step_rank[c] < extra_rank[n]
     tool = jnp.where(by_step, plan.tool[c], n)
     has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
-    args = jnp.where(has_arg & by_step, state.args[c], types.MISSING)
+    args = jnp.where(has_arg, state.args[c], types.MISSING)
+    # What is called again, or before another tool, may be that of another step.
+    serves = (tools.relation[goal.tool] == tools.relation[tool]) & (goal.tool >= 0)
+    s = jnp.argmax(serves)
+    has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[s] >= 0)
+    served = jnp.where(has_arg & jnp.any(serves), state.args[s], types.MISSING)
+    args = jnp.where(by_step, args, served)
     ends, lost = jnp.all(done | ~needed), state.spoiled
     if fixes is not None:
-        tool, args = _with_records(task, state, plan, fixes, tool, args, by_step)
+        row = plan.repair
+        now = (row >= 0) & plan.ready[row]
+        tool, args = jnp.where(now, row, tool), jnp.where(now, fixes.args[row], args)
         nothing = jnp.minimum(step_rank[c], extra_rank[n]) == UNNEEDED
         nothing &= ~((plan.repair >= 0) & plan.ready[plan.repair])
         ends &= plan.repair < 0
@@ -225,8 +238,9 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
         following = every[jnp.minimum(state.reading.read[c], pages.ALL)]
         is_cursor = tools.pages.is_cursor(args.shape[0])[tool]
         args = jnp.where(is_cursor & by_step & (following > 0), following, args)
-    code_from = tools.code_from[tool]
-    code = jnp.where(code_from >= 0, tools.code[code_from], -1)
+    code_from = needs[tool, 0]
+    codes = jnp.where(state.renewed, task.faults.new_code, tools.code)
+    code = jnp.where(code_from >= 0, codes[code_from], -1)
 
     missing = jnp.any(~task.shown & ~state.told)
     kind = jnp.where(ends, reply_scan.ANSWER, reply_scan.CALL)
@@ -250,36 +264,32 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     )
 
 
-def _with_records(
-    task: Task,
-    state: State,
-    plan: Plan,
-    fixes: repair.Fixes,
-    tool: Int[Array, ""],
-    args: Int[Array, "A"],
-    by_step: Bool[Array, ""],
-) -> tuple[Int[Array, ""], Int[Array, "A"]]:
-    """Return the next call of an expert where tools change records.
+def _as_seen(task: Task, state: State) -> State:
+    """Return a state as an agent has it who knows what feedback has shown.
+
+    Results that have changed since they were read are as they were read, until feedback
+    has shown that they have changed.
+    """
+    unread, goal = task.faults.stale & ~state.done, task.goal
+    step = (goal.source - task.constants.shape[0]) // state.values.shape[1]
+    from_unread = (step >= 0) & unread[step]
+    return replace(
+        state,
+        done=state.done | (unread & (state.read_by >= 0) & ~state.known_stale),
+        args=jnp.where(from_unread, state.first_args, state.args),
+    )
+
+
+def _needs(task: Task, told: Bool[Array, "N 2"] | bool) -> Int[Array, "N 2"]:
+    """Return the rows whose code each row needs, or that must be called before it; -1
+    for none.
 
     Args:
       task: the task.
-      state: its state.
-      plan: the plan.
-      fixes: the calls that would put a record right.
-      tool: the tool of the next call, unless a record is put right first.
-      args: its arguments, if it is a step.
-      by_step: whether it is one.
+      told: which of them are known.
     """
-    tools, goal = task.tools, task.goal
-    # A step that needs no call may still have to come before another tool.
-    serves = (tools.relation[goal.tool] == tools.relation[tool]) & (goal.tool >= 0)
-    c = jnp.argmax(serves)
-    has_arg = (tools.arg_high[tool] > tools.arg_low[tool]) & (goal.source[c] >= 0)
-    served = jnp.where(has_arg & jnp.any(serves), state.args[c], types.MISSING)
-    args = jnp.where(by_step, args, served)
-    row = plan.repair
-    now = (row >= 0) & plan.ready[row]
-    return jnp.where(now, row, tool), jnp.where(now, fixes.args[row], args)
+    needs = jnp.stack([task.tools.code_from, task.tools.call_after], axis=1)
+    return jnp.where(told, needs, -1)
 
 
 def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
@@ -298,21 +308,35 @@ def _at_start(task: Task, steps: Steps | None) -> tuple[Array, Order | None]:
 
 def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]:
     """Return the calls of a plan, failing ones included; 0 if it fails."""
-    valid = (task.goal.tool >= 0) & ~done
-    failures = _detours(task)
+    valid, faults = (task.goal.tool >= 0) & ~done, task.faults
     extra = plan.extra < UNNEEDED
-    used = jnp.zeros_like(extra).at[plan.tool].max(valid) | extra
-    calls = jnp.sum(valid) + jnp.sum(extra) + jnp.sum(jnp.where(used, failures, 0))
+    by_step = jnp.zeros_like(extra).at[plan.tool].max(valid)
+    used = by_step | extra
+    failures = jnp.where(used, _detours(task), 0)
+    failures += jnp.where(by_step, _blanks(task), 0)
+    # A code that expires costs the call that it was meant for, and one for the new one.
+    code_from = task.tools.code_from
+    codes = jnp.zeros_like(used).at[code_from].max(used & (code_from >= 0))
+    calls = jnp.sum(valid) + jnp.sum(extra) + jnp.sum(failures)
+    calls += 2 * jnp.sum(codes & (faults.new_code > 0))
     return jnp.where(jnp.all(plan.step_ok), calls, 0)
 
 
 def _offered(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that are documented, or that a redirection names."""
+    """Return the rows that are documented, or that a redirection names.
+
+    The tool that will replace a deprecated one is not needed.
+    """
     tools, faults = task.tools, task.faults
     row = jnp.arange(tools.relation.shape[0])
-    named = (faults.guided & tools.visible)[:, None]
+    named = (faults.guided & _is_replaced(task) & tools.visible)[:, None]
     pointed = (faults.moved_to[:, None] == row[None]) & named
     return tools.visible | jnp.any(pointed, axis=0)
+
+
+def _is_replaced(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that no longer work because another tool has replaced them."""
+    return (task.faults.moved_to >= 0) & ~task.faults.deprecated
 
 
 def _detours(task: Task) -> Int[Array, "N"]:
@@ -324,17 +348,24 @@ def _detours(task: Task) -> Int[Array, "N"]:
     return task.faults.failures + (_offered(task) & ~task.tools.visible)
 
 
+def _blanks(task: Task) -> Int[Array, "N"]:
+    """Return how many calls of each row succeed before one returns its values."""
+    return jnp.where(task.tools.effect, 0, task.faults.blanks)
+
+
 def _full_plan(task: Task, done: Bool[Array, "C"], order: Order | None) -> Plan:
     faults = task.faults
     there = _offered(task)
-    there &= (faults.failures < types.FOREVER) & (faults.moved_to < 0)
+    there &= (faults.failures < types.FOREVER) & ~_is_replaced(task)
     return _plan(
         task,
         task.goal.tool >= 0,
         there,
         done,
-        jnp.zeros(there.shape, bool),
+        _needs(task, True),
+        jnp.zeros((2, *there.shape), bool),
         _detours(task),
+        _blanks(task),
         order,
     )
 
@@ -344,8 +375,10 @@ def _plan(
     valid: Bool[Array, "C"],
     there: Bool[Array, "N"],
     done: Bool[Array, "C"],
-    succeeded: Bool[Array, "N"],
+    before: Int[Array, "N 2"],
+    obtained: Bool[Array, "2 N"],
     failures: Array,
+    blanks: Array,
     order: Order | None,
 ) -> Plan:
     tools, goal = task.tools, task.goal
@@ -358,9 +391,8 @@ def _plan(
     if tools.pages is not None:  # a call for the first page needs no cursor
         no_arg |= tools.pages.is_cursor(no_arg.shape[1])
     no_args = jnp.all(no_arg, axis=1)
-    before = jnp.stack([tools.code_from, tools.call_after], axis=1)  # [N, 2]
     provides = same[before]  # [N, 2, N]
-    met = (before < 0) | jnp.any(provides & succeeded[None, None], axis=2)
+    met = (before < 0) | jnp.any(provides & obtained[None], axis=2)
     num_constants = task.constants.shape[0]
     source_step = (goal.source - num_constants) // tools.num_values
     given = goal.source < num_constants
@@ -377,7 +409,7 @@ def _plan(
         provider = jnp.where(provides, cost, jnp.inf)
         extra_cost = jnp.sum(jnp.where(met, 0.0, jnp.min(provider, axis=2)), axis=1)
         cost = jnp.where(there & args_ok, 1.0 + failures + extra_cost, jnp.inf)
-        step_cost = jnp.where(serves, cost, jnp.inf)
+        step_cost = jnp.where(serves, cost + blanks, jnp.inf)
         step_ok = done | ~valid | (sources & (jnp.min(step_cost, axis=1) < jnp.inf))
         return cost, step_ok, step_cost
 

@@ -126,10 +126,22 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     """Return what the agent is shown after an action, up to where it writes again."""
     body = result_text.body(style, task, result)
     guided = (result.status == styles.MOVED) & (result.target >= 0)
-    message = jnp.array(style.errors)[result.status]
-    message = jnp.where(guided, style.moved_guided, message)
+    status = jnp.where(guided, styles.MOVED_GUIDED, result.status)
+    noticed = (result.status == styles.OK) & (result.target >= 0)
+    status = jnp.where(noticed, styles.DEPRECATED, status)
+    before, after = jnp.array(styles.error_table(style))[result.wording, status]
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
-    error = [style.error_open, message, about, style.error_close]
+    is_limited = result.status == styles.RATE_LIMITED
+    wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
+    frames = jnp.array([(x.open, x.close) for x in style.errors])
+    error_open, error_close = frames[result.wording]
+    error = [
+        *layout.stack([error_open, before, about]),
+        *scalars.spell(style.digits, wait),
+        *layout.stack([after, error_close]),
+    ]
+    notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
+    body = jnp.concatenate([body, notice])
 
     told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
     between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)
@@ -186,7 +198,11 @@ def _document(
     arg_low, arg_high, names = (
         x[row] for x in (tools.arg_low, tools.arg_high, tools.arg_name)
     )
-    code_from, call_after = tools.code_from[row], tools.call_after[row]
+    untold = task.faults.untold[row]
+    code_from, call_after = (
+        jnp.where(untold, -1, pointer[row])
+        for pointer in (tools.code_from, tools.call_after)
+    )
     numeric = jnp.pad(arg_low >= scalars.UNQUOTED, (0, 1))
     names = jnp.pad(names, (0, 1))
     which, own = jnp.sum(arg_high > arg_low), tools.document[row]

@@ -24,7 +24,11 @@ _SMALLEST = jnp.iinfo(jnp.int32).min
 
 
 def drawn(
-    lists: Lists, call: UInt[Array, ""], low: Int[Array, "F"], high: Int[Array, "F"]
+    lists: Lists,
+    call: UInt[Array, ""],
+    low: Int[Array, "F"],
+    high: Int[Array, "F"],
+    shift: Int[Array, ""] | int = 0,
 ) -> Int[Array, "V"]:
     """Return the fields that a call returns, and then the values derived from them.
 
@@ -33,6 +37,7 @@ def drawn(
       call: a hash of the call.
       low: the first value of each field.
       high: the end of the range of each field, exclusive; `low` if there is none.
+      shift: moves each field on in its range, from the end to the beginning.
     """
     field = jnp.arange(low.shape[0])
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
@@ -47,6 +52,7 @@ def drawn(
     stride = draw.mix(draw.mix(call, jnp.int32(_STRIDE)), lists.column)
     stride = 1 + stride % jnp.maximum(size // most, 1)
     offset = draw.mix(call, lists.column) % size
+    offset += jnp.asarray(shift).astype(jnp.uint32)
     raw = low + ((offset + rank * stride) % size).astype(jnp.int32)
 
     spread = (lists.most - lists.least + 1).astype(jnp.uint32)

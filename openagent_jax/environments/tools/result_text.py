@@ -1,7 +1,6 @@
-"""Write the result of a call: in the normal style as JSON, in others as pairs.
+"""Write the result of a call, in the form of its tool.
 
-A field is a leaf with a path, such as `items.0.price`. JSON nests it, the other styles
-write the whole path as its name. A list without records is written as `[]`.
+A list without records is written as `[]`.
 """
 
 from typing import NamedTuple
@@ -10,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.types import Task, ToolResult
-from openagent_jax.text import layout, nesting, scalars
+from openagent_jax.text import result_writing, scalars
+from openagent_jax.text.result_writing import Fields
 from openagent_jax.text.style import Style
 
 
@@ -29,7 +29,7 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
     outer, own = tools.result_path[tool], tools.result_name[tool]
     bare = jnp.zeros(len(own), bool) if result.bare is None else result.bare
     leaves = _Leaves(result.values, outer, own, bare)
-    leaves = _with_empty_lists(style, task, leaves, tool)
+    leaves = _with_empty_lists(style, task, leaves, tool, result.blank)
     code = _Leaves(
         result.code,
         jnp.zeros(outer.shape[1:], jnp.int32),
@@ -46,32 +46,38 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
         value=leaves.value.at[0].set(jnp.where(silent, style.done, leaves.value[0])),
         bare=leaves.bare & ~silent,
     )
-    spelled = scalars.spell(style.digits, leaves.value)
-    forms = jnp.array(style.results)[task.faults.style[tool]]
-    flat = _pairs(style, forms, leaves, spelled)
-    if style.result_syntax is None:
-        return flat
-    is_normal = task.faults.style[tool] == 0
-    written = nesting.pieces(
-        style.result_syntax,
-        leaves.outer,
-        leaves.own,
-        leaves.value >= 0,
-        leaves.bare,
-        spelled,
+    low = jnp.append(tools.result_low[tool], 0)
+    fields = Fields(
+        given=leaves.value >= 0,
+        outer=leaves.outer,
+        own=leaves.own,
+        bare=leaves.bare,
+        is_typed=(leaves.value >= scalars.NUMBER) | (low >= scalars.UNQUOTED),
     )
-    nested = jnp.concatenate([layout.single(style.results[0][0]), written])
-    size = max(len(flat), len(nested))
-    return jnp.where(is_normal, layout.pad(nested, size), layout.pad(flat, size))
+    spelled = scalars.spell(style.digits, leaves.value)
+    form = task.faults.form[tool]
+    return result_writing.pieces(style, form, fields, spelled)
 
 
 def _with_empty_lists(
-    style: Style[int], task: Task, leaves: _Leaves, tool: Int[Array, ""]
+    style: Style[int],
+    task: Task,
+    leaves: _Leaves,
+    tool: Int[Array, ""],
+    blank: Bool[Array, ""],
 ) -> _Leaves:
-    """Return the leaves with each empty list in place of its first field."""
-    if task.tools.lists is None or style.no_records is None:
+    """Return the leaves with each empty list in place of its first field.
+
+    If the values are missing, they are null, and so are the lists.
+    """
+    tools, missing = task.tools, blank & (leaves.own > 0)
+    if tools.lists is not None:
+        missing &= tools.lists.most[tool] == 0
+    value = jnp.where(missing, style.null, leaves.value)
+    leaves = leaves._replace(value=value, bare=leaves.bare | missing)
+    if tools.lists is None or style.no_records is None:
         return leaves
-    lists, field = task.tools.lists, jnp.arange(len(leaves.own))
+    lists, field = tools.lists, jnp.arange(len(leaves.own))
     first, level = lists.first[tool], lists.level[tool]
     empty = (lists.most[tool] > 0) & (first == field) & (leaves.value < 0)
     # The list of a path such as `page.items.0.id` has level 2: its keys are the first
@@ -81,28 +87,10 @@ def _with_empty_lists(
     key = jnp.take_along_axis(keys, last[:, None], axis=1)[:, 0]
     depth = jnp.arange(leaves.outer.shape[1])
     outer = jnp.where(depth[None] < last[:, None], leaves.outer, 0)
+    none = jnp.where(blank, style.null, style.no_records)
     return _Leaves(
-        value=jnp.where(empty, style.no_records, leaves.value),
+        value=jnp.where(empty, none, leaves.value),
         outer=jnp.where(empty[:, None], outer, leaves.outer),
         own=jnp.where(empty, key, leaves.own),
         bare=leaves.bare | empty,
     )
-
-
-def _pairs(
-    style: Style[int],
-    forms: Int[Array, "4"],
-    leaves: _Leaves,
-    spelled: Int[Array, "H V"],
-) -> Int[Array, "P"]:
-    """Return a result as pairs of a path and a value."""
-    has = leaves.value >= 0
-    index = style.digits.groups + leaves.outer - scalars.code(0)
-    outer = jnp.where(leaves.outer >= scalars.NUMBER, index, leaves.outer)
-    points = jnp.where(outer != 0, style.digits.point, 0)
-    paths = jnp.stack([outer, points], axis=2).reshape(len(has), -1)
-    between = jnp.where(jnp.cumsum(has) > 1, forms[2], 0)
-    equals = jnp.full(len(has), forms[1])
-    parts = [between[:, None], paths, leaves.own[:, None], equals[:, None], spelled]
-    pairs = jnp.where(has[:, None], jnp.concatenate(parts, axis=1), 0)
-    return jnp.concatenate([forms[:1], pairs.reshape(-1), forms[3:4]])

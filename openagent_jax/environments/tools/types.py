@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
@@ -137,7 +138,41 @@ class Faults:
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
-    style: Int[Array, "N"]  # result style (see `text.style`); 0 is the normal one
+    # Whether it still works, and its results name the tool that will replace it.
+    deprecated: Bool[Array, "N"]
+    form: Int[Array, "N"]  # of results (see `text.result_forms`); 0 is the normal one
+    wording: Int[Array, "N"]  # of errors (see `text.error_texts`); 0 is the normal one
+    # Calls without an effect that return no values, although they succeed, before the
+    # tool returns them.
+    blanks: Int[Array, "N"]
+    # Symbol of a second code of the tool, which replaces the first one as soon as that
+    # is used; 0 if the first one lasts.
+    new_code: Int[Array, "N"]
+    untold: Bool[Array, "N"]  # the document does not say what has to be called before
+    # Whether the result of a step changes after it has been read, before it is used.
+    stale: Bool[Array, "C"]
+    # After each `quota` calls, `pause` calls are refused, whichever they are.
+    quota: Int[Array, ""]
+    pause: Int[Array, ""]  # 0: calls are not limited
+
+
+def no_faults(num_tools: int, num_steps: int) -> Faults:
+    """Return the faults of a world whose tools all work and answer in normal form."""
+    none, no = jnp.zeros(num_tools, jnp.int32), jnp.zeros(num_tools, bool)
+    return Faults(
+        failures=none,
+        moved_to=none - 1,
+        guided=no,
+        deprecated=no,
+        form=none,
+        wording=none,
+        blanks=none,
+        new_code=none,
+        untold=no,
+        stale=jnp.zeros(num_steps, bool),
+        quota=jnp.int32(FOREVER),
+        pause=jnp.int32(0),
+    )
 
 
 @jax.tree_util.register_dataclass
@@ -272,7 +307,10 @@ class ToolResult:
     tool: Int[Array, ""]  # row of the tool that succeeded, or -1
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
-    target: Int[Array, ""]  # row of the tool that an error names, or -1
+    target: Int[Array, ""]  # row of the tool that an error or notice names, or -1
+    wait: Int[Array, ""]  # calls until one is answered again, where they are limited
+    blank: Bool[Array, ""]  # the values are missing
+    wording: Int[Array, ""]  # of an error; see `Faults`
     # Which values JSON writes without quotes; None if results are generated: then all
     # have quotes.
     bare: Bool[Array, "F"] | None = None
@@ -289,8 +327,17 @@ class State(Record):
     known_dead: Bool[Array, "N"]  # feedback has shown that the tool never works
     known_from: Bool[Array, "N"]  # feedback has named the tool as a replacement
     told: Bool[Array, "Q"]  # constants that the user has given when asked
+    limited: Int[Array, ""]  # calls that count for the quota
+    has_code: Bool[Array, "N"]  # the tool has told the code that is valid now
+    renewed: Bool[Array, "N"]  # the first code of the tool has expired
+    # Feedback has shown that the code of another tool is needed, or a call of it.
+    known_needs: Bool[Array, "N 2"]
+    read_by: Int[Array, "C"]  # row that has shown a result that changes since; or -1
+    known_stale: Bool[Array, "C"]  # feedback has shown that it has changed
     values: Int[Array, "C V"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where there is none
+    # The arguments as they are before results that change are read again.
+    first_args: Int[Array, "C A"]
     spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
     cells: Cells | None = None  # the records that were touched
     steps: Steps | None = None  # the records of the steps, as the goal leaves them

@@ -125,7 +125,7 @@ def task(ingredients, raw=(), held=None, goal=0, failures=None, sold_out=()):
         held=counts(held),
         goal=jnp.int32(goal),
         other_goal=jnp.int32(goal),
-        faults=types.Faults(counts(failures), flags(sold_out), base.faults.style),
+        faults=types.Faults(counts(failures), flags(sold_out), base.faults.form),
         phrase=base.phrase,
         shown=base.shown,
     )

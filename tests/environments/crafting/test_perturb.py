@@ -96,7 +96,7 @@ def test_pools_are_disjoint():
     environment, tables = crafts.world().environment, crafts.world().tables
     texts = lexicons.texts(tables.lexicon)
     train, test = (environment.pools(tables, None, split) for split in SPLITS)
-    for field in ("opaque", "foreign", "styles"):
+    for field in ("opaque", "foreign", "forms"):
         a, b = ({*range(*map(int, getattr(x, field)))} for x in (train, test))
         assert a and b and not a & b
         if field != "styles":

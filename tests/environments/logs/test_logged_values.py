@@ -104,8 +104,17 @@ def test_the_compiled_world_and_messages_agree(suite):
     call = types_.ToolCall(jnp.int32(0), task.facts.args[0], jnp.int32(-1))
     action = types_.Action(jnp.int32(reply_scan.CALL), call, jnp.int32(-1))
     ok, none = jnp.int32(forms.OK), jnp.int32(-1)
-    found = task.facts.values[0], none, none, task.facts.bare[0]
-    result = types_.ToolResult(ok, jnp.int32(0), *found)
+    result = types_.ToolResult(
+        status=ok,
+        tool=jnp.int32(0),
+        values=task.facts.values[0],
+        code=none,
+        target=none,
+        wait=jnp.int32(0),
+        blank=jnp.bool_(False),
+        wording=jnp.int32(0),
+        bare=task.facts.bare[0],
+    )
 
     @jax.jit
     def written(tables, task):

@@ -42,13 +42,26 @@ from tests.environments.logs.examples import (
 NUM = 6  # episodes of each perturbation
 
 
-# What cannot be imported again: calls of undocumented tools; results not in JSON.
+# What cannot be imported again: calls of undocumented tools; results not in JSON, and
+# errors that do not say in JSON that they are errors.
+_NOT_IN_JSON = {
+    "an argument called `code` whose value no earlier result has",
+    "an answer that is in no result",
+}
 LOST = {
     "tool_redirection": {"a call of an undocumented tool"},
-    "nonstandard_feedback": {
-        "an argument called `code` whose value no earlier result has",
-        "an answer that is in no result",
-    },
+    "nonstandard_feedback": _NOT_IN_JSON,
+    "tool_deprecation": _NOT_IN_JSON,
+    **dict.fromkeys(
+        (
+            "error_wording",
+            "missing_values",
+            "verification_code_change",
+            "stale_value",
+        ),
+        {"the same call twice with different results"},
+    ),
+    "incomplete_information": {"an undocumented argument"},
 }
 
 
@@ -152,13 +165,17 @@ def test_export_and_import(world, played):
         if not row["entry"]:
             continue
         counts[row["entry"]] += 1
-        if row["entry"] == "nonstandard_feedback":
+        if row["entry"] in ("nonstandard_feedback", "tool_deprecation"):
             continue  # a result that is not in JSON is one text
+        if row["entry"] == "error_wording":
+            continue  # a failure of a log is written in our own words
         theirs = row["episode"].state
         assert episode.state.success == theirs.success
         assert episode.state.solvable == theirs.solvable
         if row["entry"] in ("error_with_alternative", "still_solvable"):
             continue  # a tool that never worked is not part of the logged task
+        if row["entry"] in ("rate_limit", "incomplete_information"):
+            continue  # the log tells that a call has failed, but not why
         assert contents(messages) == contents(row["messages"]), row["entry"]
         assert tools == row["tools"]
         assert episode.state.num_calls == theirs.num_calls

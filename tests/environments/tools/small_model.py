@@ -1,12 +1,14 @@
 """What calls do in the worlds of `small_worlds`, in plain Python, and a search."""
 
 import functools
+from typing import NamedTuple
 
 from tests.environments.tools.small_worlds import (
     ADD,
     BOUNDS,
     FOREVER,
     HOLDS,
+    KEYS,
     NO_NOTE,
     V,
     World,
@@ -21,6 +23,16 @@ OK, BAD, NO_RECORD, DEAD, EARLY, UNKNOWN = (
     "early",
     "?",
 )
+EXPIRED, STALE, LIMITED = "expired", "stale", "limited"
+
+
+class Seen(NamedTuple):
+    """What calls have changed besides records."""
+
+    read: bool = False  # the result that changes has been read once
+    codes: frozenset = frozenset()  # tools whose valid code is known
+    renewed: frozenset = frozenset()  # tools whose first code has expired
+    phase: int = 0  # calls since the quota was full
 
 
 class Model:
@@ -28,7 +40,7 @@ class Model:
 
     A state is a tuple: records (None, or values of the columns) by key, steps that have
     had the call that they need, attempts by row, tools that have succeeded and that
-    others need, and wrong effects for good.
+    others need, what else has changed, and wrong effects for good.
     """
 
     def __init__(self, world: World, initial: dict, results: dict):
@@ -37,10 +49,16 @@ class Model:
         self.keys = sorted(initial)
         self.first = {key: initial[key] if world.present else None for key in self.keys}
         self.args: list[tuple] = []
+        self.first_args: list[tuple] = []  # before the result of step 0 changes
         self.values: list[tuple] = []
         records, self.needed = dict(self.first), set()
         for c, (name, sources) in enumerate(world.steps):
             args = tuple(self._value(source) for source in sources)
+            changing = [world.stale and x == ("step", 0, 0) for x in sources]
+            pairs = zip(args, changing, strict=True)
+            self.first_args.append(
+                tuple(sum(KEYS) - 1 - x if y else x for x, y in pairs)
+            )
             status, values, after = self._apply(name, args, records)
             if self._holds(c):
                 assert status == OK, (name, args)
@@ -67,7 +85,7 @@ class Model:
             call = world.steps[c][0], self.args[c]
             self._steps_of.setdefault(call, []).append(c)
         self.start = (self._tuple(self.first), frozenset(), (0,) * len(world.rows),
-                      frozenset(), 0)  # fmt: skip
+                      frozenset(), Seen(), 0)  # fmt: skip
 
     def _value(self, source):
         if source is None:
@@ -141,36 +159,97 @@ class Model:
 
     def call(self, state, row, args):
         """Return status, results and the state after a call."""
-        records, done, attempts, called, lost = state
+        seen = state[4]
+        if self.world.pause:
+            cycle = self.world.quota + self.world.pause
+            seen = seen._replace(phase=(seen.phase + 1) % cycle)
+            limited = state[4].phase >= self.world.quota
+            state = (*state[:4], seen, state[5])
+            if limited:
+                return LIMITED, None, state
+        records, done, attempts, called, seen, lost = state
         world, number = self.world, self.world.rows[row]
         name = world.names[number]
         tool = world.tools[name]
         if not world.visible[row]:
             return UNKNOWN, None, state
-        if tool.after >= 0 and tool.after not in called:
+        if tool.after >= 0 and not tool.by_code and tool.after not in called:
             return EARLY, None, state
+        if tool.by_code and tool.after not in seen.codes:
+            return EARLY, None, state
+        if tool.by_code and tool.after in world.expires - seen.renewed:
+            seen = seen._replace(
+                codes=seen.codes - {tool.after}, renewed=seen.renewed | {tool.after}
+            )
+            return EXPIRED, None, (*state[:4], seen, lost)
         fails = attempts[row] < world.failures[row]
-        tried = min(attempts[row] + 1, max(world.failures[row], 1))
+        most = world.failures[row] + world.blanks[row]
+        blank = world.failures[row] <= attempts[row] < most
+        tried = min(attempts[row] + 1, max(most, 1))
         attempts = (*attempts[:row], tried, *attempts[row + 1 :])
         if world.failures[row] == FOREVER:
             attempts = state[2]
         if fails:
-            return DEAD, None, (records, done, attempts, called, lost)
-        seen = name, args, records
-        if seen not in self._applied:
+            return DEAD, None, (records, done, attempts, called, seen, lost)
+        if seen.read and self._is_old(name, args):
+            return STALE, None, state
+        made = name, args, records
+        if made not in self._applied:
             before = dict(zip(self.keys, records, strict=True))
             status, values, after = self._apply(name, args, before)
-            self._applied[seen] = status, values, self._tuple(after)
-        status, values, after = self._applied[seen]
+            self._applied[made] = status, values, self._tuple(after)
+        status, values, after = self._applied[made]
         if status != OK:
             return status, None, state
         matches = self._matches(name, args, values)
+        if blank and not tool.writes and not tool.effect:
+            matches, values = set(), (None,) * len(values)
+        if world.stale and 0 in self._matches(name, args, self.values[0]):
+            if not seen.read and self._is_pending(state):
+                matches.discard(0)
+                if values[0] is not None:
+                    values = (sum(KEYS) - 1 - values[0],)
+                seen = seen._replace(read=values[0] is not None)
         lost += self._is_unasked(state, name, args, matches) and (
             not tool.creates or self._was_created(values, args, name, done)
         )
+        seen = seen._replace(codes=seen.codes | ({number} & self.asked_for))
         after = (after, done | (matches & self.latched), attempts,
-                 called | ({number} & self.asked_for), lost)  # fmt: skip
+                 called | ({number} & self.asked_for), seen, lost)  # fmt: skip
         return OK, values, after
+
+    def _is_guess(self, state, row, args) -> bool:
+        """Whether a call uses what a result will be when it has changed."""
+        if not self.world.stale or state[4].read or 0 in state[1]:
+            return False
+        name = self.world.names[self.world.rows[row]]
+        return any(
+            self.world.steps[c][0] == name and self.args[c] == args
+            for c in self.needed
+            if self.args[c] != self.first_args[c]
+        )
+
+    def _is_pending(self, state) -> bool:
+        """Whether a step has still to use the result that changes."""
+        records, done = dict(zip(self.keys, state[0], strict=True)), state[1]
+        return any(
+            ("step", 0, 0) in self.world.steps[c][1]
+            and (
+                c in self.latched - done
+                or self.world.tools[self.world.steps[c][0]].writes
+                and not self._in_place(c, records)
+            )
+            for c in self.needed
+        )
+
+    def _is_old(self, name, args) -> bool:
+        """Whether a call uses what has been read before it changed."""
+        for c in self.needed:
+            pairs = zip(self.args[c], self.first_args[c], args, strict=False)
+            if self.world.steps[c][0] == name and args != self.args[c]:
+                if all(x in (new, old) for new, old, x in pairs):
+                    return True
+        return False
 
     def _matches(self, name, args, values) -> set:
         """The steps of which a successful call is the call."""
@@ -283,6 +362,8 @@ class Model:
             for state in frontier:
                 for call in possible:
                     if allowed is not None and not allowed(state[1], *call):
+                        continue
+                    if self._is_guess(state, *call):
                         continue
                     _, _, new = self.call(state, *call)
                     if new not in seen and not new[-1]:

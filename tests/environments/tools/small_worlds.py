@@ -7,7 +7,7 @@ sequences of calls can be searched.
 import itertools
 import operator
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +101,26 @@ class World:
             self.rows.append(rng.randrange(len(self.names)))
         self.failures = [rng.choice([0] * 8 + [1, FOREVER]) for _ in self.rows]
         self.visible = [rng.random() < 0.95 for _ in self.rows]
+        self._draw_changes(rng)
+
+    def _draw_changes(self, rng):
+        """Draw what makes results, codes and calls unreliable."""
+        rare = [rng.random() < 0.15 for _ in range(4)]
+        self.blanks = [rng.choice([0, 1, 2]) if rare[0] else 0 for _ in self.rows]
+        # Tools whose first code expires, and rows whose documents do not say enough.
+        self.expires = {
+            n for n, _ in enumerate(self.names) if rare[1] and self._only_reads(n)
+        }
+        self.untold = [rare[2] and rng.random() < 0.5 for _ in self.rows]
+        sources = [x for _, given in self.steps[1:] for x in given]
+        used = ("step", 0, 0) in sources and self.steps[0][0] == "find"
+        self.stale = used and rng.random() < 0.2
+        if self.stale:  # one call would read its result again and get the new code
+            self.expires -= {self.names.index("find")}
+        self.quota, self.pause = rng.randint(1, 3), rng.choice([1, 2]) * rare[3]
+
+    def _only_reads(self, n) -> bool:
+        return self.names[n] in ("gate", "find")
 
     def _constant(self, kind: str) -> tuple[str, int]:
         low, high = RANGES[kind]
@@ -210,6 +230,24 @@ class World:
                 limit = self._constant("value")
                 self.when[c] = rng.choice(numbers), rng.randrange(3), limit
 
+    def _faults(self, failures) -> types.Faults:
+        rows, (new_code, blanks) = len(self.rows), np.zeros((2, N), np.int32)
+        for row, n in enumerate(self.rows):
+            new_code[row] = (200 + row) * (n in self.expires)
+        blanks[:rows] = self.blanks
+        untold, stale = np.zeros(N, bool), np.zeros(C, bool)
+        untold[:rows], stale[0] = self.untold, self.stale
+        return replace(
+            types.no_faults(N, C),
+            failures=failures,
+            blanks=blanks,
+            new_code=new_code,
+            untold=untold,
+            stale=stale,
+            quota=np.int32(self.quota),
+            pause=np.int32(self.pause),
+        )
+
     def number(self, source) -> int:
         """The number of a source, as in `types.Goal.source`."""
         if source is None:
@@ -310,7 +348,7 @@ class World:
                 np.int32(0),
                 when,
             ),
-            faults=types.Faults(failures, table(value=-1), np.zeros(N, bool), table()),
+            faults=self._faults(failures),
             phrase=np.zeros(1, np.int32),
             constants=constants,
             shown=np.ones(Q, bool),

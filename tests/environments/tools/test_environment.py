@@ -640,7 +640,7 @@ def test_random_actions():
 def test_batched_results_equal_single_tasks():
     """`vmap` over tasks equals one task at a time."""
     tasks = helpers.tasks("poi")
-    args, values, _ = jax.jit(jax.vmap(environment.solution))(tasks)
+    args, _, values, _ = jax.jit(jax.vmap(environment.solution))(tasks)
     for i, task in enumerate(clean()[:16]):
         state = helpers.reset(helpers.lexicon("poi"), task)
         assert jnp.array_equal(state.args, args[i])

@@ -13,7 +13,6 @@ from openagent_jax.environments.tools.types import (
     Reworded,
     Task,
     TaskPools,
-    Tools,
 )
 from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.perturb import pick
@@ -27,12 +26,27 @@ class Pools(TaskPools):
     """
 
     opaque: Int[Array, "2"]  # range of names without meaning
-    styles: Int[Array, "2"]  # range of result styles
+    forms: Int[Array, "2"]  # range of forms of results
+    wordings: Int[Array, "2"]  # range of wordings of errors
     misspelt: Reworded  # the pieces of the request
     noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
     worse_descriptions: Reworded  # the first piece of the description of each tool
     asides: Asides
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
+
+
+# The faults of each tool.
+_OF_ROWS = (
+    "failures",
+    "moved_to",
+    "guided",
+    "deprecated",
+    "form",
+    "wording",
+    "blanks",
+    "new_code",
+    "untold",
+)
 
 
 def edit_tools(task: Task, **fields) -> Task:
@@ -171,11 +185,22 @@ def spare(task: Task) -> Int[Array, ""]:
     return jnp.where(jnp.all(used), -1, last).astype(jnp.int32)
 
 
-def copy_row(tools: Tools, source: Array, target: Array) -> Tools:
-    """Return the tools with row `source` copied to row `target`; none if that is -1."""
-    row = jnp.arange(tools.relation.shape[0])
-    source = jnp.where(row == target, source, row)
-    return jax.tree.map(lambda x: jnp.take(x, source, axis=0, mode="clip"), tools)
+def copy_row(task: Task, source: Array, target: Array) -> Task:
+    """Return a task in which row `target` is a copy of row `source`, with its faults
+    but for a replacement of it; the same task if `target` is -1."""
+    row = jnp.arange(task.tools.relation.shape[0])
+    is_copy = row == target
+    source = jnp.where(is_copy, source, row)
+
+    def take(x: Array) -> Array:
+        return jnp.take(x, source, axis=0, mode="clip")
+
+    faults = {name: take(getattr(task.faults, name)) for name in _OF_ROWS}
+    faults["moved_to"] = jnp.where(is_copy, -1, faults["moved_to"])
+    for name in ("guided", "deprecated"):
+        faults[name] &= ~is_copy
+    task = replace(task, tools=jax.tree.map(take, task.tools))
+    return edit_faults(task, **faults)
 
 
 def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array, ""]]:

@@ -1,6 +1,5 @@
 """Interaction: tools respond differently. Faults are planned in the task."""
 
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,9 @@ from openagent_jax.environments.tools.perturb.edits import (
     needed,
     spare,
     wanted,
+    wanted_surely,
 )
-from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+from openagent_jax.perturb import Perturbation, Variant, bernoulli, pick, select
 
 
 def runtime_error(pools: Pools) -> Perturbation:
@@ -40,47 +40,91 @@ def tool_redirection(pools: Pools) -> Perturbation:
     """Replace a tool by a new one, which the error names but no document does.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"replaced by when_open"}`, and `when_open` gives the hour
+    After:  `HTTP/1.1 308 Permanent Redirect, Location: when_open`, and `when_open`
+            gives the hour
     """
+    return _replacement(pools, deprecated=False)
 
-    def apply(key, task, strength):
-        coin, which, name = jax.random.split(key, 3)
-        tools, faults = task.tools, task.faults
-        old = pick(which, wanted(task) & (faults.moved_to < 0))
+
+def tool_deprecation(pools: Pools) -> Perturbation:
+    """Let a tool work, and its results name a new one, which no document does.
+
+    Before: `{"hour":"17"}`
+    After:  `{"hour":"17"}`, and below it `Deprecation: true, Link: when_open`
+    """
+    return _replacement(pools, deprecated=True)
+
+
+def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
+    """Name a new tool, which shares the wording of its errors with the old one."""
+
+    def apply(key, task, strength, deprecated):
+        coin, which, name, words = jax.random.split(key, 4)
+        old = pick(which, wanted(task) & (task.faults.moved_to < 0))
         new = spare(task)
         choice = fresh_name(task, name, pools.names[old])
-        copied = copy_row(tools, old, new)
-        copied = replace(
+        wording = jax.random.randint(words, (), *pools.wordings)
+        copied = copy_row(task, old, new)
+        copied = edit_tools(
             copied,
-            name=copied.name.at[new].set(choice),
-            visible=copied.visible.at[new].set(False),
+            name=copied.tools.name.at[new].set(choice),
+            visible=copied.tools.visible.at[new].set(False),
         )
+        faults = copied.faults
         moved = edit_faults(
-            replace(task, tools=copied),
+            copied,
             moved_to=faults.moved_to.at[old].set(new),
             guided=faults.guided.at[old].set(True),
-            failures=faults.failures.at[new].set(faults.failures[old]),
-            style=faults.style.at[new].set(faults.style[old]),
+            deprecated=faults.deprecated.at[old].set(deprecated),
+            wording=faults.wording.at[jnp.stack([old, new])].set(wording),
         )
         hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
         return select(hit, moved, task)
 
-    return apply
+    return Variant(apply, family=(_replacement, id(pools)), which=deprecated)
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Write results in another format.
+    """Write the results of tools in other forms, of each tool in its own.
 
     Before: `{"hour":"17","code":"zuk4"}`
-    After:  `[hour=17; code=zuk4]`
+    After:  `<result><hour>17</hour><code>zuk4</code></result>`
     """
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        shape = task.faults.style.shape
-        style = jax.random.randint(which, shape, pools.styles[0], pools.styles[1])
+        shape = task.faults.form.shape
+        form = jax.random.randint(which, shape, *pools.forms)
         hit = bernoulli(coin, strength, shape)
-        return edit_faults(task, style=jnp.where(hit, style, task.faults.style))
+        return edit_faults(task, form=jnp.where(hit, form, task.faults.form))
+
+    return apply
+
+
+def error_wording(pools: Pools) -> Perturbation:
+    """Word the errors of each tool as another interface does.
+
+    Nobody can see it without an error, so a tool that the goal needs fails once where
+    none of them fails yet. That adds one call, and nothing else changes.
+
+    Before: `{"error":"failed, try again"}`, then `{"hour":"17"}`
+    After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`
+    """
+
+    def apply(key, task, strength):
+        coin, which, words = jax.random.split(key, 3)
+        faults, shape = task.faults, task.faults.wording.shape
+        fails = (faults.failures > 0) | ((faults.moved_to >= 0) & ~faults.deprecated)
+        used = wanted_surely(task)
+        errs, tool = jnp.any(used & fails), pick(which, used)
+        failures = faults.failures.at[tool].set(1)
+        worded = edit_faults(
+            task,
+            failures=jnp.where(errs, faults.failures, failures),
+            wording=jax.random.randint(words, shape, *pools.wordings),
+        )
+        hit = bernoulli(coin, strength) & (errs | (tool >= 0))
+        return select(hit, worded, task)
 
     return apply
 

@@ -288,19 +288,14 @@ def _broken(
     draw_key, pick_key = jax.random.split(jax.random.fold_in(words, 1))
     opaque = jax.random.randint(draw_key, (1,), low, high)
     name = jnp.where(name > 0, name, fresh_name(task, pick_key, opaque))
-    copy = copy_row(task.tools, source, row)
+    copied = copy_row(task, source, row)
+    copy = copied.tools
     place = jax.random.randint(place, (), 0, copy.place.shape[0])
-    added = edit_faults(
-        edit_tools(
-            replace(task, tools=copy),
-            name=copy.name.at[row].set(name),
-            place=copy.place.at[row].set(place),
-            visible=copy.visible.at[row].set(True),
-        ),
-        failures=failures.at[row].set(0),
-        moved_to=task.faults.moved_to.at[row].set(-1),
-        guided=task.faults.guided.at[row].set(False),
-        style=task.faults.style.at[row].set(task.faults.style[source]),
+    added = edit_tools(
+        edit_faults(copied, failures=failures.at[row].set(0)),
+        name=copy.name.at[row].set(name),
+        place=copy.place.at[row].set(place),
+        visible=copy.visible.at[row].set(True),
     )
     ok = (tool >= 0) & (other >= 0) & (row >= 0) & (name > 0)
     return select(ok, added, old)

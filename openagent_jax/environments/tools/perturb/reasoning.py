@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool
 
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
+    edit_faults,
     edit_tools,
     wanted,
     with_gate,
@@ -46,6 +47,40 @@ def rule_shift(pools: Pools) -> Perturbation:
         call_after = gated.tools.call_after.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, call_after=call_after), task)
+
+    return apply
+
+
+def incomplete_information(pools: Pools) -> Perturbation:
+    """Leave out of the documents what has to be called before a tool.
+
+    Before: `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
+    After:  `"name":"opening_hour","parameters":["place"]`; only the error of a call
+            says `needs the code from get_pass`
+
+    Strength: the probability that the document of a tool with a prerequisite leaves it
+    out. If no tool that the goal needs has one, one comes to need a new tool.
+    """
+
+    def apply(key, task, strength):
+        coin, which, gate_key, kind = jax.random.split(key, 4)
+        tools, row = task.tools, jnp.arange(task.tools.relation.shape[0])
+        needs = wanted(task) & ((tools.code_from >= 0) | (tools.call_after >= 0))
+        tool = pick(which, wanted(task))
+        gated, gate = with_gate(gate_key, task, pools)
+        by_code = jax.random.bernoulli(kind)
+        added = edit_tools(
+            gated,
+            code_from=gated.tools.code_from.at[tool].set(jnp.where(by_code, gate, -1)),
+            call_after=gated.tools.call_after.at[tool].set(
+                jnp.where(by_code, -1, gate)
+            ),
+        )
+        hit = bernoulli(coin, strength, row.shape)
+        alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0) & hit[tool]
+        task = select(alone, added, task)
+        untold = jnp.where(alone, row == tool, needs & hit)
+        return edit_faults(task, untold=task.faults.untold | untold)
 
     return apply
 

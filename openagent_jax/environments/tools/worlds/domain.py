@@ -32,13 +32,13 @@ from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.cells import Access
 from openagent_jax.environments.tools.types import (
     Facts,
-    Faults,
     Goal,
     Split,
     Task,
     TaskPools,
     Tools,
     Wording,
+    no_faults,
 )
 from openagent_jax.environments.tools.worlds import (
     goal_tables,
@@ -159,7 +159,6 @@ class Domain:
         visible = real & (needs | (rank < num_visible))
 
         result_low, result_high = jnp.moveaxis(self.result_range[d, split], -1, 0)
-        none = jnp.zeros(num_tools, jnp.int32)
         world = jax.random.key_data(key)[-1].astype(jnp.uint32)
         ranges = self.constant_range[split, g]
         constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
@@ -181,7 +180,7 @@ class Domain:
                 kind=g,
                 when=None if self.goal_when is None else self.goal_when[g],
             ),
-            faults=Faults(none, none - 1, none.astype(bool), none),
+            faults=no_faults(num_tools, self.goal_tool.shape[1]),
             phrase=choices.spoken(
                 self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
             ),

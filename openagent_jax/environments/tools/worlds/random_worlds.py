@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
 from openagent_jax.domains.limits import Limits
-from openagent_jax.environments.tools.types import Faults, Goal, Task, Tools
+from openagent_jax.environments.tools.types import Goal, Task, Tools, no_faults
 from openagent_jax.environments.tools.worlds.random_words import (
     GAPS,
     NAMES_PER_HEAD,
@@ -201,7 +201,6 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
     ]
     assert len(ending) == NUM_ENDING
 
-    none = jnp.zeros(num_tools, jnp.int32)
     return Task(
         world=jax.random.key_data(key)[-1].astype(jnp.uint32),
         tools=tools,
@@ -211,7 +210,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
             answer=limits.num_constants + last * num_fields + answer,
             kind=steps - 1,
         ),
-        faults=Faults(none, none - 1, none.astype(bool), none),
+        faults=no_faults(num_tools, limits.num_steps),
         phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
         shown=jnp.ones(limits.num_constants, bool),

@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from openagent_jax import perturb
 from openagent_jax.environments.world import SPLITS
-from openagent_jax.text import style
+from openagent_jax.text import error_texts, result_forms
 from tests import differences, helpers
 
 ENTRIES = tuple(helpers.CATALOGUE)
@@ -210,11 +210,18 @@ class TestPools:
         for split in SPLITS:
             assert not templates(name, split) & plain
 
-    def test_styles(self):
-        ranges = [pools("poi", split).styles for split in SPLITS]
+    @pytest.mark.parametrize(
+        "field, all_of", [("forms", result_forms), ("wordings", error_texts)]
+    )
+    def test_forms(self, field, all_of):
+        ranges = [getattr(pools("poi", split), field) for split in SPLITS]
         train, test = (set(range(*map(int, r))) for r in ranges)
-        assert train == {*range(1, style.NUM_TRAIN_STYLES)}  # 0 is the normal one
-        assert test == {*range(style.NUM_TRAIN_STYLES, len(style.RESULT_STYLES))}
+        assert train and test and not train & test
+        num = {
+            result_forms: len(result_forms.FORMS),
+            error_texts: len(error_texts.WORDINGS),
+        }
+        assert train | test == {*range(1, num[all_of])}  # 0 is the normal one
 
 
 def templates(name, split):

@@ -210,7 +210,7 @@ class TestRenaming:
     def test_a_copied_tool_keeps_its_document(self, worlds, form):
         played = Played(worlds(form))
         old = functions(played.documents)
-        copied = edits.copy_row(played.task.tools, 1, 4)
+        copied = edits.copy_row(played.task, 1, 4).tools
         copied = dataclasses.replace(copied, place=copied.place.at[4].set(9))
         played.task = dataclasses.replace(played.task, tools=copied)
         assert functions(played.documents) == [*old, old[1]]

@@ -147,7 +147,7 @@ class TestTasks:
         tasks, episodes, _ = played
         faults = tasks.faults
         assert not np.any(faults.failures)
-        assert not np.any(faults.style)
+        assert not np.any(faults.form)
         assert np.all(faults.moved_to == -1)
         assert np.all(tasks.shown)
         assert not np.any(tasks.tools.effect)

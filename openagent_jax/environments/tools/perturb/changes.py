@@ -1,0 +1,170 @@
+"""Interaction: what tools return, or ask for, changes while the agent acts."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from openagent_jax.environments.tools.perturb.edits import (
+    Pools,
+    edit_faults,
+    edit_tools,
+    wanted,
+    with_gate,
+)
+from openagent_jax.environments.tools.types import RECORDED, Task
+from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+
+
+def missing_values(pools: Pools) -> Perturbation:
+    """Let tools return no values at first; a tool that is called again returns them.
+
+    Before: `{"hour":"17"}`
+    After:  `{"hour":"null"}`, then `{"hour":"17"}`
+
+    Strength: the probability that a tool that the goal needs does so, once or twice.
+    Tools that have an effect do not, since they must not be called again.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, num = jax.random.split(key)
+        hit = wanted(task) & ~task.tools.effect & (task.faults.blanks == 0)
+        hit &= bernoulli(coin, strength, hit.shape)
+        blanks = jax.random.randint(num, hit.shape, 1, 3)
+        # One of them at most returns nothing twice, so that there are turns enough.
+        first = jnp.cumsum(hit) == 1
+        blanks = jnp.where(first, blanks, 1)
+        return edit_faults(task, blanks=jnp.where(hit, blanks, task.faults.blanks))
+
+    return apply
+
+
+def rate_limit(pools: Pools) -> Perturbation:
+    """Refuse every few calls, whichever they are, until the agent has waited.
+
+    Before: `{"hour":"17"}`
+    After:  `{"error":"too many calls, calls to wait: 1"}`, then `{"hour":"17"}`
+
+    After two calls one is refused, or after three calls two. Strength: the probability
+    that calls are limited.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        coin, which = jax.random.split(key)
+        pause = jax.random.randint(which, (), 1, 3)
+        hit = bernoulli(coin, strength) & (task.faults.pause == 0)
+        limited = edit_faults(task, quota=pause + 1, pause=pause)
+        return select(hit, limited, task)
+
+    return apply
+
+
+def verification_code_change(pools: Pools) -> Perturbation:
+    """Let codes expire when they are first used, so that new ones have to be got.
+
+    Before: `get_pass`, then `opening_hour` with its code
+    After:  `get_pass`, then `opening_hour` with its code, which gives
+            `{"error":"code expired, get a new one from get_pass"}`; then both again
+
+    Strength: the probability that a code that the goal needs expires. A goal that needs
+    none comes to need that of a new tool.
+    """
+
+    def apply(key, task, strength):
+        coin, which, gate_key, new = jax.random.split(key, 4)
+        tools, faults = task.tools, task.faults
+        row = jnp.arange(tools.relation.shape[0])
+        needs = wanted(task) & (tools.code_from >= 0)
+        source = jnp.where(needs, tools.code_from, -1)
+        is_source = jnp.any(source[:, None] == row[None], axis=0)
+        is_source &= ~tools.effect & (faults.new_code == 0) & ~_is_stale(task)
+        is_source &= bernoulli(coin, strength, row.shape)
+
+        tool = pick(which, wanted(task))
+        gated, gate = with_gate(gate_key, task, pools)
+        added = edit_tools(gated, code_from=gated.tools.code_from.at[tool].set(gate))
+        alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0)
+        alone &= bernoulli(jax.random.fold_in(coin, 1), strength)
+        task = select(alone, added, task)
+        expires = jnp.where(alone, row == gate, is_source)
+        # A code that no call reveals takes the place of one that expires.
+        points = jnp.any(task.tools.code_from[:, None] == row[None], axis=0)
+        spare = jax.random.permutation(new, row)
+        spare = spare[jnp.argsort(points[spare], stable=True)]
+        codes = task.tools.code[spare]
+        expires &= ~points[spare] & (codes > 0)
+        new_code = jnp.where(expires, codes, task.faults.new_code)
+        return edit_faults(task, new_code=new_code)
+
+    return apply
+
+
+def stale_value(pools: Pools) -> Perturbation:
+    """Let a value change after it has been read, before it is used.
+
+    Before: `{"place":"Fern Park"}`, which `opening_hour` takes
+    After:  `{"place":"Fern Park"}`, for which `opening_hour` returns
+            `{"error":"out of date, read again with find_place"}`; then
+            `{"place":"Elm Park"}`
+
+    Strength: the probability that a result that another step uses changes.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        hit = _may_be_stale(task) & bernoulli(key, strength, task.goal.tool.shape)
+        return edit_faults(task, stale=task.faults.stale | hit)
+
+    return apply
+
+
+def _is_stale(task: Task) -> Bool[Array, "N"]:
+    """Return the rows of steps whose results change."""
+    row = jnp.arange(task.tools.relation.shape[0])
+    step = jnp.where(task.faults.stale, task.goal.tool, -1)
+    return jnp.any(step[:, None] == row[None], axis=0)
+
+
+def _may_be_stale(task: Task) -> Bool[Array, "C"]:
+    """Return the steps whose results can change without harm.
+
+    An argument of another step, which has to be done, is one of their values, so that
+    its call tells of the change. They have no effect and read no record, so that they
+    can be called again.
+    """
+    goal, tools = task.goal, task.tools
+    num_fields, num_values = tools.result_low.shape[1], tools.num_values
+    step, num_constants = jnp.arange(goal.tool.shape[0]), task.constants.shape[0]
+    tool = jnp.maximum(goal.tool, 0)
+    low, high = tools.result_low[tool], tools.result_high[tool]
+    varies = jnp.pad(high - low > 1, ((0, 0), (0, num_values - num_fields)))
+
+    def from_steps(sources: Array) -> Array:  # [... C], for sources [...]
+        found = (sources - num_constants) // num_values
+        return jnp.expand_dims(found, -1) == jnp.expand_dims(
+            step, tuple(range(found.ndim))
+        )
+
+    user = goal.tool >= 0
+    conditional = jnp.zeros_like(varies[:, 0])
+    if goal.when is not None:
+        user &= goal.when[:, 0] < 0
+        conditional = jnp.any(from_steps(goal.when[:, ::2]), axis=(0, 1))
+        conditional |= goal.when[:, 0] >= 0
+    is_used = from_steps(goal.source) & user[:, None, None]  # [C, A, C]
+    value = (goal.source - num_constants) % num_values
+    changes = varies[:, value]  # [C, C, A]: of each step, if the source is from it
+    changes = jnp.moveaxis(changes, 0, -1)
+    everywhere = jnp.all(~from_steps(goal.source) | changes, axis=(0, 1))
+    relation = tools.relation[tool]
+    same = (relation[:, None] == relation[None]) & (goal.tool >= 0)[None]
+    alone = jnp.sum(same, axis=1) == 1
+    plain = (low[:, 0] != RECORDED) & ~tools.effect[tool]
+    plain &= task.faults.new_code[tool] == 0
+    if tools.access is not None:
+        plain &= tools.access.table[tool] == 0
+    if tools.pages is not None:
+        plain &= tools.pages.size[tool] == 0
+    found = jnp.any(is_used & changes, axis=(0, 1)) & everywhere & ~conditional
+    return found & alone & plain & (goal.tool >= 0) & ~task.faults.stale
