@@ -212,9 +212,12 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             not any(tool.arguments for tool in spec.tools),
             "no tool takes arguments",
         ),
-        "query_underspecified": (
-            not any(goal.constants for goal in spec.goals),
-            "no request holds a value",
+        **dict.fromkeys(
+            ("query_underspecified", "query_ambiguous"),
+            (
+                not any(goal.constants for goal in spec.goals),
+                "no request holds a value",
+            ),
         ),
         "entity_shift": (not _entities(spec), "no type is an entity"),
         "logic_inversion": (

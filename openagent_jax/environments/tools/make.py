@@ -32,11 +32,13 @@ from openagent_jax.environments.tools.types import Action, Split, State, Task, T
 from openagent_jax.environments.tools.worlds import (
     documents,
     mixture,
+    noise,
     random_words,
     random_worlds,
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
+from openagent_jax.environments.tools.worlds.noise import Noise
 from openagent_jax.environments.tools.worlds.symbols import JOINTS, NOTES, ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
@@ -61,6 +63,7 @@ class Source(NamedTuple):
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
     notes: Int[Array, "2 2 X"]  # by split; see `Pools`
     joints: Int[Array, "2 X"]
+    noise: Noise
 
 
 DEFAULT_GOALS = 1024  # sampled from a domain
@@ -281,6 +284,8 @@ def world_of(
         # After the texts that worlds are drawn from, which stay as they are.
         jnp.asarray([[list(map(table.one, x)) for x in NOTES[s]] for s in SPLITS]),
         jnp.asarray([list(map(table.one, JOINTS[s])) for s in SPLITS]),
+        # Its texts come last, so that the worlds do not depend on them.
+        noise.compile([tasks, transfer], table, made, limits.value_bytes),
     )
     made_of = functions(settings.sizes, settings.num_visible)
     names = mixture.shares(settings).names
@@ -342,6 +347,12 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         opaque=source.opaque[s],
         notes=source.notes[s],
         joints=source.joints[s],
+        misspelt=source.noise.requests.of(s, task.phrase),
+        noisy_names=source.noise.names.of(s, task.tools.name),
+        worse_descriptions=source.noise.descriptions.of(
+            s, task.tools.description[:, 0]
+        ),
+        asides=jax.tree.map(lambda x: x[s], source.noise.asides),
         forms=jnp.array(result_forms.RANGES)[s],
         wordings=jnp.array(error_texts.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),

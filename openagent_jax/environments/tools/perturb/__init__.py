@@ -6,6 +6,7 @@ from openagent_jax.environments.tools.perturb import (
     interaction,
     internalization,
     perception,
+    queries,
     reasoning,
 )
 from openagent_jax.perturb import Entry, training_mix
@@ -79,7 +80,7 @@ CATALOGUE = (
     ),
     Entry(
         name="query_rewrite",
-        make=perception.query_rewrite,
+        make=queries.query_rewrite,
         tier="perception",
         shift="query",
         part="observation",
@@ -87,11 +88,51 @@ CATALOGUE = (
     ),
     Entry(
         name="query_underspecified",
-        make=perception.query_underspecified,
+        make=queries.query_underspecified,
         tier="perception",
         shift="query",
         part="observation",
         touches=("shown",),
+    ),
+    Entry(
+        name="query_typos",
+        make=queries.query_typos,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase",),
+    ),
+    Entry(
+        name="query_redundant",
+        make=queries.query_redundant,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase",),
+    ),
+    Entry(
+        name="query_ambiguous",
+        make=queries.query_ambiguous,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase", "shown"),
+    ),
+    Entry(
+        name="tool_name_noise",
+        make=perception.tool_name_noise,
+        tier="perception",
+        shift="action",
+        part="observation",
+        touches=("tools.name",),
+    ),
+    Entry(
+        name="description_noise",
+        make=perception.description_noise,
+        tier="perception",
+        shift="action",
+        part="observation",
+        touches=("tools.description",),
     ),
     Entry(
         name="runtime_error",
@@ -228,7 +269,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from", "tools.call_after"),
-        family="held_out",
     ),
     Entry(
         name="conflicting_sources",
@@ -237,7 +277,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "goal.tool"),
-        family="held_out",
     ),
     Entry(
         name="domain_transfer",
@@ -255,7 +294,7 @@ CATALOGUE = (
         shift="domain",
         part="task",
         touches=("",),
-        family="held_out",
+        unseen="domain",
     ),
     Entry(
         name="entity_shift",

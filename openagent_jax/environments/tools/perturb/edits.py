@@ -8,7 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools import conditions
-from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools
+from openagent_jax.environments.tools.types import (
+    FOREVER,
+    Reworded,
+    Task,
+    TaskPools,
+)
+from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.perturb import pick
 
 
@@ -25,6 +31,10 @@ class Pools(TaskPools):
     # Notes on the source of a result: of one to follow, and of another one.
     notes: Int[Array, "2 X"]
     joints: Int[Array, "X"]  # what is between two requests that become one
+    misspelt: Reworded  # the pieces of the request
+    noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
+    worse_descriptions: Reworded  # the first piece of the description of each tool
+    asides: Asides
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 
@@ -270,3 +280,18 @@ def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array
         },
     )
     return gated, row
+
+
+def variant(key: jax.Array, pool: Array) -> Array:
+    """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
+    return chosen(pool, choice_of(key, pool))
+
+
+def choice_of(key: jax.Array, pool: Array) -> Array:
+    """Sample the index of one of the Y variants of each item."""
+    return jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+
+
+def chosen(pool: Array, choice: Array) -> Array:
+    """Return the variant of each item that has an index, `[..., Y] -> [...]`."""
+    return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]
