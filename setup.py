@@ -76,7 +76,7 @@ setup(
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.html", "*.svg"],
         "openagent_jax.suites": ["files/*.json"],
-        "openagent_jax.text": ["words.txt", "error_texts.json", "templates/*.jinja"],
+        "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },
     python_requires=">=3.11",
     install_requires=REQUIRES,

@@ -61,7 +61,10 @@ SHOWN = (
     "query_underspecified",
     "runtime_error",
     "tool_redirection",
+    "tool_deprecation",
     "nonstandard_feedback",
+    "error_wording",
+    "missing_values",
     "dependency_extension",
     "rule_shift",
     "unsolvable",
@@ -381,13 +384,20 @@ class Writer:
             values = {self.texts[name]: value for name, value in fields if value >= 0}
             typed = [key for key, value in values.items() if value >= scalars.NUMBER]
             pairs = {key: self.texts[value] for key, value in values.items()}
+            bare = [self.texts[name] for name in names[names > 0] if result.blank]
+            pairs = dict.fromkeys(bare, "null") or pairs
             if result.code >= 0:
                 pairs["code"] = self.texts[result.code]
             pairs = pairs or {"result": "done"}
-            body = writing.result(pairs, typed, self.task.faults.form[result.tool])
+            form = self.task.faults.form[result.tool]
+            body = writing.result(pairs, typed, form, bare)
+            if result.target >= 0:
+                body += writing.notice(self.name(result.target), result.wording)
         else:
-            name = self.name(result.target) if result.target >= 0 else ""
-            body = writing.error(int(result.status), name, result.wording)
+            about = self.name(result.target) if result.target >= 0 else ""
+            if result.status == forms.RATE_LIMITED:
+                about = str(result.wait)
+            body = writing.error(int(result.status), about, result.wording)
         if result.status == forms.BAD_FORMAT:  # no tool was called
             return f"<|user|>{body}<|assistant|>"
         return f"<|tool|>{body}<|assistant|>"

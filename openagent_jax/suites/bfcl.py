@@ -37,6 +37,7 @@ from openagent_jax.environments.world import EnvironmentSpec
 from openagent_jax.interop import packages
 from openagent_jax.suites import call_check
 from openagent_jax.text import messages, wording
+from openagent_jax.text.key_forms import KeyForms
 from openagent_jax.types import Environment, Outcome, Sizes, Tables
 
 PREFIX = "bfcl:"
@@ -350,6 +351,9 @@ class Suite:
                 joints=zero[0],
                 forms=zero[0],
                 wordings=zero[0],
+                key_range=zero[0],
+                keys=KeyForms(zero[0], zero),
+                special=zero[0],
                 shifted=zero[None],
                 constant_range=zero,
                 other_rate=jnp.zeros(1),  # one request of each list of functions

@@ -17,42 +17,66 @@ from openagent_jax.text.style import Style
 class Fields(NamedTuple):
     """The fields of a result."""
 
-    given: Bool[Array, "H"]  # which are written
+    value: Int[Array, "H"]  # see `scalars`; -1: there is none
+    literal: Int[Array, "H"]  # what is written in its place; 0: nothing is
     outer: Int[Array, "H L"]  # as in `nesting`
     own: Int[Array, "H"]
-    bare: Bool[Array, "H"]  # never has quotes
+    bare: Bool[Array, "H"]  # never has quotes in JSON
     is_typed: Bool[Array, "H"]  # has none in typed forms: a number, a boolean or null
 
+    @property
+    def given(self) -> Bool[Array, "H"]:
+        """Which fields are written."""
+        return (self.value >= 0) | (self.literal != 0)
 
-def pieces(
-    style: Style[int], which: Int[Array, ""], fields: Fields, value: Int[Array, "H V"]
-) -> Int[Array, "P"]:
+
+def chosen(style: Style[int], which: Int[Array, ""]) -> Form[Any]:
+    """Return the form of a traced index."""
+    parts: Any = (jnp.array(x)[which] for x in zip(*style.results, strict=True))
+    return Form(*parts)
+
+
+def pieces(style: Style[int], which: Int[Array, ""], fields: Fields) -> Int[Array, "P"]:
     """Return the pieces of a result.
 
     Args:
       style: has all forms.
       which: the traced index of the form.
       fields: the fields of the result.
+    """
+    form, usual = chosen(style, which), style.digits
+    point = jnp.where(form.point != 0, form.point, usual.point)
+    digits = usual._replace(point=point, thousands=form.thousands)
+    bare = fields.bare | (fields.is_typed & form.is_typed)
+    differs = (form.thousands != 0) | (form.point != 0)
+    bare &= ~(differs & (fields.value >= scalars.NUMBER))
+    value = scalars.spell(digits, jnp.where(fields.literal != 0, 0, fields.value))
+    value = value.at[:, 0].add(fields.literal)
+    return written(style, form, fields._replace(bare=bare), value)
+
+
+def written(
+    style: Style[int], form: Form[Any], fields: Fields, value: Int[Array, "H V"]
+) -> Int[Array, "P"]:
+    """Return the pieces of a result whose values are spelled already.
+
+    Args:
+      style: how JSON is written.
+      form: the form.
+      fields: the fields of the result; their values serve to tell which are written.
       value: the symbols of each value.
     """
-    parts: Any = (jnp.array(x)[which] for x in zip(*style.results, strict=True))
-    form = Form(*parts)
-    bare = fields.bare | (fields.is_typed & form.is_typed)
-    leaves = fields.outer, fields.own, fields.given, bare, value
+    leaves = fields.outer, fields.own, fields.given, fields.bare, value
     nested = nesting.pieces(style.result_syntax, *leaves)
     nested = jnp.concatenate([layout.single(style.result_open), nested])
-    flat = _flat(form, style.digits, fields, bare, value)
+    flat = _flat(form, style.digits, fields, value)
     size = max(len(nested), len(flat))
     body = jnp.where(form.is_json, layout.pad(nested, size), layout.pad(flat, size))
     return jnp.concatenate([form.open[None], body, form.close[None]])
 
 
 def _flat(
-    form: Form[Any],
-    digits: scalars.Digits,
-    fields: Fields,
-    bare: Bool[Array, "H"],
-    value: Int[Array, "H V"],
+    form: Form[Any], digits: scalars.Digits, fields: Fields, value: Int[Array, "H V"]
 ) -> Int[Array, "P"]:
     """Return the fields in a form that is not JSON, without what is around them."""
     given, outer, own = fields.given, fields.outer, fields.own
@@ -62,9 +86,9 @@ def _flat(
     name = jnp.stack([key, point], axis=2).reshape(len(own), -1)
     name = jnp.concatenate([name, own[:, None]], axis=1)
     later = jnp.cumsum(given) > 1
-    quoted = bare.astype(jnp.int32)
+    bare = fields.bare.astype(jnp.int32)
     cell = jnp.concatenate(
-        [form.before[quoted][:, None], value, form.after[quoted][:, None]], axis=1
+        [form.before[bare][:, None], value, form.after[bare][:, None]], axis=1
     )
 
     def column(symbol: Array) -> Int[Array, "H 1"]:

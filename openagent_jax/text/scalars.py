@@ -47,7 +47,8 @@ class Digits(NamedTuple):
     groups: int  # the symbol of "0"; those of "1" to "999" follow it
     padded: int  # the symbol of "00"; "01" to "09" and "000" to "099" follow it
     minus: int
-    point: int
+    point: Any  # what is before decimals; an integer, which may be traced
+    thousands: Any = 0  # what divides the digits of a number from 1000 on, likewise
 
 
 def code(number: Any) -> int:
@@ -243,10 +244,12 @@ def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECE
     """Return the symbols that write values, padded with 0, the empty text.
 
     A number becomes a sign, groups of up to three digits, and a point, as tokenizers
-    that have tokens for several digits divide it.
+    that have tokens for several digits divide it: from the left, unless thousands are
+    divided by something.
 
     Args:
-      digits: the symbols of the pieces of numbers.
+      digits: the symbols of the pieces of numbers. If `thousands` is traced, there are
+        two more pieces.
       value: symbols and canonical numbers; negative values are empty.
     """
     decimals, number = _parts(value)
@@ -259,9 +262,12 @@ def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECE
     # Both numbers and all groups at once, which compiles faster than one by one.
     numbers = jnp.stack([whole, rest], axis=-1)[..., None]  # [..., 2, 1]
     sizes = jnp.stack([size, decimals], axis=-1)[..., None]
-    begin = _last(_GROUP * np.arange(3, dtype=np.int32), whole.ndim + 1)
-    end = jnp.minimum(sizes, begin + _GROUP)
-    length = jnp.clip(end - begin, 0, _GROUP)
+    divides = jnp.not_equal(digits.thousands, 0)
+    lacking = jnp.where(divides, -size % _GROUP, 0)  # digits of the first group
+    lacking = jnp.stack([lacking, jnp.zeros_like(size)], axis=-1)[..., None]
+    ends = _last(_GROUP * np.arange(1, 4, dtype=np.int32), whole.ndim + 1) - lacking
+    end = jnp.minimum(sizes, ends)
+    length = jnp.clip(end - jnp.maximum(ends - _GROUP, 0), 0, _GROUP)
     part = numbers // powers[jnp.clip(sizes - end, 0, MAX_DECIMALS + 1)]
     part = part % powers[length]
     short = (length > 1) & (part < powers[jnp.maximum(length - 1, 0)])
@@ -274,6 +280,12 @@ def spell(digits: Digits, value: Int[Array, "..."]) -> Int[Array, "... NUM_PIECE
     marks = jnp.stack([minus, point], axis=-1)[..., None]
     numbers = jnp.concatenate([marks, groups], axis=-1)
     numbers = numbers.reshape(*value.shape, NUM_PIECES)
+    if not isinstance(digits.thousands, int):
+        parts = [*jnp.moveaxis(numbers, -1, 0)]
+        for k in (2, 1):  # before the third and the second group
+            there = (length[..., 0, k] > 0) & divides
+            parts.insert(1 + k, jnp.where(there, digits.thousands, 0))
+        numbers = jnp.stack(parts, axis=-1)
     symbols = jnp.zeros_like(numbers).at[..., 0].set(jnp.maximum(value, 0))
     return jnp.where((value >= NUMBER)[..., None], numbers, symbols)
 

@@ -162,6 +162,8 @@ class Style(Generic[T]):
     results: tuple[Form[T], ...]  # by form; see `result_forms`
     result_open: T  # before the first key of a result that is JSON
     result_syntax: Syntax[T]  # of results that are JSON
+    no_records: T  # an empty list in a result
+    null: T  # a value that is missing
     marks: Marks
     key_name: T  # keys of the JSON object of a call
     key_arguments: T
@@ -171,12 +173,10 @@ class Style(Generic[T]):
     result: T
     unknown: T
     nothing: T
-    null: T
     comma_blank: T
     digits: Digits = Digits(0, 0, 0, 0)  # the symbols that spell numbers
     # Follows from `calls`; None unless `with_nesting` has added it.
     nested: NestedCalls[T] | None = dataclasses.field(default=None, repr=False)
-    no_records: T | None = None  # an empty list in a result; None as for `nested`
     # The `chat.Template` that the style was read from; None for the compact style. It
     # serves on the host, to write the documents of tools word for word, and does not
     # count when styles are compared.
@@ -251,7 +251,14 @@ def walked(x: Any, function: Callable[[Any], Any]) -> Any:
 
 
 # The fields of what tools answer: many texts, of which the agent writes none.
-ANSWERS = ("errors", "results", "result_open", "result_syntax")
+ANSWERS = (
+    "errors",
+    "results",
+    "result_open",
+    "result_syntax",
+    "no_records",
+    "null",
+)
 
 
 def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
@@ -260,9 +267,9 @@ def answers(style: Style[str], function: Callable[[str], U]) -> dict[str, Any]:
 
 
 def with_nesting(style: Style[str]) -> Style[str]:
-    """Return a style that also knows how nested arguments and empty lists are written.
+    """Return a style that also knows how nested arguments are written.
 
-    Arguments follow from how the style writes a call with two arguments.
+    It follows from how the style writes a call with two arguments.
 
     Raises:
       ValueError: these are not the pairs of a JSON object.
@@ -271,8 +278,7 @@ def with_nesting(style: Style[str]) -> Style[str]:
     >>> made.nested.syntax.enter[nesting.OBJECT], made.nested.syntax.end
     (('":{"', '":['), ('"}}', '}}'))
     """
-    nested = _nested_calls(style.calls[2])
-    return dataclasses.replace(style, nested=nested, no_records="[]")
+    return dataclasses.replace(style, nested=_nested_calls(style.calls[2]))
 
 
 def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
@@ -310,12 +316,13 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
         result_open=escape(result_forms.JSON_OPEN),
         # A template may write a result as a text of JSON.
         result_syntax=syntax.mapped(escape),
+        no_records="[]",
+        null="null",
         code=CODE,
         done="done",
         result="result",
         unknown="something",
         nothing="I said all",
-        null="null",
         comma_blank=COMMA_BLANK,
     )
 

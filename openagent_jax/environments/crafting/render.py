@@ -92,14 +92,16 @@ def observation(
     done = layout.pad(layout.single(style.done), len(listing))
     no = jnp.zeros(1, bool)
     field = Fields(
-        given=~no,
+        value=jnp.zeros(1, jnp.int32),
+        literal=jnp.zeros(1, jnp.int32),
         outer=jnp.zeros((1, 0), jnp.int32),
         own=jnp.where(lists, words.items, style.result)[None],
         bare=no,
         is_typed=no,
     )
     value = jnp.where(lists, listing, done)[None]
-    body = result_writing.pieces(style, task.faults.form[tool], field, value)
+    form = result_writing.chosen(style, task.faults.form[tool])
+    body = result_writing.written(style, form, field, value)
 
     plain = style.errors[0]
     messages = [before for before, _ in styles.error_table(style)[0]]

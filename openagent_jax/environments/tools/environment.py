@@ -435,16 +435,18 @@ def _respond(lexicon, task, state, action) -> _Response:
         useful &= same | is_first | ~oracle.shows(task)
     # Values that are derived from lists are not shown.
     shown = values[: tools.result_low.shape[1]] if page is None else page.fields
-    by_tool = (status != style.UNKNOWN_TOOL) & (status != style.BAD_FORMAT)
+    # An error that no tool has is worded in one way only.
+    is_own = (call.tool >= 0) & callable_tools(task)[tool]
+    is_own &= status != style.BAD_FORMAT
     result = ToolResult(
         status=status,
         tool=jnp.where(ok, tool, -1),
         values=jnp.where(ok & ~blank, shown, -1),
         code=code,
         target=target,
+        wording=jnp.where(is_own, faults.wording[tool], 0),
         wait=jnp.where(status == style.RATE_LIMITED, wait, 0),
         blank=ok & blank,
-        wording=jnp.where(by_tool, faults.wording[tool], 0),
         bare=bare,
     )
     trace = leaves_trace(task, tool, args)

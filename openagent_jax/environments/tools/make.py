@@ -7,10 +7,12 @@ and pure functions.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax import draw
@@ -48,7 +50,14 @@ from openagent_jax.environments.world import (
     World,
     names_of,
 )
-from openagent_jax.text import error_texts, reply_scan, result_forms, style
+from openagent_jax.text import (
+    error_texts,
+    key_forms,
+    reply_scan,
+    result_forms,
+    scalars,
+    style,
+)
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.types import Environment, Sizes, Tables
 
@@ -64,6 +73,8 @@ class Source(NamedTuple):
     notes: Int[Array, "2 2 X"]  # by split; see `Pools`
     joints: Int[Array, "2 X"]
     noise: Noise
+    keys: key_forms.KeyForms  # of results
+    special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
 
 
 DEFAULT_GOALS = 1024  # sampled from a domain
@@ -203,15 +214,16 @@ def make_domain(settings: Settings, spelling: Spelling) -> World:
     """
     limits, table = limits_of(settings), ToolSymbols()
     made = Documents(style_of(spelling, limits))
-    tasks, transfer, goals, limits = _compiled(settings, table, limits, made)
-    return world_of(tasks, transfer, goals, table, limits, settings, spelling, made)
+    tasks, transfer, goals, limits, units = _compiled(settings, table, limits, made)
+    tasks = tasks, transfer
+    return world_of(*tasks, goals, table, limits, settings, spelling, made, units)
 
 
 def _compiled(
     settings: Settings, table: ToolSymbols, limits: Limits, made: Documents
-) -> tuple[Tasks, Tasks, list[str], Limits]:
+) -> tuple[Tasks, Tasks, list[str], Limits, dict[str, str]]:
     """Return the domains of tasks and those of `domain_transfer` as arrays, a name for
-    each kind of goal of the tasks, and fitted limits.
+    each kind of goal of the tasks, fitted limits, and the units of results.
 
     Goals are sampled and compiled for one domain after another, since those of 26
     domains take much more memory as objects than as arrays. They are kept in the folder
@@ -231,7 +243,8 @@ def _compiled(
     compiled, conditions = mixture.without_unused_conditions(compiled)
     tasks, transfer = (mixture.joined(compiled, chosen) for chosen in shares)
     goals = mixture.goals([(specs[x].name, names[x]) for x in shares[0].names])
-    return tasks, transfer, goals, replace(sizes, conditions=conditions)
+    sizes = replace(sizes, conditions=conditions)
+    return tasks, transfer, goals, sizes, mixture.units(specs.values())
 
 
 def num_goals(settings: Settings, spec: DomainSpec) -> int:
@@ -257,6 +270,7 @@ def world_of(
     settings: Settings,
     spelling: Spelling,
     made: Documents,
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> World:
     """Return the world of a domain or a log.
 
@@ -269,6 +283,7 @@ def world_of(
       settings: the settings of the environment.
       spelling: how its texts are written as tokens.
       made: the documents of its tools, in the style of the spelling.
+      units: the unit of each result that has one, by its key.
 
     Raises:
       ValueError: the tokenizer cannot be used, or not with this style.
@@ -286,7 +301,13 @@ def world_of(
         jnp.asarray([list(map(table.one, JOINTS[s])) for s in SPLITS]),
         # Its texts come last, so that the worlds do not depend on them.
         noise.compile([tasks, transfer], table, made, limits.value_bytes),
+        key_forms.tables(table, _result_keys((tasks, transfer)), units),
+        jnp.zeros(1, jnp.int32),
     )
+    lexicon = _lexicon(table, spelling, made.style, limits)
+    special = [not result_forms.is_plain(text) for text in table.texts]
+    special = np.cumsum([0, *special], dtype=np.int32)
+    source = source._replace(special=jnp.asarray(special))
     made_of = functions(settings.sizes, settings.num_visible)
     names = mixture.shares(settings).names
     if len(names) > 1:
@@ -294,10 +315,19 @@ def world_of(
         made_of = made_of._replace(nth_task=nth)
     return World(
         made_of,
-        Tables(_lexicon(table, spelling, made.style, limits), source),
+        Tables(lexicon, source),
         conversation.Transcriber(table, limits.num_args, goals, made),
         domains=names if len(names) > 1 else (),
     )
+
+
+def _result_keys(tree: Any) -> set[int]:
+    """Return the symbols of all parts of paths of results."""
+    found: set[int] = set()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if getattr(path[-1], "name", "") in ("result_name", "result_path"):
+            found |= {*np.unique(leaf).tolist()}
+    return {key for key in found if 0 < key < scalars.UNQUOTED}
 
 
 def style_of(spelling: Spelling, limits: Limits) -> style.Style[str]:
@@ -354,6 +384,9 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         ),
         asides=jax.tree.map(lambda x: x[s], source.noise.asides),
         forms=jnp.array(result_forms.RANGES)[s],
+        key_range=jnp.array(key_forms.RANGES)[s],
+        keys=source.keys,
+        special=source.special,
         wordings=jnp.array(error_texts.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )

@@ -131,15 +131,12 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     status = jnp.where(noticed, styles.DEPRECATED, status)
     before, after = jnp.array(styles.error_table(style))[result.wording, status]
     about = jnp.where(result.target >= 0, task.tools.name[result.target], 0)
-    is_limited = result.status == styles.RATE_LIMITED
-    wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
     frames = jnp.array([(x.open, x.close) for x in style.errors])
     error_open, error_close = frames[result.wording]
-    error = [
-        *layout.stack([error_open, before, about]),
-        *scalars.spell(style.digits, wait),
-        *layout.stack([after, error_close]),
-    ]
+    is_limited = result.status == styles.RATE_LIMITED
+    wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
+    number = scalars.spell(style.digits, wait)
+    error = jnp.stack([error_open, before, about, *number, after, error_close])
     notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
     body = jnp.concatenate([body, notice])
 
@@ -150,9 +147,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 
     size = max(len(body), len(reply))
-    body, error, reply = (
-        layout.pad(x, size) for x in (body, layout.stack(error), reply)
-    )
+    body, error, reply = (layout.pad(x, size) for x in (body, error, reply))
     replied = result.status == styles.USER_REPLY
     words = jnp.where(result.status == styles.OK, body, error)
     words = jnp.where(replied, reply, words)

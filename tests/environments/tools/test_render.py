@@ -43,7 +43,7 @@ class TestTrajectory:
                 spelled = helpers.spell(tokens)
                 assert text.startswith(spelled)
                 assert len(spelled) < len(text)
-        assert 0 < cut < 0.2 * len(written(name))
+        assert 0 < cut < 0.25 * len(written(name))
 
     def test_loss_mask_covers_the_agents_turns(self, name):
         for writer, tokens, valid, mask, length in written(name):

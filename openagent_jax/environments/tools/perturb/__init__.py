@@ -168,7 +168,7 @@ CATALOGUE = (
         tier="interaction",
         shift="observation",
         part="observation",
-        touches=("faults.form",),
+        touches=("faults.form", "tools.result_name", "tools.result_path"),
         explicit=False,
         position="any",
     ),

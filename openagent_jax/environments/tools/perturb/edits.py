@@ -16,6 +16,7 @@ from openagent_jax.environments.tools.types import (
 )
 from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.perturb import pick
+from openagent_jax.text.key_forms import KeyForms
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Pools(TaskPools):
     noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
     worse_descriptions: Reworded  # the first piece of the description of each tool
     asides: Asides
+    key_range: Int[Array, "2"]  # range of forms of keys of results
+    keys: KeyForms
+    special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
@@ -14,7 +15,9 @@ from openagent_jax.environments.tools.perturb.edits import (
     wanted,
     wanted_surely,
 )
+from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, Variant, bernoulli, pick, select
+from openagent_jax.text import result_forms, scalars
 
 
 def runtime_error(pools: Pools) -> Perturbation:
@@ -84,20 +87,65 @@ def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Write the results of tools in other forms, of each tool in its own.
+    """Write the results of each tool in another form, with other keys.
+
+    Some forms write numbers as other countries do, and some keys name the unit.
 
     Before: `{"hour":"17","code":"zuk4"}`
-    After:  `<result><hour>17</hour><code>zuk4</code></result>`
+    After:  `<result><X-Hour>17</X-Hour><code>zuk4</code></result>`
     """
 
     def apply(key, task, strength):
-        coin, which = jax.random.split(key)
-        shape = task.faults.form.shape
-        form = jax.random.randint(which, shape, *pools.forms)
-        hit = bernoulli(coin, strength, shape)
-        return edit_faults(task, form=jnp.where(hit, form, task.faults.form))
+        coin, which, keys = jax.random.split(key, 3)
+        tools, faults, num = task.tools, task.faults, len(task.faults.form)
+        escapes = jnp.array([[form.escapes for form in result_forms.FORMS.values()]])
+        every, (low, high) = jnp.arange(escapes.shape[1])[None], pools.forms
+        fits = escapes | ~_has_special(pools, task)[:, None]
+        fits &= (low <= every) & (every < high)
+        uniforms = jax.random.uniform(which, fits.shape)
+        form = jnp.argmax(jnp.where(fits, uniforms, -1.0), axis=1).astype(jnp.int32)
+        of_keys = jax.random.randint(keys, (num, 1), *pools.key_range)
+        hit = bernoulli(coin, strength, (num,))
+        names = pools.keys.written(tools.result_name, of_keys)
+        paths = pools.keys.written(tools.result_path, of_keys[..., None])
+        renamed = edit_tools(
+            task,
+            result_name=jnp.where(hit[:, None], names, tools.result_name),
+            result_path=jnp.where(hit[:, None, None], paths, tools.result_path),
+        )
+        return edit_faults(renamed, form=jnp.where(hit, form, faults.form))
 
     return apply
+
+
+def _has_special(pools: Pools, task: Task) -> Bool[Array, "N"]:
+    """Return the tools whose results have keys or values that not all forms can write.
+
+    Values may yet be of unfamiliar entities.
+    """
+    tools, before = task.tools, pools.special
+
+    def num(low: Array, high: Array) -> Array:
+        """Return the number of such texts in ranges of values."""
+        shift = jnp.where(low >= scalars.UNQUOTED, scalars.UNQUOTED, 0)
+        is_text = (low >= 0) & (low < scalars.NUMBER)
+        low, high = (jnp.where(is_text, end - shift, 0) for end in (low, high))
+        return before[jnp.maximum(high, low)] - before[low]
+
+    def is_special(symbol: Array) -> Array:
+        return num(symbol, symbol + 1) > 0
+
+    found = jnp.any(num(tools.result_low, tools.result_high) > 0, axis=1)
+    found |= jnp.any(num(*jnp.moveaxis(pools.shifted, -1, 0)) > 0, axis=1)
+    keys = (tools.result_name > 0) & is_special(tools.result_name)
+    found |= jnp.any(keys, axis=1)
+    outer = (tools.result_path > 0) & is_special(tools.result_path)
+    found |= jnp.any(outer, axis=(1, 2))
+    if task.facts is not None:
+        rows = jnp.any(is_special(task.facts.values), axis=1)
+        of_tool = task.facts.relation[None] == tools.relation[:, None]
+        found |= jnp.any(of_tool & rows[None], axis=1)
+    return found
 
 
 def error_wording(pools: Pools) -> Perturbation:

@@ -3,7 +3,8 @@
 # Arrays are built with NumPy and become JAX arrays at the end.
 # pyright: reportArgumentType=false
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from openagent_jax.environments.tools.worlds.domain import Domain
 from openagent_jax.environments.tools.worlds.goal_tables import GOAL_BLOCK
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, names_of
+from openagent_jax.text import nesting
 
 
 class Shares(NamedTuple):
@@ -176,6 +178,17 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
 def joined(made: Mapping[str, Domain], chosen: Shares) -> Domain:
     """Return some of the domains of a world as one."""
     return join([made[name] for name in chosen.names], np.array(chosen.rates))
+
+
+def units(specs: Iterable[DomainSpec]) -> dict[str, str]:
+    """Return the unit of each key of results that has the same one everywhere."""
+    found: dict[str, set[str]] = {}
+    for spec in specs:
+        unit = {kind.name: kind.unit for kind in spec.types}
+        for path, kind in itertools.chain(*(tool.returns for tool in spec.tools)):
+            key = str(nesting.parse(path)[-1])
+            found.setdefault(key, set()).add(unit.get(kind, ""))
+    return {key: some.pop() for key, some in found.items() if len(some) == 1}
 
 
 def goals(domains: Sequence[tuple[str, Sequence[str]]]) -> list[str]:

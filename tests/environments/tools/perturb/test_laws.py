@@ -95,6 +95,8 @@ class TestEveryEntry:
         tools = tasks(split).tools
         if tools.arg_path.size == 0:  # arguments are flat
             declared = [d for d in declared if d != "tools.arg_path"]
+        if tools.result_path.size == 0:  # results are flat
+            declared = [d for d in declared if d != "tools.result_path"]
         if tools.access is None:  # calls touch no records
             declared = [d for d in declared if not d.startswith("tools.access")]
         for d in declared:  # everything that is declared is touched
