@@ -75,6 +75,7 @@ setup(
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },
     python_requires=">=3.11",

@@ -115,7 +115,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # SFT only: tokens of a row of a batch. A longer demonstration is not trained on
     # (train/num_cut). Few columns are computed for a batch of short demonstrations, so
     # a larger number costs little.
-    c.algorithm.num_tokens = 416
+    c.algorithm.num_tokens = 448
     # SFT only: pack the demonstrations of a step into this many rows; those that do not
     # fit are dropped (train/num_dropped). 0 gives each demonstration a row of its own.
     # With data.path, rows are filled with as many stored demonstrations as fit.
@@ -192,9 +192,12 @@ def get_config(arg: str = "") -> ConfigDict:
     # Whether each clean task is followed by its perturbed copy; needs alpha=0.5.
     c.paft.paired = False
     # Perturbations to draw from: their names, a tier ("perception", "interaction",
-    # "reasoning", "internalization"), or "default" for the environment's own mix. One
-    # that is named twice is drawn twice as often. Held-out ones are refused.
+    # "reasoning", "internalization") or a shift ("query", "action", "observation",
+    # "domain"), or "default", every kind that can be trained on; compositions and
+    # strengths as in eval.scenarios. One that is named twice is drawn twice as often.
     c.paft.perturbations = ("default",)
+    # What is left out of these: names, tiers or shifts, as configs/leave_out.py does.
+    c.paft.leave_out = ()
 
     c.optim = ConfigDict()
     c.optim.name = "adamw"  # "adamw" or "muon"
@@ -270,9 +273,11 @@ def get_config(arg: str = "") -> ConfigDict:
     c.eval.seed = 1_000_003
     c.eval.split = "test"  # "train" or "test": tasks, phrasings and surface forms
     # Perturbations to evaluate, besides clean tasks: their names, "all" (the whole
-    # catalogue), "default", or a tier (as in paft.perturbations) of the default ones.
+    # catalogue), "default", or a tier or shift (as in paft.perturbations) of these.
     # The default is the environment's own suite at the end of training, and the whole
-    # catalogue in launch.evaluate.
+    # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
+    # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.
+    # Or one suite of scenarios: "paper", "tc", "hazards", "maze", "full", or a file.
     c.eval.scenarios = ("default",)
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.

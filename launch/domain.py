@@ -3,6 +3,7 @@
     python -m launch.domain draft tools.json --out=my_tools.json
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
+    python -m launch.domain show  poi --perturbation=semantic_trap+runtime_error
     python -m launch.domain library
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.
@@ -199,7 +200,15 @@ def show(file: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from launch.common import backbones, build, checks, config, errors, sizing
+    from launch.common import (
+        backbones,
+        build,
+        checks,
+        config,
+        errors,
+        scenarios,
+        sizing,
+    )
     from openagent_jax import perturb
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
@@ -216,8 +225,11 @@ def show(file: str) -> None:
         }
     )
     name = PERTURBATION.value or draw.CLEAN
-    entries = perturb.catalogue(registry.spec(file))
-    errors.check_names("--perturbation", [name], (draw.CLEAN, *entries))
+    if name != draw.CLEAN:
+        spec = registry.spec(file)
+        scenarios.check_names("--perturbation", [name], spec)
+        with errors.blame("--perturbation"):
+            perturb.entry(spec, name)
     checks.check(c)
     if file not in registry.SPECS and not logs.is_log(file):
         print_requests(file, c.sandbox)

@@ -14,7 +14,9 @@ intervals over tasks and seeds, and a column can be given a name:
 have are compared. What is written for others to read, by --markdown or --figure, is
 refused if the reports were not made alike; without them there is a warning.
 
-The whole catalogue of perturbations is played; --config.eval.scenarios chooses some.
+The whole catalogue of perturbations is played; --config.eval.scenarios chooses some,
+or a suite of scenarios (paper, tc, hazards, maze, full, or a file). Reports of
+different suites are only compared with --across_suites.
 
 To evaluate a run under other settings, start from it:
 --config=configs/base.py --config.init_from=runs/paft
@@ -46,6 +48,9 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 COMPARE = flags.DEFINE_list("compare", None, "Workdirs or reports to compare.")
 FIGURE = flags.DEFINE_string("figure", None, "SVG file to draw the comparison to.")
 MARKDOWN = flags.DEFINE_bool("markdown", False, "Print the comparison in Markdown.")
+ACROSS_SUITES = flags.DEFINE_bool(
+    "across_suites", False, "Compare reports of different suites of scenarios."
+)
 AGENT = flags.DEFINE_string("agent", None, "openai, or python:module:function.")
 SUITE = flags.DEFINE_string(
     "suite", None, "Domain of the tasks of --agent: a name, a file, or bfcl:CATEGORY."
@@ -95,12 +100,18 @@ def main() -> None:
     if COMPARE.value:
         from openagent_jax import report
 
+        mixed = ACROSS_SUITES.value
         try:
-            reports = report.load_columns(COMPARE.value)
+            reports = report.load_columns(COMPARE.value, mixed)
         except ValueError as error:
             raise cli.UsageError(f"--compare: {error}") from None
-        published = MARKDOWN.value or FIGURE.value
-        if published and (found := report.differences(reports)):
+        if not mixed and (found := report.of_different_suites(reports)):
+            raise cli.UsageError(
+                f"--compare: the suites of scenarios differ: {found}; evaluate on the "
+                "same, or compare the rows that are shared by --across_suites"
+            )
+        published, but = MARKDOWN.value or FIGURE.value, (report.SET_HASH,) * mixed
+        if published and (found := report.differences(reports, but)):
             raise cli.UsageError(
                 "--markdown and --figure publish only reports that were made alike; "
                 f"here {found}; evaluate them again with the same settings"

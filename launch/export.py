@@ -3,6 +3,7 @@
 python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
 """
 
+import json
 from pathlib import Path
 
 from absl import flags
@@ -15,13 +16,15 @@ STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run
 
 
 def main() -> None:
-    from launch.common import backbones
+    from launch.common import backbones, lineage
     from openagent_jax.models import hf, lora
 
     model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
     params = lora.merge(model.config.lora, params)
     hf.save(folder, model.config, params, model.folder)
+    text = json.dumps([*model.trained_on], indent=2) + "\n"
+    (folder / lineage.FILE).write_text(text, "utf-8")
     print(f"{folder}: step {step}")
 
 

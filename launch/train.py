@@ -49,6 +49,7 @@ def main() -> None:
         checks,
         compile_cache,
         config,
+        lineage,
         placement,
         room,
         runs,
@@ -88,12 +89,14 @@ def main() -> None:
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
     fed = build.feed(c, source)
-    scorer = scoring.Scorer(c, model, c.seed)
+    stages = *model.trained_on, lineage.stage(c, fed.metadata if fed else None)
+    trained = dataclasses.replace(model, trained_on=stages)
+    scorer = scoring.Scorer(c, trained, c.seed)
     first = jax.process_index() == 0  # the process that writes plain files and prints
     if first:
         workdir.mkdir(parents=True, exist_ok=True)
         _write_json(workdir / "config.json", config.to_dict(c))
-        manifest = _manifest(c) | {runs.STAGE: model.stage}
+        manifest = _manifest(c) | {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         _write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)

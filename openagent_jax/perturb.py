@@ -7,15 +7,19 @@ and there is no state. Perturbations are combined by functions:
 
     chain(a, b)          a, then b, each with its own key
     sometimes(a, rate)   a with probability `rate`
+    all_of(a, b)         a, then b, if both find something to change
     one_of(a, b)         one of the two, chosen by the key
     batched(a)           a on the leading axis of keys and tasks
     on_trajectory(a, f)  a on `trajectory.task`, which `f` then demonstrates again
 
 Each environment has a catalogue of perturbations, one `Entry` for each. The texts that
-they draw from (synonyms, names) are the pools of the environment.
+they draw from (synonyms, names) are the pools of the environment. Configs name a
+perturbation by its name, a composition by the names of its parts, such as
+`semantic_trap+runtime_error`, and either at a share of the strength that is asked for
+by a number, such as `runtime_error@0.5`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -37,7 +41,11 @@ class HasCatalogue(Protocol):
     def suite(self) -> tuple[str, ...]: ...
 
 
-TIERS = ("perception", "interaction", "reasoning", "internalization")
+TIERS = ("perception", "interaction", "reasoning", "internalization")  # deepest last
+SHIFTS = ("query", "action", "observation", "domain")
+UNSEEN = ("domain", "entities")
+WHOLE = ""  # the path of all fields of a task, in `Entry.touches`
+_JOIN, _AT = "+", "@"  # between the parts of a composition; before a strength
 
 
 @dataclass(frozen=True)
@@ -47,10 +55,9 @@ class Entry:
     name: str
     make: Callable[[Any], Perturbation]  # takes the pools of the environment
     tier: str  # one of TIERS
-    shift: str  # what shifts: query, action, observation or domain
+    shift: str  # what shifts: one of SHIFTS
     part: str  # part of the POMDP: observation, action, transition, reward or task
     touches: tuple[str, ...]  # paths of the task's fields that it may change
-    family: str  # "train": PAFT may use it; "held_out": evaluation only
     explicit: bool = True  # whether the documents or the feedback reveal it
     transient: bool = False  # whether it goes away within the episode
     position: str = "start"  # when in the episode it takes effect: start or any
@@ -58,6 +65,11 @@ class Entry:
     # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
     # the same. Only a reader of both request and documents tells the two apart.
     counterpart: str = ""
+    # "domain" or "entities" if its tasks are of others than there are to train on. It
+    # cannot be trained on then.
+    unseen: str = ""
+    includes: tuple[str, ...] = ()  # names of entries, one of which it applies
+    parts: tuple["Entry", ...] = ()  # of a composition, in the order of `all_of`
 
 
 def catalogue(environment: "HasCatalogue") -> dict[str, Entry]:
@@ -66,16 +78,147 @@ def catalogue(environment: "HasCatalogue") -> dict[str, Entry]:
 
 
 def entry(environment: HasCatalogue, name: str) -> Entry:
-    """Return the catalogue entry with this name.
+    """Return the catalogue entry with this name, or the composition of several.
+
+    Args:
+      environment: the environment whose catalogue is used.
+      name: a name, or several joined by `+`; a strength after it is ignored.
 
     Raises:
-      ValueError: the environment has no perturbation of that name.
+      ValueError: the environment has no perturbation of a name, or they cannot be
+        composed.
     """
-    entries = catalogue(environment)
-    if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
-        raise ValueError(f'unknown perturbation "{name}"; there are {known}')
-    return entries[name]
+    entries, names = catalogue(environment), part_names(name)
+    for part in names:
+        if part not in entries:
+            known = ", ".join(sorted(entries)) or "none"
+            raise ValueError(f'unknown perturbation "{part}"; there are {known}')
+    return compose(*(entries[part] for part in names))
+
+
+def split_strength(name: str) -> tuple[str, float]:
+    """Return the name of a perturbation, and its share of the strength.
+
+    >>> split_strength("runtime_error@0.5"), split_strength("runtime_error")
+    (('runtime_error', 0.5), ('runtime_error', 1.0))
+
+    Raises:
+      ValueError: what follows `@` is not a number from 0 to 1.
+    """
+    plain, at, text = name.partition(_AT)
+    if not at:
+        return plain, 1.0
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:  # NaN is not
+        raise ValueError(f'"{name}": the strength "{text}" is not a number from 0 to 1')
+    return plain, share
+
+
+def part_names(name: str) -> list[str]:
+    """Return the names of the parts of a composition; of any other, its name.
+
+    >>> part_names("semantic_trap+runtime_error@0.5")
+    ['semantic_trap', 'runtime_error']
+
+    Raises:
+      ValueError: as for `split_strength`.
+    """
+    return split_strength(name)[0].split(_JOIN)
+
+
+def compose(*entries: Entry) -> Entry:
+    """Return the entry of a composition, with properties that follow from its parts.
+
+    Its tier is the deepest one of its parts. It is solvable, explicit or transient if
+    all of them are. Its counterpart has the counterparts of the parts whose tasks
+    cannot be solved. One entry alone is returned as it is.
+
+    Raises:
+      ValueError: an entry occurs twice, two of them are counterparts, or one would undo
+        those before it.
+    """
+    if len(entries) == 1:
+        return entries[0]
+    names = [part.name for part in entries]
+    name = _JOIN.join(names)
+    for part in entries:
+        if names.count(part.name) > 1:
+            raise ValueError(f'"{name}" names {part.name} twice; name it once')
+        if part.counterpart in names:
+            raise ValueError(
+                f'"{name}": {part.name} and {part.counterpart} exclude each other; '
+                "name one of them"
+            )
+    for part in entries[1:]:
+        if WHOLE in part.touches:
+            raise ValueError(
+                f'"{name}": {part.name} replaces the whole task and would undo what '
+                "comes before it; name it first"
+            )
+    solvable = all(part.solvable for part in entries)
+    others = [part.name if part.solvable else part.counterpart for part in entries]
+    return Entry(
+        name=name,
+        make=lambda pools: all_of(*(part.make(pools) for part in entries)),
+        tier=max((part.tier for part in entries), key=TIERS.index),
+        shift=_joined(part.shift for part in entries),
+        part=_joined(part.part for part in entries),
+        touches=(*dict.fromkeys(path for part in entries for path in part.touches),),
+        explicit=all(part.explicit for part in entries),
+        transient=all(part.transient for part in entries),
+        position=_joined(part.position for part in entries),
+        solvable=solvable,
+        counterpart="" if solvable or "" in others else _JOIN.join(others),
+        unseen=next((x for x in UNSEEN if x in [part.unseen for part in entries]), ""),
+        parts=entries,
+    )
+
+
+def kinds(environment: HasCatalogue, names: Iterable[str]) -> set[str]:
+    """Return what perturbations consist of, by the names of catalogue entries.
+
+    A composition consists of its parts, and an entry that applies one of several others
+    of these. What cannot be trained on is left out.
+
+    Raises:
+      ValueError: as for `entry`.
+    """
+    return {kind for name in names for kind in kinds_of(entry(environment, name))}
+
+
+def kinds_of(one: Entry) -> set[str]:
+    """Return what one perturbation consists of; see `kinds`."""
+    parts = [part for part in one.parts or (one,) if not part.unseen]
+    return {kind for part in parts for kind in part.includes or (part.name,)}
+
+
+def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the perturbations that PAFT draws from by default.
+
+    They are all kinds that can be trained on, in forms of the training split. A name
+    that occurs more than once is drawn more often: refusing is learned slowest, so
+    about half of the draws are of unsolvable tasks and of their counterparts, in equal
+    numbers, so that the look alone is no reason to refuse.
+    """
+    within = {name for one in entries for name in one.includes}
+    usable = [one for one in entries if not one.unseen and one.name not in within]
+    pairs = [(one.name, one.counterpart) for one in usable if not one.solvable]
+    paired = {name for pair in pairs for name in pair}
+    others = [one.name for one in usable if one.name not in paired]
+    times = max(1, round(len(others) / (2 * len(pairs)))) if pairs else 0
+    return (*others, *(name for pair in pairs for name in pair * times))
+
+
+def _joined(words: Iterable[str]) -> str:
+    return _JOIN.join(dict.fromkeys(words))
+
+
+def entries(environment: HasCatalogue, names: Iterable[str]) -> dict[str, Entry]:
+    """Return the entries of some names, which may be compositions, by these names."""
+    return {name: entry(environment, name) for name in names}
 
 
 def make(
@@ -86,7 +229,7 @@ def make(
     Args:
       environment: the environment whose catalogue is used.
       tables: the arrays of the environment.
-      name: the name of the catalogue entry.
+      name: the name of the catalogue entry, or of a composition.
       split: "train" or "test".
 
     Raises:
@@ -152,6 +295,22 @@ def chain(*perturbations: Perturbation) -> Perturbation:
         for i, perturbation in enumerate(perturbations):
             task = perturbation(jax.random.fold_in(key, i), task, strength)
         return task
+
+    return apply
+
+
+def all_of(*perturbations: Perturbation) -> Perturbation:
+    """Apply perturbations as `chain` does, or none if one finds nothing to change.
+
+    A task is then either clean or perturbed in every way that is named.
+    """
+
+    def apply(key, task, strength):
+        new, hit = task, jnp.bool_(True)
+        for i, perturbation in enumerate(perturbations):
+            old, new = new, perturbation(jax.random.fold_in(key, i), new, strength)
+            hit &= ~equal(new, old)
+        return select(hit, new, task)
 
     return apply
 

@@ -23,6 +23,7 @@ from openagent_jax.environments import registry
 from openagent_jax.environments.tools import environment
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools import types as tool_types
+from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
@@ -319,8 +320,8 @@ class Writer:
     def name(self, n):
         return self.texts[self.tools.name[n]]
 
-    def description(self, n):
-        return "".join(self.texts[s] for s in self.tools.description[n])
+    def description(self, n, num=None):
+        return "".join(self.texts[s] for s in self.tools.description[n][:num])
 
     def document(self, n):
         tools = self.tools
@@ -339,10 +340,11 @@ class Writer:
         task = self.task
         order = np.argsort(self.tools.place, kind="stable")
         documents = [self.document(n) for n in order if self.tools.visible[n]]
+        said = [self.texts[value] for value in task.constants]
         constants = [
-            self.texts[value] if shown else "something"
-            for value, shown in zip(task.constants, task.shown, strict=True)
-        ]
+            text if shown else "something"
+            for text, shown in zip(said, task.shown, strict=True)
+        ] + said
         request = (self.texts[s] if s >= 0 else constants[-1 - s] for s in task.phrase)
         documents, request = "".join(documents), "".join(request)
         return f"<|system|>{documents}<|user|>{request}<|assistant|>"
@@ -358,7 +360,8 @@ class Writer:
             }
             if call.code >= 0:
                 pairs["code"] = self.texts[call.code]
-            purpose = self.description(n) if self.tools.visible[n] else ""
+            purpose = self.description(n, NUM_PURPOSE_PIECES)
+            purpose = purpose if self.tools.visible[n] else ""
             said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
         if action.kind == reply_scan.ANSWER:

@@ -11,6 +11,7 @@ import pytest
 from jaxtyping import Array, Int, UInt
 
 from openagent_jax import perturb
+from openagent_jax.environments.tools import make as tools
 from tests import helpers
 
 FIELDS = ("a", "b", "c")
@@ -233,7 +234,6 @@ class TestCatalogue:
         shift="query",
         part="task",
         touches=("a",),
-        family="train",
     )
     ENVIRONMENT = helpers.ENVIRONMENT._replace(
         perturbations=(ENTRY,),
@@ -250,6 +250,49 @@ class TestCatalogue:
     def test_by_name(self):
         assert perturb.catalogue(self.ENVIRONMENT) == {"mark": self.ENTRY}
         assert perturb.entry(self.ENVIRONMENT, "mark") is self.ENTRY
+
+    def test_compositions_are_derived_from_their_parts(self):
+        """Of the deepest tier, and solvable only if all parts are."""
+
+        def made(name):
+            return perturb.entry(tools.DOMAINS, name)
+
+        both = made("semantic_trap+runtime_error@0.5")
+        assert both.name == "semantic_trap+runtime_error"
+        assert both.tier == made("runtime_error+semantic_trap").tier == "interaction"
+        assert (both.shift, both.part) == (
+            "action+observation",
+            "observation+transition",
+        )
+        assert both.touches == ("tools.name", "faults.failures")
+        assert (both.solvable, both.transient, both.position) == (
+            True,
+            False,
+            "start+any",
+        )
+        assert [part.name for part in both.parts] == ["semantic_trap", "runtime_error"]
+        assert not made("tool_order+nonstandard_feedback").explicit
+        refused = made("semantic_trap+unsolvable")
+        assert not refused.solvable and refused.tier == "internalization"
+        other = made(refused.counterpart)
+        assert other.solvable and other.name == "semantic_trap+still_solvable"
+        assert made("identity_erasure") is helpers.CATALOGUE["identity_erasure"]
+        assert made("domain_transfer+semantic_trap").touches[0] == perturb.WHOLE
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            (
+                "semantic_trap+domain_transfer",
+                "domain_transfer replaces the whole task",
+            ),
+            ("unsolvable+still_solvable", "unsolvable and still_solvable exclude each"),
+            ("still_solvable+unsolvable", "unsolvable and still_solvable exclude each"),
+        ],
+    )
+    def test_impossible_compositions(self, name, message):
+        with pytest.raises(ValueError, match=message):
+            perturb.entry(tools.DOMAINS, name)
 
     @pytest.mark.parametrize(("entries", "known"), [((ENTRY,), "mark"), ((), "none")])
     def test_unknown_name(self, entries, known):

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from tqdm import tqdm
 
-from launch.common import checks, errors, model_folders, tokenizer_files
+from launch.common import (
+    checks,
+    errors,
+    lineage,
+    model_folders,
+    scenarios,
+    tokenizer_files,
+)
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from openagent_jax import perturb, report
@@ -24,7 +31,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.evaluation import evaluate
-from openagent_jax.suites import bfcl
+from openagent_jax.suites import bfcl, scenario_suites
 from openagent_jax.suites.tasks import Suite
 from openagent_jax.text import messages
 
@@ -134,16 +141,18 @@ def suite(c: Config) -> Tasks:
         print(f"{domain}: {world.summary}")
     with errors.blame("eval.split"):  # a log may have no task of this split
         world.check(c.eval.split)
-    left_out = registry.left_out(c.suite)
+    chosen = scenarios.choose(
+        world.environment, c.eval.scenarios, draw.ALL, registry.left_out(c.suite)
+    )
     return Suite(
         world,
-        draw.expand(world.environment, c.eval.scenarios, draw.ALL, left_out),
+        chosen.names,
         c.eval.seed,
         draw.num_tasks(world.environment, world.tables, c.eval.split, c.eval.num_tasks),
         c.eval.strength,
         c.eval.split,
         c.eval.repeats,
-        left_out,
+        chosen.about,
     )
 
 
@@ -155,12 +164,20 @@ def _bfcl(c: Config) -> bfcl.Suite:
         raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
-    named = draw.expand(bfcl.SPEC, c.eval.scenarios, draw.ALL)
-    scenarios = tuple(x for x in named if x in bfcl.SCENARIOS)
-    if c.eval.scenarios and not scenarios:
-        raise UsageError(f"eval.scenarios: take some of {', '.join(bfcl.SCENARIOS)}")
+    named, about = scenarios.choose(bfcl.SPEC, c.eval.scenarios, draw.ALL)
+    played = tuple(name for name in named if bfcl.applies(name))
+    is_suite = scenario_suites.HASH in about
+    for name in named:
+        # Entries that do not apply are not played; what is fixed has to be whole.
+        fixed = is_suite or len(perturb.part_names(name)) > 1 or not played
+        if name not in played and fixed:
+            raise UsageError(
+                f'eval.scenarios: "{name}" does not apply to {c.eval.domain}; take '
+                f"some of {', '.join(bfcl.SCENARIOS)}, or compositions of them"
+            )
+    about = about if is_suite else {}
     return bfcl.Suite(
-        name, items, scenarios, c.eval.seed, c.eval.strength, c.eval.split
+        name, items, played, c.eval.seed, c.eval.strength, c.eval.split, about
     )
 
 
@@ -202,6 +219,8 @@ def score(
     survey = tasks.survey()
     # A task that a scenario leaves as it is need not be played and paid for again.
     reused = {key for key, needs in survey.items() if not needs.changed}
+    changed = {name for name, _ in survey.keys() - reused}
+    scenarios.check_compositions(tasks.entries, changed, c.suite)
     with contextlib.closing(logs.Log(log_file, about)) as log:
         finished = {key for key, kept in log.done.items() if kept["answered"]}
         done = (finished | reused) & survey.keys()
@@ -236,14 +255,14 @@ def score(
             tasks.entries,
             evaluate.Scored(scored, tasks.bounds(), tasks.domains()),
             c.eval.strength,
-            c.eval.split,
+            lineage.claims(c, None),
             tasks.repeats,
         )
         num = min(c.eval.keep, num_episodes)
         logs.keep(log, log_file.parent, tasks.names, num, reused)
         cost = log.cost.summary(budget.prices) | {"reused": len(reused)}
-    for row in results["rows"]:
-        if num := sum(name == row["scenario"] for name, _ in reused):
+    for name, row in zip(tasks.names, results["rows"], strict=True):
+        if num := sum(name == scenario for scenario, _ in reused):
             row["reused"] = num
     sent = spec.about.get("request", {"temperature": c.eval.temperature})
     return {

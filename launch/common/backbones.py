@@ -12,7 +12,15 @@ from typing import Any
 
 import jax
 
-from launch.common import config, errors, model_folders, model_loading, placement, runs
+from launch.common import (
+    config,
+    errors,
+    lineage,
+    model_folders,
+    model_loading,
+    placement,
+    runs,
+)
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -122,7 +130,9 @@ def restore(
     dtype = model.config.param_dtype
     cast = jax.tree.map(lambda x: x.astype(dtype), lora.base(params))
     params = {**params, **cast}
-    model = dataclasses.replace(model, init=lambda key, _=None: params)
+    model = dataclasses.replace(
+        model, init=lambda key, _=None: params, trained_on=lineage.of_run(workdir)
+    )
     return model, params, step
 
 
@@ -147,7 +157,12 @@ def _of_run(c: Config, workdir: Path, what: str) -> Backbone:
         restored, params, _ = restore(workdir, c=c, shardings=shardings)
         return lora.merge(restored.config.lora, params)
 
-    return dataclasses.replace(model, init=init, stage=runs.stage(workdir) + 1)
+    return dataclasses.replace(
+        model,
+        init=init,
+        stage=runs.stage(workdir) + 1,
+        trained_on=lineage.of_run(workdir),
+    )
 
 
 def _adapted(workdir: Path, run: Config, shardings: Any) -> Params:

@@ -112,11 +112,10 @@ def curriculum(c: Config, environment: Environment) -> Curriculum:
     clean = draw.clean(environment)
     if c.paft.alpha == 0:
         return clean
-    names = draw.expand(environment, c.paft.perturbations, "training_mix")
     return mix.paft(
         clean,
         environment,
-        names,
+        mix.chosen(environment, c.paft.perturbations, c.paft.leave_out),
         c.paft.alpha,
         c.paft.schedule,
         c.paft.paired,
@@ -251,7 +250,7 @@ def recipe(c: Config, source: World, **about: Any) -> Recipe:
       source: the world that tasks are drawn from.
       **about: further metadata of the dataset.
     """
-    names = c.paft.perturbations if c.paft.alpha else ()
+    names = mix.chosen(source.environment, c.paft.perturbations, c.paft.leave_out)
     return Recipe(
         world=source,
         domain=c.sandbox.domain,
@@ -259,7 +258,7 @@ def recipe(c: Config, source: World, **about: Any) -> Recipe:
         seed=c.seed,
         alpha=c.paft.alpha,
         strength=c.paft.strength,
-        perturbations=draw.expand(source.environment, names, "training_mix"),
+        perturbations=names if c.paft.alpha else (),
         about=about | {"sandbox": dataclasses.asdict(c.sandbox)},
     )
 

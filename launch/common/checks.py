@@ -1,11 +1,11 @@
 """Reject a config that cannot work, before anything is compiled or written."""
 
-from launch.common import errors
+from launch.common import errors, scenarios
 from launch.common.config import Config, flat
 from launch.common.errors import UsageError
 from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
-from openagent_jax.curriculum import draw, mix
+from openagent_jax.curriculum import mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import mixture
 from openagent_jax.environments.world import SPLITS
@@ -103,8 +103,7 @@ def _check_names(c: Config) -> None:
     errors.check_names("algorithm.name", [c.algorithm.name], ALGORITHMS)
     errors.check_names("eval.split", [c.eval.split], SPLITS)
     errors.check_names("monitor.stop", c.monitor.stop, monitors.MONITORS)
-    entries = perturb.catalogue(registry.spec(c.eval_domain))
-    errors.check_names("eval.scenarios", c.eval.scenarios, [*draw.GROUPS, *entries])
+    scenarios.choose(registry.spec(c.eval_domain), c.eval.scenarios, "suite")
     spec = registry.spec(c.sandbox.domain)
     entries = perturb.catalogue(spec)
     if c.paft.alpha and not entries:
@@ -114,14 +113,12 @@ def _check_names(c: Config) -> None:
         )
     if not entries:
         return
-    errors.check_names(
-        "paft.perturbations", c.paft.perturbations, [*draw.GROUPS, *entries]
-    )
-    for name in draw.expand(spec, c.paft.perturbations, "training_mix"):
-        if entries[name].family != "train":
-            raise UsageError(
-                f'paft.perturbations: "{name}" is held out for evaluation; remove it'
-            )
+    scenarios.check_names("paft.perturbations", c.paft.perturbations, spec)
+    scenarios.check_names("paft.leave_out", c.paft.leave_out, spec)
+    with errors.blame("paft.perturbations"):
+        mix.chosen(spec, c.paft.perturbations)
+    with errors.blame("paft.leave_out"):
+        mix.chosen(spec, c.paft.perturbations, c.paft.leave_out)
 
 
 def _check_combinations(c: Config) -> None:

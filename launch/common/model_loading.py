@@ -8,8 +8,9 @@ from pathlib import Path
 import jax
 from tokenizers import Tokenizer
 
-from launch.common import errors, model_folders, tokenizer_files
+from launch.common import errors, lineage, model_folders, tokenizer_files
 from launch.common.errors import UsageError
+from launch.common.lineage import Stages
 from launch.common.sections import Model
 from openagent_jax.models import hf, previous_token_heads, transformer
 from openagent_jax.text import token_bytes
@@ -26,6 +27,7 @@ class Backbone:
     folder: Path  # holds the files of the tokenizer
     template: str = ""  # the chat template, in Jinja; "" is our compact style
     stage: int = 0  # number of runs that have trained it, one after the other
+    trained_on: Stages = ()  # what it was trained on; see `lineage`
 
     @property
     def policy(self) -> Policy:
@@ -63,7 +65,8 @@ def from_folder(
     def init(_, shardings=None):
         return hf.load(folder, shardings, **overrides)[1]
 
-    return Backbone(config, tokenizer, init, folder, template)
+    stages = lineage.of_folder(folder)
+    return Backbone(config, tokenizer, init, folder, template, trained_on=stages)
 
 
 def random(settings: Model) -> Backbone:

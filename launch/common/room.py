@@ -9,7 +9,7 @@ import numpy as np
 
 from launch.common.config import Config
 from openagent_jax import brief, expert
-from openagent_jax.curriculum import draw
+from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments.world import World
 
 NUM_TASKS = 256  # tasks of each scenario
@@ -69,8 +69,8 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
     The scenarios are clean tasks and each perturbation that the run draws from, at the
     strength that it reaches.
     """
-    names = c.paft.perturbations if c.paft.alpha else ()
-    names = dict.fromkeys(draw.expand(source.environment, names, "training_mix"))
+    names = mix.chosen(source.environment, c.paft.perturbations, c.paft.leave_out)
+    names = dict.fromkeys(names if c.paft.alpha else ())
     drawn = Drawn(tuple(names), "train", c.seed, NUM_TASKS, c.paft.strength)
     return of_tasks(source, drawn)
 

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from launch.common import build, errors
+import jax
+import jax.numpy as jnp
+
+from launch.common import build, errors, lineage, scenarios
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report
@@ -25,11 +28,14 @@ class Scorer:
         """
         Args:
           c: the config.
-          model: the model whose parameters are evaluated.
+          model: the model whose parameters are evaluated; its `trained_on` decides
+            what the report claims.
           train_seed: the seed of the run that trained it; None for a backbone.
           usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
         """
         self._train_seed = train_seed
+        self._trained_on = model.trained_on
+        self._claims = lineage.claims(c, model.trained_on)
         self._c = c
         self.world = build.world(c, model, c.eval_domain)
         with errors.blame("eval.split"):  # a log may have no task of this split
@@ -41,10 +47,11 @@ class Scorer:
         self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
         environment = self.world.environment
-        self._left_out = registry.left_out(c.suite)
-        self._scenarios = draw.expand(
-            environment, c.eval.scenarios, usual, self._left_out
+        self._scenarios, self._about = scenarios.choose(
+            environment, c.eval.scenarios, usual, registry.left_out(c.suite)
         )
+        self._entries = perturb.entries(environment, self._scenarios)
+        scenarios.check_compositions(self._entries, self._changed(), c.suite)
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -55,6 +62,34 @@ class Scorer:
             record=c.eval.keep > 0,
             repeats=c.eval.repeats,
         )
+
+    def _changed(self) -> set[str]:
+        """Return the compositions that change a task of the evaluation."""
+        c, world, found = self._c.eval, self.world, set[str]()
+        composed = {
+            i: name
+            for i, (name, entry) in enumerate(self._entries.items(), 1)
+            if entry.parts
+        }
+        if not composed:
+            return found
+        drawn = draw.make_batch(  # the program that the evaluation uses
+            world.environment, self._scenarios, c.split, self._batch_size, c.repeats
+        )
+        key, num = jax.random.key(c.seed), self._num_tasks * c.repeats
+        for i, name in composed.items():
+            for start in range(0, num, self._batch_size):
+                edited, _ = drawn(
+                    world.tables,
+                    jnp.int32(i),
+                    key,
+                    jnp.int32(start),
+                    jnp.float32(c.strength),
+                )
+                if edited.changed[: num - start].any():
+                    found.add(name)
+                    break
+        return found
 
     def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
         """Return the report of the parameters of a step.
@@ -86,7 +121,6 @@ class Scorer:
         )
         if keeper:
             keeper.write(self._num_tasks * c.repeats)
-        entries = perturb.catalogue(world.environment)
         return {
             "suite": self._c.suite,
             "policy": self._c.name,
@@ -99,8 +133,11 @@ class Scorer:
             "temperature": c.temperature,
             "grading_version": evaluate.GRADING_VERSION,
             **({"log": world.summary} if world.summary else {}),
-            **draw.described(world.environment, self._scenarios, self._left_out),
-            **evaluate.results(entries, scored, c.strength, c.split, c.repeats),
+            **self._about,
+            lineage.KEY: [*self._trained_on],
+            **evaluate.results(
+                self._entries, scored, c.strength, self._claims, c.repeats
+            ),
         }
 
 
@@ -123,6 +160,8 @@ def show(workdir: Path, step: int) -> None:
     path = file(workdir, step)
     made = report.load(path)
     print(report.table(made))
+    if groups := report.by_group_table(made):
+        print(f"\n{groups}\n")
     if domains := report.by_domain_table(made):
         print(f"\n{domains}\n")
     if "cost" in made:
@@ -132,10 +171,12 @@ def show(workdir: Path, step: int) -> None:
 
 def scalars(scores: dict) -> Metrics:
     """Return a report as flat metrics, which can be plotted as curves."""
-    flat = {}
+    flat, names = {}, [row["scenario"] for row in scores["rows"]]
     for row in scores["rows"]:
-        clean = row["scenario"] == draw.CLEAN
-        prefix = "eval" if clean else f"eval/{row['tier']}/{row['scenario']}"
+        clean, name = row["scenario"] == draw.CLEAN, row["scenario"]
+        if names.count(name) > 1:  # at several strengths
+            name = f"{name}@{row['strength']:g}"
+        prefix = "eval" if clean else f"eval/{row['tier']}/{name}"
         if row["success"]["mean"] is not None:
             flat[f"{prefix}/success"] = row["success"]["mean"]
         for name in ("refusal_rate", "false_refusal_rate", "tool_error_rate"):

@@ -199,6 +199,7 @@ class Paft:
     ramp_steps: int
     paired: bool
     perturbations: tuple[str, ...]
+    leave_out: tuple[str, ...]
 
     @property
     def schedule(self) -> Callable[[jax.Array], jax.Array | float]:

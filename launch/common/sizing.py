@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.common import build, errors, room
+from launch.common import build, errors, room, scenarios
 from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -161,7 +161,7 @@ def measure(
     environment, tables = source.environment, source.tables
     left_out = registry.left_out(domain)
     drawn = room.Drawn(
-        tuple(draw.expand(environment, c.eval.scenarios, usual, left_out)),
+        scenarios.choose(environment, c.eval.scenarios, usual, left_out).names,
         c.eval.split,
         c.eval.seed,
         draw.num_tasks(environment, tables, c.eval.split, c.eval.num_tasks),

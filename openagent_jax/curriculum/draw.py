@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import brief, perturb
@@ -22,7 +23,8 @@ from openagent_jax.types import Curriculum, Environment, Tables, Task
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
 DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
-GROUPS = (DEFAULT, ALL, *perturb.TIERS)
+PARTS = (*perturb.TIERS, *perturb.SHIFTS)
+GROUPS = (DEFAULT, ALL, *PARTS)
 EDIT = 1  # folded into the key of a task, gives the key of its perturbation
 
 
@@ -45,9 +47,11 @@ def expand(
     usual: str,
     but: Collection[str] = (),
 ) -> tuple[str, ...]:
-    """Return names of perturbations, with "default", "all" and tiers expanded.
+    """Return names of perturbations, with "default", "all", tiers and shifts expanded.
 
-    The name of a tier stands for the perturbations of that tier among the default ones.
+    The name of a tier or of a shift stands for those of the default perturbations that
+    are of it.
+    Compositions and strengths are kept, in one spelling.
 
     Args:
       environment: an environment, or the spec of one.
@@ -57,7 +61,8 @@ def expand(
       but: perturbations that are left out unless they are named themselves.
 
     Raises:
-      ValueError: the environment has no perturbation of some name.
+      ValueError: the environment has no perturbation of some name, a composition is
+        impossible, or a strength is not from 0 to 1.
     """
     entries, found = perturb.catalogue(environment), list[str]()
     default = tuple(entries) if usual == ALL else getattr(environment, usual)
@@ -67,10 +72,15 @@ def expand(
             found += default
         elif name == ALL:
             found += [x for x in entries if x not in but]
-        elif name in perturb.TIERS:
-            found += [x for x in default if entries[x].tier == name]
+        elif name in PARTS:
+            of = [(entries[x].tier, entries[x].shift) for x in default]
+            found += [
+                x for x, groups in zip(default, of, strict=True) if name in groups
+            ]
         else:
-            found.append(perturb.entry(environment, name).name)
+            perturb.entry(environment, name)  # raises if it is unknown
+            plain, share = perturb.split_strength(name)
+            found.append(plain if share == 1 else f"{plain}@{share:g}")
     return tuple(found)
 
 
@@ -115,9 +125,13 @@ def described(
 def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edit:
     """Return a function that perturbs a task.
 
+    Each entry of the catalogue is compiled once, however many compositions it is part
+    of.
+
     Args:
       environment: the environment of the tasks.
-      names: names of perturbations in its catalogue.
+      names: names of perturbations in its catalogue, or of compositions; one with a
+        strength of its own (`perturb.split_strength`) gets that share of the strength.
       split: the split whose surface forms they draw from.
 
     Returns:
@@ -127,10 +141,18 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
       are no names, the task stays clean.
 
     Raises:
-      ValueError: the environment has no perturbation of some name.
+      ValueError: the environment has no perturbation of some name, or a composition is
+        impossible.
     """
-    for name in names:
-        perturb.entry(environment, name)
+    chosen = [perturb.entry(environment, name) for name in names]
+    parts = [entry.parts or (entry,) for entry in chosen]
+    entries = [*{part.name: part for some in parts for part in some}.values()]
+    depth = max(map(len, parts), default=1)
+    # Row i has the parts of scenario i as indices of branches; 0 leaves the task as is.
+    table = np.zeros((1 + len(names), depth), np.int32)
+    for row, some in zip(table[1:], parts, strict=True):
+        row[: len(some)] = [1 + entries.index(part) for part in some]
+    shares = np.array([1, *(perturb.split_strength(x)[1] for x in names)], np.float32)
 
     def edit(
         tables: Tables,
@@ -143,19 +165,45 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
             return Edited(task, jnp.int32(0), jnp.bool_(True))
         # Not in the switch, for which `jax.vmap` would copy the tables to each task.
         pools = environment.pools(tables, task, split)
-        made = {name: perturb.entry(environment, name).make(pools) for name in names}
-        edits = [made[name] for name in names]  # one that is named twice compiles once
+        edits = [perturb.identity, *(entry.make(pools) for entry in entries)]
+        drawn, key = scenario is None, edit_key
         if scenario is None:
             choice, key = perturb.choose(edit_key, len(names))
-            new = perturb.switch(choice, edits, key, task, strength)
-            changed = ~perturb.equal(new, task)
-            return Edited(new, jnp.where(changed, 1 + choice, 0), changed)
-        edits = [perturb.identity, *edits]
-        new = perturb.switch(scenario, edits, edit_key, task, strength)
-        changed = ~perturb.equal(new, task) | (scenario == 0)
-        return Edited(new, scenario, changed)
+            scenario = 1 + choice
+        branches = jnp.asarray(table)[scenario]
+        if np.any(shares < 1):
+            strength = strength * jnp.asarray(shares)[scenario]
+        if depth == 1:
+            new = perturb.switch(branches[0], edits, key, task, strength)
+        else:
+            new = _all_of(branches, edits, key, task, strength)
+        changed = ~perturb.equal(new, task)
+        if drawn:
+            return Edited(new, jnp.where(changed, scenario, 0), changed)
+        return Edited(new, scenario, changed | (scenario == 0))
 
     return edit
+
+
+def _all_of(
+    branches: Int[Array, "P"],
+    edits: Sequence[perturb.Perturbation],
+    key: jax.Array,
+    task: Task,
+    strength: jax.Array,
+) -> Task:
+    """Do what `perturb.all_of` does, for parts that are chosen by traced indices."""
+    single = branches[1] == 0
+
+    def apply(i, carry):
+        old, hit = carry
+        part_key = jnp.where(single, key, jax.random.fold_in(key, i))
+        new = perturb.switch(branches[i], edits, part_key, old, strength)
+        return new, hit & ((branches[i] == 0) | ~perturb.equal(new, old))
+
+    first = task, jnp.bool_(True)
+    new, hit = jax.lax.fori_loop(0, branches.shape[0], apply, first)  # compiles once
+    return perturb.select(hit, new, task)
 
 
 def make_draw(

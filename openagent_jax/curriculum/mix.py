@@ -5,6 +5,7 @@ report a share alpha = 0.3 for SFT. In SFT the expert demonstrates the perturbed
 in reinforcement learning the policy plays them.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from openagent_jax import perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.types import Curriculum, Environment, Tables, Task
 
@@ -76,6 +78,79 @@ def is_perturbed(
         return whole + (share - whole + start >= 1)
 
     return before(index + 1) > before(index)
+
+
+def chosen(
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    left_out: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Return the perturbations that PAFT draws from.
+
+    Args:
+      environment: an environment, or the spec of one.
+      names: what a config names; see `draw.expand`.
+      left_out: perturbations, tiers or shifts that are not trained on. What consists of
+        one of them goes too, as do unsolvable tasks with their counterparts. The others
+        are drawn in turn in place of what goes, except for unsolvable tasks and
+        counterparts, whose share stays as it is.
+
+    Raises:
+      ValueError: a name is unknown or cannot be trained on, or is left out in vain, or
+        none is left.
+    """
+    mixed = draw.expand(environment, names, "training_mix")
+    made = perturb.entries(environment, mixed)
+    for one in made.values():
+        if one.unseen:
+            raise ValueError(
+                f'"{one.name}" cannot be trained on, since its tasks are of another '
+                f"{'domain' if one.unseen == 'domain' else 'kind of entities'}, which "
+                "evaluation holds out; remove it"
+            )
+    if not left_out:
+        return mixed
+    gone = _kinds_of(environment, left_out)
+    for name in left_out:
+        if mixed and not _kinds_of(environment, [name]) & perturb.kinds(
+            environment, mixed
+        ):
+            raise ValueError(f'"{name}" is left out, but is not trained on; remove it')
+    stays = [x for x in mixed if not perturb.kinds_of(made[x]) & gone]
+    catalogue = perturb.catalogue(environment)
+    paired = {x.name for x in catalogue.values() if not x.solvable}
+    paired |= {catalogue[x].counterpart for x in paired}
+    in_turn = itertools.cycle([x for x in stays if x not in paired] or [""])
+    found: list[str] = []
+    for i, name in enumerate(mixed):
+        if name in stays:
+            found.append(name)
+        elif name not in paired:
+            found.append(next(in_turn))
+        elif rest := [x for x in made[name].includes if x not in gone]:
+            found.append(rest[mixed[:i].count(name) % len(rest)])
+    found = [name for name in found if name]
+    if mixed and not found:
+        raise ValueError(
+            f"nothing is left without {', '.join(left_out)}; leave in some"
+        )
+    return tuple(found)
+
+
+def _kinds_of(environment: perturb.HasCatalogue, names: Sequence[str]) -> set[str]:
+    """Return the kinds of perturbations, tiers and shifts, and their counterparts."""
+    every = draw.expand(environment, names, draw.ALL)
+    entries = perturb.catalogue(environment).values()
+    pairs = [{x.name, x.counterpart} for x in entries if x.counterpart]
+    met = {x for name in every for x in perturb.part_names(name)}
+    for pair in pairs:
+        if met & pair:
+            met |= pair
+    found = perturb.kinds(environment, sorted(met))
+    for pair in pairs:
+        if found & pair:
+            found |= pair
+    return found
 
 
 def paft(

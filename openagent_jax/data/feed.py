@@ -127,6 +127,7 @@ class Feed:
           sharding: the sharding of each array.
           of: a description of the dataset; a resumed run must have the same.
         """
+        self.metadata = of
         self._batches, self._sharding = iter(batches), sharding
         self._of = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
 

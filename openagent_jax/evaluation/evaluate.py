@@ -6,6 +6,7 @@ index: one draws the tasks, one plays them, and others grade and describe the ep
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
+from openagent_jax.evaluation.claims import Claims
 from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout, rollout
 from openagent_jax.types import Outcome, Params, Policy, Trajectory
@@ -225,16 +227,16 @@ def results(
     entries: Mapping[str, perturb.Entry],
     scored: Scored,
     strength: float,
-    split: str,
+    claims: Claims,
     repeats: int = 1,
 ) -> report.Json:
     """Return the part of a report that depends on the episodes.
 
     Args:
-      entries: the catalogue of the perturbations, by name.
+      entries: the perturbations, by the names of their scenarios.
       scored: the outcomes.
       strength: the strength of the perturbations.
-      split: the split of the tasks.
+      claims: says what the rows claim.
       repeats: the number of episodes of each task.
 
     Returns:
@@ -247,16 +249,14 @@ def results(
     domains = np.array([""] if scored.domains is None else scored.domains)
     names = list(dict.fromkeys(domains.tolist()))
     if len(names) == 1:
-        return _results(entries, scored, strength, split, repeats)
-    settings = strength, split, repeats
+        return _results(entries, scored, strength, claims, repeats)
     parts = []
     for name in names:
-        made = _results(entries, _among(scored, domains == name), *settings)
-        for row in made["rows"]:
-            row["domain"] = name
+        some, of_one = _among(scored, domains == name), replace(claims, domains=(name,))
+        made = _results(entries, some, strength, of_one, repeats)
         parts.append({"domain": name, **made})
     which = np.array([names.index(name) for name in domains.tolist()])
-    made = _results(entries, scored, *settings, which)
+    made = _results(entries, scored, strength, claims, repeats, which)
     for i, row in enumerate(made["rows"]):
         theirs = [part["rows"][i] for part in parts]
         for key in (*report.RATES, "chain_length_ratio", "needless_questions"):
@@ -281,7 +281,7 @@ def _results(
     entries: Mapping[str, perturb.Entry],
     scored: Scored,
     strength: float,
-    split: str,
+    claims: Claims,
     repeats: int,
     domains: Int[np.ndarray, "n"] | None = None,
 ) -> report.Json:
@@ -289,10 +289,10 @@ def _results(
     rows = [
         report.row(
             entries.get(name),
-            0.0 if name == CLEAN else strength,
+            0.0 if name == CLEAN else strength * perturb.split_strength(name)[1],
             episodes,
             clean,
-            split,
+            claims.of(entries.get(name)),
             repeats,
             domains,
         )
@@ -307,8 +307,8 @@ def _results(
 
     means = {
         agent: {
-            row["scenario"]: mean(success[row["scenario"]], row)
-            for row in rows
+            name: mean(success[name], row)
+            for name, row in zip(scored.episodes, rows, strict=True)
             if row["n"]
         }
         for agent, success in scored.bounds.items()

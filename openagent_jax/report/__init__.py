@@ -7,11 +7,17 @@ from openagent_jax.report.files import load, load_columns, write
 from openagent_jax.report.intervals import domain_weights, pass_hat_k
 from openagent_jax.report.outcomes import Json, counted, number
 from openagent_jax.report.picture import page, picture
-from openagent_jax.report.pool import differences, pool
+from openagent_jax.report.pool import (
+    SET_HASH,
+    differences,
+    of_different_suites,
+    pool,
+)
 from openagent_jax.report.rows import (
     RATES,
     TIERS,
     Episodes,
+    Standing,
     average,
     row,
     summary,
@@ -22,6 +28,7 @@ from openagent_jax.report.tables import (
     bounds,
     by_domain,
     by_domain_table,
+    by_group_table,
     exploratory,
     seeds,
     side_by_side,
@@ -33,13 +40,16 @@ __all__ = [
     "NUM_SEEDS",
     "NUM_TASKS",
     "RATES",
+    "SET_HASH",
     "TIERS",
     "Episodes",
     "Json",
+    "Standing",
     "average",
     "bounds",
     "by_domain",
     "by_domain_table",
+    "by_group_table",
     "domain_weights",
     "counted",
     "differences",
@@ -47,6 +57,7 @@ __all__ = [
     "load",
     "load_columns",
     "number",
+    "of_different_suites",
     "page",
     "pass_hat_k",
     "picture",

@@ -19,12 +19,15 @@ from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
 from openagent_jax.report.pool import pool
+from openagent_jax.report.rows import Claim
 from openagent_jax.report.tables import (
     BOUNDS_NOTE,
     DOMAINS_NOTE,
     NOTE,
     bounds,
     by_domain_table,
+    by_group_table,
+    claims_note,
     spent,
     table,
 )
@@ -69,6 +72,10 @@ class _Row(_Model):
     scenario: str
     strength: float
     family: Literal["train", "held_out"]
+    # Reports of earlier versions have no claim and, unless they are of several domains,
+    # no domain.
+    claim: Claim | None = None
+    domain: str | None = None
     n: Annotated[int, Field(ge=0)]
     success: _Success
     delta: _Delta
@@ -124,8 +131,12 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
     text = json.dumps(report, indent=1, allow_nan=False)
     _check(folder / "report.json", report)
     markdown = f"# {table(report, markdown=True)}\n\n{NOTE}\n"
+    if claims := claims_note(report):
+        markdown += f"\n{claims}\n"
     if cost := report.get("cost"):
         markdown += f"\nCost: {spent(cost)}.\n"
+    if groups := by_group_table(report, markdown=True):
+        markdown += f"\n{groups}\n"
     if domains := by_domain_table(report, markdown=True):
         markdown += f"\n{domains}\n\n{DOMAINS_NOTE}\n"
     if scripted := bounds(report, markdown=True):
@@ -167,13 +178,14 @@ def load(path: str | os.PathLike) -> Json:
     return report
 
 
-def load_columns(texts: Iterable[str]) -> dict[str, Json]:
+def load_columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Json]:
     """Read the reports of a comparison, as the command line names them.
 
     Args:
       texts: one for each column. Each is a path, or `NAME=PATH`, or `NAME=PATH+PATH`
         for the mean of several runs. An existing path is always taken as a path, even
         if it contains "=" or "+".
+      across_suites: whether runs whose mean is taken may be of different suites.
 
     Returns:
       The reports by name, or by path where no name was given.
@@ -191,7 +203,8 @@ def load_columns(texts: Iterable[str]) -> dict[str, Json]:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
         if twice := next((x for x in paths if paths.count(x) > 1), None):
             raise ValueError(f"{column}: {twice} is named twice; join different runs")
-        reports[column] = pool({path: load(path) for path in paths})
+        found = {path: load(path) for path in paths}
+        reports[column] = pool(found, across_suites)
     return reports
 
 

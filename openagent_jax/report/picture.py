@@ -11,7 +11,9 @@ from openagent_jax.report.tables import (
     NOTE,
     asks_needlessly,
     by_domain,
+    by_group,
     cells,
+    claims_note,
     column,
     heading,
     means_of,
@@ -20,6 +22,7 @@ from openagent_jax.report.tables import (
     questions,
     scenario_set,
     spent,
+    standing,
 )
 
 
@@ -81,7 +84,9 @@ def page(report: Json) -> str:
         asks=asks_needlessly(report),
         agents=report.get("bounds", {}),
         domains=by_domain(report),
+        groups=by_group(report),
         cost=spent(report.get("cost", {})),
+        claims=claims_note(report),
     )
 
 
@@ -101,5 +106,6 @@ def _template(name: str):
         domains_note=DOMAINS_NOTE,
         percent=percent,
         questions=questions,
+        standing=standing,
     )
     return environment.from_string(text)

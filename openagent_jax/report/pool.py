@@ -1,13 +1,14 @@
 """Join the reports of several seeds, and tell which reports can be compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from openagent_jax.report import intervals, outcomes
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.rows import average, by_seed, label
+from openagent_jax.report.rows import average, by_seed, claim_of, label
 
+SET_HASH = "scenario_set_hash"  # of a suite of scenarios, if one was played
 # The keys that say how a report was made, with the values that are assumed for a report
 # that lacks them. Reports that differ in any of them cannot be compared.
 SETUP = {
@@ -18,10 +19,11 @@ SETUP = {
     "seed": "unknown",
     "grading_version": "unknown",
     "temperature": 0.0,
+    SET_HASH: "none",
 }
 
 
-def pool(reports: Mapping[str, Json]) -> Json:
+def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
     """Join the reports of several training runs on the same tasks into one report.
 
     Every number is the mean over the runs. Success and delta get intervals over tasks
@@ -31,6 +33,7 @@ def pool(reports: Mapping[str, Json]) -> Json:
     Args:
       reports: the reports, by a name for error messages. One alone is returned as it
         is.
+      across_suites: whether they may be of different suites of scenarios.
 
     Returns:
       The report. It has `num_seeds`, and its rows have `runs`, the rows of the runs,
@@ -43,7 +46,7 @@ def pool(reports: Mapping[str, Json]) -> Json:
     name, first = next(iter(reports.items()))
     if len(reports) == 1:
         return first
-    if found := differences(reports):
+    if found := differences(reports, but=(SET_HASH,) if across_suites else ()):
         raise ValueError(f"only runs that were evaluated alike can be joined: {found}")
     for other, report in reports.items():
         odd = {label(r) for r in first["rows"]} ^ {label(r) for r in report["rows"]}
@@ -51,6 +54,17 @@ def pool(reports: Mapping[str, Json]) -> Json:
             raise ValueError(
                 f"only runs that were evaluated alike can be joined: {name} and "
                 f"{other} do not both have {', '.join(sorted(x.strip() for x in odd))}"
+            )
+    for r in first["rows"]:
+        standings = {}
+        for other, report in reports.items():
+            same = next(x for x in report["rows"] if label(x) == label(r))
+            standings[other] = (
+                claim_of(same) or "none" if "claim" in same else "unknown"
+            )
+        if found := _listed(f"claim of {label(r).strip()}", standings):
+            raise ValueError(
+                f"only runs that were trained alike can be joined: {found[0]}"
             )
     runs: dict[object, str] = {}
     for name, report in reports.items():
@@ -76,13 +90,25 @@ def pool(reports: Mapping[str, Json]) -> Json:
     return {**joined, "num_seeds": len(reports), "rows": rows}
 
 
-def differences(reports: Mapping[str, Json]) -> str:
+def of_different_suites(reports: Mapping[str, Json]) -> str:
+    """Say which suites of scenarios reports are of; "" if they are all of the same."""
+    owners = {name: x.get(SET_HASH, SETUP[SET_HASH]) for name, x in reports.items()}
+    return "; ".join(_listed(SET_HASH, owners))
+
+
+def differences(reports: Mapping[str, Json], but: Collection[str] = ()) -> str:
     """Say in which respects reports cannot be compared; "" if they can.
 
     It names the keys, and for each value the reports that have it.
+
+    Args:
+      reports: the reports, by name.
+      but: keys of `SETUP` in which they may differ.
     """
     found = []
     for key, default in SETUP.items():
+        if key in but:
+            continue
         values = {name: str(x.get(key, default)) for name, x in reports.items()}
         found += _listed(key, values)
     shared = [{label(r): r for r in x["rows"]} for x in reports.values()]

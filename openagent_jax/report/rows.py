@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -32,8 +32,17 @@ class Scenario(Protocol):
     @property
     def shift(self) -> str: ...
 
-    @property
-    def family(self) -> str: ...
+
+Claim = Literal["unseen_forms", "unseen_kind", "entities", "held_out_domain"]
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
+
+
+class Standing(NamedTuple):
+    """How the tasks of a row relate to what the policy was trained on."""
+
+    family: str  # "train" if this kind of perturbation was trained on, or "held_out"
+    claim: Claim | None  # None if nothing can be claimed
+    domain: str  # the domain of the tasks, or a list of several
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def row(
     strength: float,
     episodes: Episodes,
     clean: Episodes,
-    split: str = "test",
+    standing: Standing,
     repeats: int = 1,
     domains: Int[np.ndarray, "n"] | None = None,
 ) -> Json:
@@ -82,8 +91,7 @@ def row(
       strength: the strength of the perturbation, in [0, 1].
       episodes: the episodes of this scenario.
       clean: the episodes of the same n tasks without a perturbation.
-      split: the split that the tasks come from, which determines the family of the
-        clean row.
+      standing: how the row relates to what the policy was trained on.
       repeats: the number of consecutive episodes of each task, which are counted as
         outcomes of one task.
       domains: the domain of each task, if each domain is to weigh the same in success
@@ -133,14 +141,12 @@ def row(
         delta |= {"mean": mean(new, pairs) - mean(old, pairs)}
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
-    # Clean tasks have no perturbation, so their family follows from the split.
-    family = "train" if split == "train" else "held_out"
     return {
         "tier": entry.tier if entry else "clean",
         "shift": entry.shift if entry else "none",
         "scenario": entry.name if entry else "clean",
         "strength": float(strength),
-        "family": entry.family if entry else family,
+        **standing._asdict(),
         "n": len(np.unique(clean.task[counted])),
         "success": success,
         "delta": delta,
@@ -196,23 +202,22 @@ def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Jso
       phrasings: the `phrasings` of the report, for the intervals.
 
     Returns:
-      The means of each tier, of all perturbed rows ("perturbed"), and of those whose
-      family is "train" or "held_out". Each has `num_scenarios`, `success`, `delta` and
-      the rates. Success, delta, and the rates of refusals are intervals where the rows
+      The means of each tier, of all perturbed rows ("perturbed"), and of those with the
+      same claim (see `by_claim`). Each has `num_scenarios`, `success`, `delta` and the
+      rates. Success, delta, and the rates of refusals are intervals where the rows
       have the outcomes of their tasks, else numbers.
 
     >>> row = {"tier": "perception", "scenario": "tool_order", "family": "train"}
+    >>> row |= {"shift": "action", "claim": "unseen_forms", "domain": "poi"}
     >>> row |= {"n": 8, "success": {"mean": 0.5}, "delta": {"mean": -0.25}}
     >>> means = summary([row | dict.fromkeys(RATES)])
-    >>> means["perturbed"]["success"], means["held_out"]["success"]
+    >>> means["perturbed"]["success"], means["unseen_kind"]["success"]
     (0.5, None)
     """
     rows = list(rows)
     perturbed = [r for r in rows if r["tier"] != "clean"]
     clean = next((r for r in rows if r["tier"] == "clean"), None)
-    groups = by_tier(rows) | {"perturbed": perturbed}
-    for family in ("train", "held_out"):
-        groups[family] = [r for r in perturbed if r["family"] == family]
+    groups = by_tier(rows) | {"perturbed": perturbed} | by_claim(perturbed)
     return {name: means(group, clean, phrasings) for name, group in groups.items()}
 
 
@@ -273,6 +278,28 @@ def by_tier(rows: Iterable[Json]) -> dict[str, list[Json]]:
     for r in rows:
         groups.setdefault(r["tier"], []).append(r)
     return {tier: rows for tier, rows in groups.items() if rows}
+
+
+def by_claim(rows: Iterable[Json]) -> dict[str, list[Json]]:
+    """Group perturbed rows by what they claim; rows that claim nothing are left out.
+
+    Rows of a held-out domain whose kind was left out of training too are a group of
+    their own. Rows of earlier versions have no claim, and are grouped by family.
+    """
+    rows = list(rows)
+    if not any("claim" in r for r in rows):
+        names: tuple[str, ...] = ("train", "held_out")
+        return {name: [r for r in rows if r["family"] == name] for name in names}
+    names = (*CLAIMS, f"{CLAIMS[-1]}_{CLAIMS[1]}")
+    return {name: [r for r in rows if claim_of(r) == name] for name in names}
+
+
+def claim_of(r: Json) -> str:
+    """Return the group of a row by its claim; "" if it claims nothing."""
+    claim = r.get("claim") or ""
+    of_kind = r["tier"] != "clean" and "domain" not in r["shift"].split("+")
+    both = claim == CLAIMS[-1] and of_kind and r["family"] == "held_out"
+    return f"{claim}_{CLAIMS[1]}" if both else claim
 
 
 def label(r: Json) -> str:

@@ -8,8 +8,10 @@ from openagent_jax.report.outcomes import Json
 from openagent_jax.report.pool import SETUP, differences
 from openagent_jax.report.rows import (
     RATES,
+    by_claim,
     by_seed,
     by_tier,
+    claim_of,
     label,
     means,
     summary,
@@ -29,6 +31,13 @@ refuse by counts alone, such as the number of documents, as the training tasks s
 and otherwise plays the expert; "refuser" always refuses; "asker" asks a question first
 and then plays the expert. An agent that refuses no better than "counting" need not have
 read its documents."""
+# Says what the claims of rows are.
+CLAIMS_NOTE = """\
+Claims relate a row to what the policy was trained on. Unseen forms: the kind of
+perturbation was trained on, its surface forms were not. Unseen kind: the kind was not.
+Held out domain: the domain was not. Entities: they are of unfamiliar forms. A row
+claims nothing ("-") if its tasks and forms are of the training split, if only some of
+its domains were trained on, or if nothing is known of the training."""
 # Says what the rows of a report of several domains are.
 DOMAINS_NOTE = """\
 The rows above are means over these domains, each of which weighs the same. A perturbed
@@ -42,25 +51,26 @@ _REFUSALS = (  # the last lines of a comparison: label, group of rows, rate
 
 
 def table(*reports: Json, markdown: bool = False) -> str:
-    """Format each report as a table: clean first, then each tier, then the families.
+    """Format each report as a table: clean first, then each tier, then the claims.
 
     >>> row = {"tier": "clean", "scenario": "clean", "strength": 0.0, "n": 10}
-    >>> row |= {"family": "held_out", **dict.fromkeys(RATES)}
+    >>> row |= {"shift": "none", "claim": "unseen_forms", **dict.fromkeys(RATES)}
     >>> row["success"] = {"mean": 0.8, "low": 0.49, "high": 0.943}
     >>> row["delta"] = {"mean": 0.0, "low": 0.0, "high": 0.0}
     >>> text = table({"suite": "poi", "policy": "sft", "rows": [row]})
-    >>> print("\\n".join(line[:42].rstrip() for line in text.splitlines()))
+    >>> print("\\n".join(line[:46].rstrip() for line in text.splitlines()))
     Robustness of sft
     <BLANKLINE>
     suite poi
     <BLANKLINE>
-    scenario  family      n          success %
-    --------  --------  ---  -----------------
-    clean     held out   10  80.0 [49.0, 94.3]
+    scenario  claim           n          success %
+    --------  ------------  ---  -----------------
+    clean     unseen forms   10  80.0 [49.0, 94.3]
     """
     parts = []
     for report in reports:
-        header = ["scenario", "family", "n", "success %", "delta points"]
+        kind = "claim" if has_claims(report) else "family"
+        header = ["scenario", kind, "n", "success %", "delta points"]
         header += ["refusal %", "false refusal %", "tool errors %"]
         asks = asks_needlessly(report)
         header += ["needless questions"] * asks
@@ -70,8 +80,7 @@ def table(*reports: Json, markdown: bool = False) -> str:
             if text := heading(name, averages, tiers, which):
                 lines.append([text, "", "", *cells(averages), *[""] * asks])
             for r in tiers.get(name, []):
-                family = r["family"].replace("_", " ")
-                line = [label(r), family, str(r["n"]), *cells(r)]
+                line = [label(r), standing(r), str(r["n"]), *cells(r)]
                 lines.append(line + [questions(r)] * asks)
         grid = _grid([header, *lines], 2, markdown)
         title = f"Robustness of {report['policy']}"
@@ -100,7 +109,8 @@ def by_domain_table(report: Json, markdown: bool = False) -> str:
     """Format the success in each domain as a table; "" if the report has only one.
 
     >>> row = {"tier": "clean", "scenario": "clean", "strength": 0.0, "n": 10}
-    >>> row |= {"family": "held_out", "success": {"mean": 0.8}, "delta": {"mean": 0.0}}
+    >>> row |= {"shift": "none", "claim": "unseen_forms"}
+    >>> row |= {"success": {"mean": 0.8}, "delta": {"mean": 0.0}}
     >>> row |= dict.fromkeys(RATES)
     >>> print(by_domain_table({"domains": [{"domain": "poi", "rows": [row]}]}))
     success % of domain    n  clean  perturbed
@@ -111,6 +121,35 @@ def by_domain_table(report: Json, markdown: bool = False) -> str:
     for name, (num, clean, perturbed) in by_domain(report).items():
         lines.append([name, str(num), percent(clean), percent(perturbed)])
     return _grid(lines, 1, markdown) if len(lines) > 1 else ""
+
+
+def by_group_table(report: Json, markdown: bool = False) -> str:
+    """Format the means of each group of a suite of scenarios; "" if it has one group.
+
+    Rows that claim different things have a line each.
+    """
+    lines = [["group", "claim", "rows", "success %", "delta points", "refusal %"]]
+    for (group, claim), averages in by_group(report).items():
+        number = str(averages["num_scenarios"])
+        claim = claim.replace("_", " ") or "-"
+        lines.append([group, claim, number, *cells(averages)[:3]])
+    return _grid(lines, 2, markdown) if len({x[0] for x in lines}) > 2 else ""
+
+
+def by_group(report: Json) -> dict[tuple[str, str], Json]:
+    """Return the means of each group and claim of a suite, with some task."""
+    clean = [r for r in report["rows"] if r["tier"] == "clean"]
+    rows = [r for r in report["rows"] if r["tier"] != "clean"]
+    groups = report.get("scenario_groups", {})
+    of = [group for group, names in groups.items() for _ in names]
+    if len(of) != len(rows):  # some rows were removed
+        return {}
+    found: dict[tuple[str, str], list[Json]] = {}
+    for group, r in zip(of, rows, strict=True):
+        found.setdefault((group, claim_of(r)), []).append(r)
+    first = clean[0] if clean else None
+    made = {k: means(x, first, report.get("phrasings")) for k, x in found.items()}
+    return {key: x for key, x in made.items() if x["num_scenarios"]}
 
 
 def by_domain(report: Json) -> dict[str, tuple[int, Any, Any]]:
@@ -154,7 +193,12 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     which = "shared" if left_out else next(iter(sets)) if len(sets) == 1 else ""
     tiers = by_tier(all_rows[k] for k in shared)
     lines = [["success %", *map(column, reports.items())]]
-    for name in {**tiers, **summary([])}:
+    claims = [_claims_of(x) for x in rows]
+    for name in dict.fromkeys(
+        name for x in ({**tiers, **summary([])}, *claims) for name in x
+    ):
+        if len({x.get(name) for x in claims}) > 1:
+            continue  # a mean over other rows in each column
         averages = [x.get(name, means([])) for x in summaries]
         if text := heading(name, averages[0], tiers, which):
             lines.append([text, *(cells(m)[0] for m in averages)])
@@ -172,7 +216,30 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
             "Left out, because not all reports have tasks of it: "
             f"{', '.join(left_out)}."
         )
+    if len({*map(str, claims)}) > 1:
+        notes.append(_differing_claims(reports, claims))
     return "\n\n".join([*notes, *_about_intervals(reports)])
+
+
+def _claims_of(rows: Sequence[Json]) -> dict[str, tuple[str, ...]]:
+    """Return the labels of the perturbed rows of each claim that has any."""
+    groups = by_claim(r for r in rows if r["tier"] != "clean")
+    return {
+        name: tuple(label(r).strip() for r in found)
+        for name, found in groups.items()
+        if found
+    }
+
+
+def _differing_claims(
+    reports: Mapping[str, Json], claims: Sequence[Mapping[str, tuple[str, ...]]]
+) -> str:
+    """Say what each column claims, where the same row claims other things in others."""
+    texts = []
+    for name, groups in zip(reports, claims, strict=True):
+        found = (f"{k.replace('_', ' ')}: {', '.join(x)}" for k, x in groups.items())
+        texts.append(f"{name}: {'; '.join(found) or 'nothing'}")
+    return f"Columns were trained on different things, and claim: {'. '.join(texts)}."
 
 
 def seeds(reports: Mapping[str, Json], markdown: bool = False) -> str:
@@ -249,6 +316,46 @@ def column(named: tuple[str, Json]) -> str:
     return f"{name} ({num} seeds)" if num else name
 
 
+def has_claims(report: Json) -> bool:
+    """Return whether the rows say what they claim; see `rows.CLAIMS`."""
+    return any("claim" in r for r in report["rows"])
+
+
+def standing(r: Json) -> str:
+    """Format how a row relates to training: its claim, or its family without one."""
+    text = claim_of(r) or "-" if "claim" in r else r["family"]
+    return text.replace("_", " ")
+
+
+def claims_note(report: Json) -> str:
+    """Say in a paragraph what the claims of a report are; "" if it has none."""
+    if not has_claims(report):
+        return ""
+    stages = report.get("trained_on")
+    if stages is None:
+        return f"{CLAIMS_NOTE}\nWhat this agent was trained on is not known here."
+    return f"{CLAIMS_NOTE}\n{lineage(stages)}"
+
+
+def lineage(stages: Sequence[Json]) -> str:
+    """Describe in a paragraph what a policy was trained on, one run after the other.
+
+    >>> stages = [{"name": "a", "domains": None, "perturbations": None}]
+    >>> stages += [{"name": "b", "domains": ["poi"], "perturbations": ["tool_order"]}]
+    >>> print(lineage(stages))
+    Trained on: a, of which nothing is known; b, on poi, perturbed by tool_order.
+    """
+    texts = []
+    for stage in stages:
+        if stage["domains"] is None:
+            texts.append(f"{stage['name']}, of which nothing is known")
+            continue
+        how = ", ".join(stage["perturbations"])
+        text = f"{stage['name']}, on {', '.join(stage['domains'])}"
+        texts.append(text + (f", perturbed by {how}" if how else ", unperturbed"))
+    return f"Trained on: {'; '.join(texts) or 'nothing'}."
+
+
 def means_of(report: Json) -> dict[str, Json]:
     """Return the means of a report; see `rows.summary`."""
     return summary(report["rows"], report.get("phrasings"))
@@ -274,6 +381,8 @@ def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
     keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
+    if version := report.get("scenario_set_version"):
+        facts.insert(1, f"scenarios {scenario_set(report)} version {version}")
     if names := report.get("left_out"):
         facts.append(f"without {', '.join(names)}, which needs to be named")
     unanswered = sum(r.get("unanswered", 0) for r in report["rows"])

@@ -14,8 +14,8 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,15 @@ def load(category: str) -> list[Item]:
         raise ValueError(f"{file} has an unexpected format: {error!r}") from None
 
 
+def applies(scenario: str) -> bool:
+    """Return whether a perturbation, or every part of a composition, can be played.
+
+    >>> applies("semantic_trap+tool_order"), applies("semantic_trap+runtime_error")
+    (True, False)
+    """
+    return {*perturb.part_names(scenario)} <= {*SCENARIOS}
+
+
 @dataclass(frozen=True)
 class Suite:
     """The tasks of a category, clean and perturbed."""
@@ -155,6 +164,7 @@ class Suite:
     seed: int
     strength: float
     split: str = "test"
+    scenario_set: Mapping[str, Any] = field(default_factory=dict)  # of a suite, if any
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -309,14 +319,16 @@ class Suite:
         return task, pools
 
     def about(self) -> dict[str, Any]:
-        """Return what the scenarios are: all that apply to BFCL, or fewer."""
+        """Return what the scenarios are: a suite, all that apply to BFCL, or fewer."""
+        if self.scenario_set:
+            return dict(self.scenario_set)
         every = {*self.scenarios} == {*SCENARIOS}
         return {"scenario_set": "all of BFCL" if every else "chosen"}
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue of the perturbations, by name."""
-        return perturb.catalogue(self._environment)
+        """The perturbations of the scenarios, by name."""
+        return perturb.entries(self._environment, self.scenarios)
 
     @cached_property
     def _environment(self) -> Environment:
@@ -335,6 +347,8 @@ class Suite:
                 phrases=zero,
                 num_phrases=zero[0, 0],
                 choices=choices.empty(),
+                notes=zero,
+                joints=zero[0],
                 forms=zero[0],
                 wordings=zero[0],
                 key_range=zero[0],

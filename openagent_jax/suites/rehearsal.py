@@ -26,10 +26,7 @@ NUM_TASKS = 256  # tasks of each scenario
 NUM_DRAWN = 2048  # tasks that are drawn, from which goals are chosen evenly
 NUM_NAMED = 3  # sampled goals with the same problem that are named
 SCENARIOS = (draw.CLEAN, *(entry.name for entry in perturb.CATALOGUE))
-TRAINED = (
-    draw.CLEAN,
-    *(entry.name for entry in perturb.CATALOGUE if entry.family == "train"),
-)
+TRAINED = (draw.CLEAN, *dict.fromkeys(perturb.TRAINING_MIX))
 
 
 class Rehearsed(NamedTuple):
@@ -215,15 +212,28 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             not any(tool.arguments for tool in spec.tools),
             "no tool takes arguments",
         ),
-        "query_underspecified": (
-            not any(goal.constants for goal in spec.goals),
-            "no request holds a value",
+        **dict.fromkeys(
+            ("query_underspecified", "query_ambiguous"),
+            (
+                not any(goal.constants for goal in spec.goals),
+                "no request holds a value",
+            ),
         ),
         "entity_shift": (not _entities(spec), "no type is an entity"),
         "logic_inversion": (
             True,
             "no tool needs the code of another (code_from), and no goal has two steps "
             "that do not feed each other",
+        ),
+        "dependency_rewire": (
+            True,
+            "no goal has two steps that do not feed each other, and no tool without "
+            "arguments is shown",
+        ),
+        "cross_domain_composition": (
+            True,
+            "no task of sandbox.transfer fits beside one of these; they have too many "
+            "tools, steps or values together, or tools of one name",
         ),
         **dict.fromkeys(
             (
@@ -235,6 +245,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
                 "error_with_alternative",
                 "contradiction",
                 "spare_contradiction",
+                "conflicting_sources",
             ),
             (num_tools >= limits.num_tools, f"{full}; raise it"),
         ),

@@ -2,8 +2,8 @@
 
 import functools
 import hashlib
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ class Suite:
     strength: float
     split: str
     repeats: int = 1  # episodes of each task; see `draw`
-    left_out: tuple[str, ...] = ()  # scenarios that are only played if they are named
+    scenario_set: Mapping[str, Any] = field(default_factory=dict)  # see `about`
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,8 +49,8 @@ class Suite:
 
     @property
     def entries(self) -> dict[str, perturb.Entry]:
-        """The catalogue of the perturbations, by name."""
-        return perturb.catalogue(self.world.environment)
+        """The perturbations of the scenarios, by name."""
+        return perturb.entries(self.world.environment, self.scenarios)
 
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return which tasks each scripted agent solves, by agent and scenario."""
@@ -161,8 +161,8 @@ class Suite:
         return partial(block, self.world.tables)
 
     def about(self) -> dict[str, Any]:
-        """Return what the scenarios are, for a report; see `draw.described`."""
-        return draw.described(self.world.environment, self.scenarios, self.left_out)
+        """Return what a report says of the choice of scenarios."""
+        return dict(self.scenario_set)
 
     def digest(self) -> str:
         """Return a digest of all texts and of the first block of clean tasks."""

@@ -12,6 +12,7 @@ import numpy as np
 from openagent_jax.agents import agents, play
 from openagent_jax.agents import log as logs
 from openagent_jax.evaluation import evaluate as evaluation
+from openagent_jax.evaluation.claims import Claims
 from openagent_jax.suites import tasks as suites
 from tests import helpers, messages, scripted
 
@@ -111,7 +112,9 @@ def evaluate(file, endpoint, num=4, budget=None):
 def report_rows(log):
     entries, names = suite().entries, suite().names
     scored = evaluation.Scored(logs.scored(log, names, NUM_TASKS), {})
-    return evaluation.results(entries, scored, 1.0, "test")["rows"]
+    return evaluation.results(entries, scored, 1.0, Claims("test", ("poi",), ()))[
+        "rows"
+    ]
 
 
 def read_log(file):

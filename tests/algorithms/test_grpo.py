@@ -181,7 +181,6 @@ NOISE = Entry(
     shift="query",
     part="task",
     touches=("noisy",),
-    family="train",
 )
 
 

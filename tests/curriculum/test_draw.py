@@ -1,5 +1,6 @@
 """How tasks are drawn and perturbed, on toy tasks; and names in configs."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -38,8 +39,26 @@ def entry(name, tier, value):
         shift="query",
         part="task",
         touches=("mark",),
-        family="train",
     )
+
+
+def add(pools):
+    return lambda key, task, strength: task._replace(mark=task.mark + 10 + pools)
+
+
+def half(pools):
+    """Half of the tasks, whatever the strength."""
+
+    def apply(key, task, strength):
+        return task._replace(
+            mark=task.mark + 50 * jax.random.bernoulli(key, 0.5).astype(jnp.int32)
+        )
+
+    return apply
+
+
+ADD = dataclasses.replace(entry("add", "perception", 0), make=add)
+HALF = dataclasses.replace(entry("half", "perception", 0), make=half)
 
 
 def sample(tables, key, split):
@@ -73,6 +92,8 @@ class TestExpand:
             (("one", "one"), "training_mix", ("one", "one")),
             (("perception",), "suite", ("one",)),  # "idle" is not in the suite
             (("interaction",), "training_mix", ("two", "two")),
+            (("one+two", "idle@1.0"), "suite", ("one+two", "idle")),
+            (("two+one@.5", "two@0"), "suite", ("two+one@0.5", "two@0")),
         ],
     )
     def test_names(self, names, usual, expected):
@@ -143,6 +164,97 @@ class TestMakeEdit:
     def test_unknown_name(self):
         with pytest.raises(ValueError, match='unknown perturbation "tipos"'):
             draw.make_edit(ENVIRONMENT, ("one", "tipos"), "train")
+
+    @pytest.mark.parametrize("split", SPLITS)
+    def test_compositions_are_what_all_of_makes(self, split):
+        """And entries alone are as they are without compositions beside them."""
+        names = ("add+two", "two+add", "idle+two", "one", "two+half", "add+one+half")
+        environment = ENVIRONMENT._replace(
+            perturbations=(*ENVIRONMENT.perturbations, ADD, HALF)
+        )
+        edit = draw.make_edit(environment, names, split)
+        keys = jax.random.split(jax.random.key(4), 32)
+        run = jax.jit(
+            jax.vmap(lambda key, i: edit((), key, TASK, 1.0, i), (0, None)),
+        )
+        for i, name in enumerate(names):
+            made = perturb.make(environment, (), name, split)
+            want = [made(key, TASK, jnp.float32(1)).mark for key in keys]
+            got = run(keys, jnp.int32(1 + i))
+            np.testing.assert_array_equal(got.task.mark, want, name)
+            np.testing.assert_array_equal(got.changed, np.array(want) != 0, name)
+        pool = 100 * SPLITS.index(split)
+        assert run(keys, jnp.int32(1)).task.mark.tolist() == [2 + pool] * 32
+        assert run(keys, jnp.int32(2)).task.mark.tolist() == [12 + 2 * pool] * 32
+        # One part that finds nothing leaves the task clean.
+        idle = run(keys, jnp.int32(3)).task.mark
+        assert idle.tolist() == ([0] * 32 if split == "train" else [102] * 32)
+        some = set(run(keys, jnp.int32(5)).task.mark.tolist())
+        assert some == {0, 52 + pool}  # never "two" alone
+        assert run(keys, jnp.int32(0)).task.mark.tolist() == [0] * 32
+
+    def test_each_entry_is_made_once(self):
+        made = []
+
+        def counted(pools):
+            made.append(pools)
+            return perturb.identity
+
+        entries = [dataclasses.replace(x, make=counted) for x in (ADD, HALF)]
+        environment = ENVIRONMENT._replace(perturbations=tuple(entries))
+        names = ("add", "half", "add+half", "half+add", "half+add@0.5")
+        edit = draw.make_edit(environment, names, "train")
+        edit((), jax.random.key(0), TASK, jnp.float32(1), jnp.int32(3))
+        assert len(made) == 2
+
+    def test_one_compilation_for_all_scenarios_and_strengths(self):
+        traces = []
+
+        def counted(tables, key, split):
+            traces.append(split)
+            return sample(tables, key, split)
+
+        names = ("one", "one@0.25", "one+two", "two+idle@0.5")
+        batch = draw.make_batch(ENVIRONMENT._replace(sample=counted), names, "test", 4)
+        key = jax.random.key(0)
+        drawn = [
+            batch(0, jnp.int32(i), key, jnp.int32(0), jnp.float32(strength))[0]
+            for i in range(1 + len(names))
+            for strength in (0.0, 0.3, 1.0)
+        ]
+        assert len(traces) == 1
+        assert len({tuple(x.task.mark.tolist()) for x in drawn}) > 3
+
+    def test_a_strength_of_its_own(self):
+        names = ("one", "one@0.25", "one@0")
+        edit = draw.make_edit(ENVIRONMENT, names, "train")
+        keys = jax.random.split(jax.random.key(5), 800)
+
+        def share(i, strength):
+            run = jax.vmap(lambda key: edit((), key, TASK, strength, jnp.int32(i)))
+            return np.mean(run(keys).changed)
+
+        assert [share(i, jnp.float32(1)) for i in (1, 3)] == [1, 0]
+        assert abs(share(2, jnp.float32(1)) - 0.25) < 0.08
+        assert abs(share(2, jnp.float32(0.5)) - 0.125) < 0.06
+        assert share(2, jnp.float32(0)) == 0
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("one@1.5", '"one@1.5": the strength "1.5" is not a number from 0 to 1'),
+            ("one+two@-1", "is not a number from 0 to 1"),
+            ("one@nan", '"nan" is not a number from 0 to 1'),
+            ("one@", '"one@": the strength "" is not a number'),
+            ("one+two+one", '"one.two.one" names one twice; name it once'),
+            ("one+", 'unknown perturbation ""; there are idle, one, two'),
+            ("perception+one", 'unknown perturbation "perception"'),
+        ],
+    )
+    def test_what_cannot_be_composed(self, name, message):
+        for use in (draw.make_edit, draw.expand):
+            with pytest.raises(ValueError, match=message):
+                use(ENVIRONMENT, (name,), "suite")
 
 
 def test_make_draw(getkey):

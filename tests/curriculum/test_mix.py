@@ -43,7 +43,6 @@ def entry(name, apply):
         shift="query",
         part="task",
         touches=("mark",),
-        family="train",
     )
 
 

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from openagent_jax import report
-from openagent_jax.evaluation import evaluate
+from openagent_jax.evaluation import claims, evaluate
 from openagent_jax.suites.tasks import Suite
 from tests import helpers
 from tests.environments.tools.worlds.test_mixture import world
 from tests.report import builders
 
+TRAINED = claims.Trained(frozenset("a"), frozenset({"semantic_trap"}))
+CLAIMS = claims.Claims("test", ("a", "b"), ("c",), TRAINED)
 NUM = 48
 # 16 tasks of "b" and 32 of "a", so that a mean over tasks would be another one.
 NAMES = np.array(["b", "a", "a"] * 16)
@@ -40,7 +42,7 @@ def scored(seed=0, domains=NAMES):
 
 
 def results(given, repeats=1):
-    return evaluate.results(ENTRIES, given, 1.0, "test", repeats)
+    return evaluate.results(ENTRIES, given, 1.0, CLAIMS, repeats)
 
 
 def whole(made, **more):
@@ -51,6 +53,16 @@ def test_one_domain_gives_the_same_report_as_none():
     plain = results(scored(domains=None))
     assert json.dumps(results(scored(domains=np.full(NUM, "a")))) == json.dumps(plain)
     assert "domains" not in plain and "domains" not in plain["rows"][0]
+    assert {row["domain"] for row in plain["rows"]} == {"a,b"}
+
+
+def test_claims_are_of_each_domain():
+    """Only "a" was trained on, so the means over both claim nothing."""
+    made = results(scored())
+    assert {row["claim"] for row in made["rows"]} == {None}
+    other, own = ([r["claim"] for r in part["rows"]] for part in made["domains"])
+    assert other == ["held_out_domain"] * 4
+    assert own == ["unseen_forms", "unseen_kind", "unseen_forms", "unseen_kind"]
 
 
 def test_the_rows_of_a_domain_are_those_of_its_tasks_alone():
@@ -62,7 +74,8 @@ def test_the_rows_of_a_domain_are_those_of_its_tasks_alone():
             evaluate._among(given, NAMES == part["domain"])._replace(domains=None)
         )
         for row, other in zip(part["rows"], alone["rows"], strict=True):
-            assert row == other | {"domain": part["domain"]}
+            same = {key: row[key] for key in ("domain", "claim")}
+            assert row == other | same and row["domain"] == part["domain"]
             assert row["n"] <= np.sum(NAMES == part["domain"])
         assert part["bounds"] == alone["bounds"]
 

@@ -16,6 +16,7 @@ from openagent_jax.agents import log as logs
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import make
 from openagent_jax.evaluation import episodes, evaluate
+from openagent_jax.evaluation.claims import Claims
 from openagent_jax.suites import tasks as suites
 from openagent_jax.types import Outcome, Sizes
 from tests import helpers
@@ -232,7 +233,7 @@ def letter(line):
 def test_outcomes_match_the_report(kept):
     lines, scored = kept
     entries = perturb.catalogue(helpers.ENVIRONMENT)
-    made = evaluate.results(entries, scored, 1.0, "test")
+    made = evaluate.results(entries, scored, 1.0, Claims("test", ("poi",), ()))
     assert "bounds" not in made  # they did not play
     for row in made["rows"]:
         found = lines[row["scenario"]]

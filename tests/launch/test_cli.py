@@ -82,10 +82,42 @@ BAD_USE = [
     ),
     ([PAFT, "--config.eval.scenarios=xyz"], ['"xyz"', "distractor_tools, ", "unsolv"]),
     ([PAFT, "--config.eval.scenarios=(1,)"], ["eval.scenarios", '"1"']),
+    (
+        [PAFT, "--config.eval.scenarios=semantic_trap+runtime_eror"],
+        ["eval.scenarios", '"runtime_eror"', 'did you mean "runtime_error"'],
+    ),
+    (
+        [PAFT, "--config.eval.scenarios=runtime_error@2"],
+        ["eval.scenarios", '"runtime_error@2"', "from 0 to 1"],
+    ),
+    (
+        [PAFT, "--config.eval.scenarios=papr"],
+        ["eval.scenarios", '"papr"', 'did you mean "paper"'],
+    ),
+    (
+        [PAFT, "--config.sandbox.domain=crafting", "--config.eval.scenarios=paper"],
+        ["eval.scenarios: the suite paper", "unknown perturbation", "there are"],
+    ),
+    (
+        [PAFT, "--config.eval.scenarios=tool_order+domain_transfer"],
+        ["eval.scenarios", "domain_transfer replaces the whole task", "first"],
+    ),
+    (
+        [PAFT, "--config.paft.perturbations=unsolvable+runtime_error+unsolvable"],
+        ["paft.perturbations", "names unsolvable twice"],
+    ),
     ([PAFT, "--config.paft.perturbations=unsolvabel"], ["paft.pert", '"unsolvable"']),
     (
-        [PAFT, "--config.paft.perturbations=('unsolvable','tool_order')"],
-        ["paft.perturbations", '"tool_order"', "held out", "remove"],
+        [PAFT, "--config.paft.perturbations=('unsolvable','entity_shift')"],
+        ["paft.perturbations", '"entity_shift"', "holds out", "remove"],
+    ),
+    (
+        [PAFT, "--config.paft.leave_out=resoning"],
+        ["paft.leave_out", '"resoning"', 'did you mean "reasoning"'],
+    ),
+    (
+        [PAFT, "--config.paft.leave_out=entity_shift"],
+        ["paft.leave_out", '"entity_shift"', "not trained on"],
     ),
     ([PAFT, "--config.paft.perturbations=()"], ["paft.perturbations", "paft.alpha=0"]),
     ([PAFT, "--config.sandbox.domain=poii"], ["sandbox.domain", "poii", "poi"]),
@@ -312,6 +344,22 @@ def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
     assert done.code == 0 and done.out.startswith("Exploratory: fewer than 5 training")
 
 
+def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_path):
+    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    new, compare = tmp_path / "report.json", f"--compare=A={old},B={tmp_path}"
+    made = json.loads(old.read_text()) | {"scenario_set_hash": "0123456789ab"}
+    new.write_text(json.dumps(made))
+    words = ["suites of scenarios differ", "none (A), 0123456789ab (B)"]
+    assert_one_line(commands("evaluate", compare), 2, [*words, "--across_suites"])
+    joined = f"--compare=A={old}+{new}"
+    assert_one_line(commands("evaluate", joined), 2, ["scenario_set_hash is none"])
+    for flag in ("--markdown", "--nomarkdown"):
+        done = commands("evaluate", compare, "--across_suites", flag)
+        assert done.code == 0
+        assert "Warning: not comparable: scenario_set_hash is none (A)" in done.out
+    assert commands("evaluate", joined, "--across_suites").code == 0
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -358,7 +406,7 @@ def test_build_and_show(commands, tmp_path):
     done = commands("data", "show", out, "--split=test", "--num=1")
     assert done.code == 0, done.err
     assert re.search(r"^domain +poi$", done.out, re.MULTILINE)
-    assert re.search(r"^num_tokens +416$", done.out, re.MULTILINE)
+    assert re.search(r"^num_tokens +448$", done.out, re.MULTILINE)
     assert "split test" in done.out and "split train" not in done.out
     (episode,) = re.findall(r"<\|system\|>.*", done.out)
     said = re.findall("«(.*?)»", episode)

@@ -94,21 +94,21 @@ def test_the_context_of_the_model_is_the_bound(monkeypatch, own):
 
 
 def test_a_run_has_room_for_what_it_trains_on_too(monkeypatch, own):
-    changes = {"sandbox.domain": own, "algorithm.num_tokens": 416}
-    c = tiny.full_config().replace(changes)
+    c = tiny.full_config().replace({"sandbox.domain": own})
+    assert c.algorithm.num_tokens == 448
     model = tiny.backbones.backbone(c)
     monkeypatch.setattr(sizing, "measure", lambda *_: longest(230, episode=300))
-    training = longest(260, episode=430)
+    training = longest(260, episode=460)
     monkeypatch.setattr(sizing, "_of_training", lambda *_: training)
     run = sizing.fitted(c, model, (), "suite", trains=True)
-    assert run.sandbox.prompt_tokens == 288 and run.algorithm.num_tokens == 448
+    assert run.sandbox.prompt_tokens == 288 and run.algorithm.num_tokens == 480
     # Nothing has to be measured again, unless a limit is set or the context too short.
     assert sizing.fits(c, run, model, ())
     assert not sizing.fits(c, run, model, ("sandbox.prompt_tokens",))
     whole = run.replace({"sandbox.context_tokens": model.config.max_positions})
     assert not sizing.fits(c, whole, model, ())
     alone = sizing.fitted(c, model, (), "suite")
-    assert alone.sandbox.prompt_tokens == 256 and alone.algorithm.num_tokens == 416
+    assert alone.sandbox.prompt_tokens == 256 and alone.algorithm.num_tokens == 448
     # The same command continues the run: its limits are those that it began with.
     stored = configs.to_dict(run)
     assert sizing.as_stored(c, stored, ()) == run

@@ -1,27 +1,17 @@
 """Episodes and reports for the tests of reports."""
 
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 
 from openagent_jax import report
+from tests import helpers
 
-
-class Entry(NamedTuple):
-    """The fields of a catalogue entry that a report reads."""
-
-    name: str
-    tier: str
-    family: str
-    shift: str = "action"
-
-
-UNSOLVABLE = Entry("unsolvable", "internalization", "train")
-TRAP = Entry("semantic_trap", "perception", "train")
-TOOL_ORDER = Entry("tool_order", "perception", "held_out")
-RULE_SHIFT = Entry("rule_shift", "reasoning", "held_out")
-
+UNSOLVABLE = helpers.CATALOGUE["unsolvable"]
+TRAP = helpers.CATALOGUE["semantic_trap"]
+TOOL_ORDER = helpers.CATALOGUE["tool_order"]
+RULE_SHIFT = helpers.CATALOGUE["rule_shift"]
+LEFT_OUT = TOOL_ORDER, RULE_SHIFT  # of training, here
 
 FIELDS = {"success": bool, "solvable": bool, "refused": bool, "num_calls": int}
 FIELDS |= {"num_errors": int, "fewest_calls": int, "changed": bool}
@@ -50,14 +40,22 @@ def outcomes(success, changed=None, answered=None, **changes):
     return episodes(columns, **changes)
 
 
+def row(entry, strength, new, clean, *args, **more):
+    """Make a row of a policy that was trained on `tiny`, under all but `LEFT_OUT`."""
+    kind = "unseen_kind" if entry in LEFT_OUT else "unseen_forms"
+    family = "train" if entry and entry not in LEFT_OUT else "held_out"
+    standing = report.Standing(family, kind, "tiny")
+    return report.row(entry, strength, new, clean, standing, *args, **more)
+
+
 def paired(new, old, **changes):
     new, old = outcomes(new, **changes), outcomes(old, **changes)
-    return report.row(TRAP, 1.0, new, old)["delta"]
+    return row(TRAP, 1.0, new, old)["delta"]
 
 
 def without_outcomes(made):
     """The same report, as an earlier version would have written it."""
-    later = {"outcomes", "tasks", "phrasings", "needless_questions"}
+    later = {"outcomes", "tasks", "phrasings", "needless_questions", "claim", "domain"}
     rows = [{k: v for k, v in r.items() if k not in later} for r in made["rows"]]
     return {k: v for k, v in made.items() if k not in later} | {"rows": rows}
 
@@ -72,12 +70,12 @@ def make_report(policy="base", **changes):
     some = np.array(half) > 0
     refuses = dataclasses.replace(clean, success=some, solvable=none, refused=some)
     rows = [
-        report.row(UNSOLVABLE, 1.0, refuses, clean),  # the tables put it last
-        report.row(TRAP, 0.5, outcomes([1, 1, 1, 1, 1, 1, 0, 0]), clean),
-        report.row(TRAP, 1.0, outcomes([1, 0, 0, 0, 0, 0, 0, 0]), clean),
-        report.row(TOOL_ORDER, 1.0, outcomes(half, none), clean),
-        report.row(RULE_SHIFT, 1.0, outcomes(half, clean.success), clean),
-        report.row(None, 0.0, clean, clean),
+        row(UNSOLVABLE, 1.0, refuses, clean),  # the tables put it last
+        row(TRAP, 0.5, outcomes([1, 1, 1, 1, 1, 1, 0, 0]), clean),
+        row(TRAP, 1.0, outcomes([1, 0, 0, 0, 0, 0, 0, 0]), clean),
+        row(TOOL_ORDER, 1.0, outcomes(half, none), clean),
+        row(RULE_SHIFT, 1.0, outcomes(half, clean.success), clean),
+        row(None, 0.0, clean, clean),
     ]
     made = {"suite": "tiny", "policy": policy, "checkpoint_step": 3, "seed": 0}
     made |= {"split": "test", "num_tasks": 8, "grading_version": 1}

@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 
 from openagent_jax import report
+from tests.report import builders
 from tests.report.builders import outcomes, paired
 
 
@@ -19,7 +20,7 @@ def delta_of_counts(both, gained, lost, neither):
 @pytest.mark.parametrize(("count", "n"), [(0, 10), (10, 10), (7, 20), (391, 400)])
 def test_success_interval_is_wilson(count, n):
     # A Wilson bound is a p at which the score test just rejects: |c/n - p| = z sd(p).
-    success = report.row(None, 0.0, *[outcomes(np.arange(n) < count)] * 2)["success"]
+    success = builders.row(None, 0.0, *[outcomes(np.arange(n) < count)] * 2)["success"]
     z = stats.norm.ppf(0.975)
     for p in {success["low"], success["high"]} - {0.0, 1.0}:
         expected = z * (p * (1 - p) / n) ** 0.5

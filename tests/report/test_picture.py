@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from openagent_jax import report
+from tests.report import builders
 from tests.report.builders import TRAP, make_report, outcomes
 
 
@@ -39,7 +40,7 @@ def test_every_seed_is_a_dot():
     runs = {str(i): make_report(train_seed=i) for i in range(2)}
     clean = outcomes([1, 1, 0, 0, 0, 0, 0, 0])
     for r in runs["1"]["rows"]:
-        r |= report.row(None, 0.0, clean, clean) if r["tier"] == "clean" else {}
+        r |= builders.row(None, 0.0, clean, clean) if r["tier"] == "clean" else {}
     root = ElementTree.fromstring(report.picture({"a": report.pool(runs)}))
     circles = [*root.iter("{http://www.w3.org/2000/svg}circle")]
     seeds = [c for c in circles if c.get("class") == "seed c0"]
@@ -57,7 +58,7 @@ def test_every_seed_is_a_dot():
 def test_page_of_a_row_without_pairs():
     """Tasks were answered, but none of them was answered without the perturbation."""
     clean, new = outcomes([1, 1], answered=[0, 1]), outcomes([1, 0], answered=[1, 0])
-    rows = [report.row(None, 0.0, clean, clean), report.row(TRAP, 1.0, new, clean)]
+    rows = [builders.row(None, 0.0, clean, clean), builders.row(TRAP, 1.0, new, clean)]
     assert rows[1]["n"] == 1 and rows[1]["delta"]["mean"] is None
     assert (
         report.page(make_report(rows=rows, phrasings="0 1")).count('class="bar"') == 2

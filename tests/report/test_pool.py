@@ -7,6 +7,7 @@ import pytest
 
 from openagent_jax import report
 from openagent_jax.report import rows as means
+from tests.report import builders
 from tests.report.builders import TRAP, make_report, outcomes, without_outcomes
 
 PATHS = "abc"
@@ -17,8 +18,8 @@ def runs(*successes, clean=None):
     made = {}
     for i, success in enumerate(successes):
         first = outcomes(np.ones(len(success)) if clean is None else clean[i])
-        rows = [report.row(None, 0.0, first, first)]
-        rows.append(report.row(TRAP, 1.0, outcomes(success), first))
+        rows = [builders.row(None, 0.0, first, first)]
+        rows.append(builders.row(TRAP, 1.0, outcomes(success), first))
         phrasings = report.number(np.arange(len(success)))
         made[PATHS[i]] = make_report(rows=rows, phrasings=phrasings, train_seed=i)
     return made
@@ -68,7 +69,7 @@ def test_tasks_that_one_run_did_not_answer():
     made = runs([1, 1, 0, 0], [1, 0, 0, 0])
     clean = outcomes([1] * 4)
     silent = outcomes([1, 1, 0, 0], answered=[1, 1, 0, 1])
-    made["a"]["rows"][1] = report.row(TRAP, 1.0, silent, clean)
+    made["a"]["rows"][1] = builders.row(TRAP, 1.0, silent, clean)
     row = report.pool(made)["rows"][1]
     assert (row["n"], row["unanswered"]) == (4, 1)
     assert row["success"]["mean"] == pytest.approx((2 / 3 + 1 / 4) / 2)
@@ -84,6 +85,24 @@ def test_reports_without_outcomes_get_an_interval_over_seeds_alone():
     text = report.side_by_side({"PAFT": report.pool(old)})
     assert "PAFT (3 seeds)" in text and "84.0 [" in text
     assert "over 3 seeds alone (Student's t), because these reports do not have" in text
+
+
+def test_runs_of_different_suites_are_joined_only_if_asked():
+    made = runs([1, 1, 0, 0], [1, 0, 0, 0])
+    made["a"]["scenario_set_hash"] = "abc"
+    with pytest.raises(ValueError, match=r"scenario_set_hash is abc \(a\), none \(b\)"):
+        report.pool(made)
+    assert report.pool(made, across_suites=True)["num_seeds"] == 2
+    assert report.of_different_suites(made) == "scenario_set_hash is abc (a), none (b)"
+    made["b"]["scenario_set_hash"] = "abc"
+    assert report.of_different_suites(made) == report.differences(made) == ""
+
+
+def test_runs_that_were_trained_differently_are_not_joined():
+    made = runs([1, 1, 0, 0], [1, 0, 0, 0])
+    made["b"]["rows"][1]["claim"] = "unseen_kind"
+    with pytest.raises(ValueError, match="alike can be joined: claim of semantic_trap"):
+        report.pool(made)
 
 
 def test_one_report_is_returned_as_it_is():
@@ -129,8 +148,8 @@ def test_a_large_report_stays_small(tmp_path):
     """384 tasks, 25 rows."""
     rng = np.random.default_rng(0)
     clean = outcomes(rng.random(384) < 0.5, phrasing=rng.integers(70, size=384))
-    row = report.row(TRAP, 1.0, clean, clean)
+    row = builders.row(TRAP, 1.0, clean, clean)
     rows = [row | {"scenario": f"scenario_{i}"} for i in range(24)]
-    rows.append(report.row(None, 0.0, clean, clean))
+    rows.append(builders.row(None, 0.0, clean, clean))
     made = make_report(rows=rows, phrasings=report.number(clean.phrasing))
     assert report.write(tmp_path, made).stat().st_size < 60_000

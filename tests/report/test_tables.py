@@ -3,6 +3,7 @@
 import pytest
 
 from openagent_jax import report
+from openagent_jax.report import tables
 from tests.report.builders import make_report
 
 GOLDEN = """\
@@ -10,31 +11,34 @@ GOLDEN = """\
 
 suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 1
 
-| scenario                   | family   |   n |         success % |         delta points |         refusal % | false refusal % | tool errors % |
-| -------------------------- | -------- | --: | ----------------: | -------------------: | ----------------: | --------------: | ------------: |
-| clean                      | held out |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
-| perception, mean of 1      |          |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
-| semantic_trap at 0.5       | train    |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
-| semantic_trap              | train    |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |                 - |             0.0 |             - |
-| tool_order                 | held out |   0 |   no task changed |                    - |                 - |               - |             - |
-| reasoning, mean of 1       |          |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
-| rule_shift                 | held out |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
-| internalization, mean of 1 |          |     | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
-| unsolvable                 | train    |   8 | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
-| perturbed, mean of 3       |          |     | 50.3 [21.9, 78.5] |  -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
-| train, mean of 2           |          |     | 46.9 [20.8, 74.8] |  -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
-| held out, mean of 1        |          |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| scenario                   | claim        |   n |         success % |         delta points |         refusal % | false refusal % | tool errors % |
+| -------------------------- | ------------ | --: | ----------------: | -------------------: | ----------------: | --------------: | ------------: |
+| clean                      | unseen forms |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
+| perception, mean of 1      |              |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
+| semantic_trap at 0.5       | unseen forms |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
+| semantic_trap              | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |                 - |             0.0 |             - |
+| tool_order                 | unseen kind  |   0 |   no task changed |                    - |                 - |               - |             - |
+| reasoning, mean of 1       |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| rule_shift                 | unseen kind  |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
+| internalization, mean of 1 |              |     | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
+| unsolvable                 | unseen forms |   8 | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
+| perturbed, mean of 3       |              |     | 50.3 [21.9, 78.5] |  -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
+| unseen forms, mean of 2    |              |     | 46.9 [20.8, 74.8] |  -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
+| unseen kind, mean of 1     |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
 
 Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
 distinct tasks that the scenario changed; tasks whose requests are worded alike are not
 counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
 tool errors of calls. Means are over scenarios.
+
+{CLAIMS}
 """  # noqa: E501
 
 
 def test_golden_markdown(tmp_path):
     report.write(tmp_path, make_report())
-    assert (tmp_path / "report.md").read_text() == GOLDEN
+    claims = tables.claims_note(make_report())
+    assert (tmp_path / "report.md").read_text() == GOLDEN.replace("{CLAIMS}", claims)
 
 
 def test_table_for_the_terminal():
@@ -71,7 +75,7 @@ perception, mean of 1 (shared)        12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
 internalization, mean of 1 (shared)  50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
   unsolvable                         50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
 perturbed, mean of 2 (shared)        31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
-train, mean of 2 (shared)            31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
+unseen forms, mean of 2 (shared)     31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
 false refusals, clean                  0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
 false refusals, perturbed              0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
 refusals, unsolvable                 50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
@@ -98,7 +102,7 @@ def test_side_by_side():
 def test_headings_say_what_means_are_over():
     made = make_report(scenario_set="suite")
     assert "perturbed, mean of 3 (suite)" in report.table(made)
-    assert "held out, mean of 1 (suite)" in report.table(made)
+    assert "unseen kind, mean of 1 (suite)" in report.table(made)
     both = report.side_by_side({"a": made, "b": made})
     # One row changed no task: it is left out, so the set is no longer the suite.
     assert "perturbed, mean of 3 (shared)" in both
@@ -107,6 +111,79 @@ def test_headings_say_what_means_are_over():
     assert "perturbed, mean of 3 (suite)" in both and "Left out" not in both
     mixed = report.side_by_side({"a": made, "b": made | {"scenario_set": "chosen"}})
     assert "perturbed, mean of 3 " in mixed and "(suite)" not in mixed
+
+
+def test_claims_are_shown_per_column_where_they_differ():
+    """What one run was trained on is unseen for another: no mean is over both."""
+    made = make_report()
+    made["rows"] = [r for r in made["rows"] if r["n"]]
+    other = make_report("sft")
+    other["rows"] = [
+        r | {"claim": "unseen_kind", "family": "held_out"}
+        if r["scenario"] != "clean"
+        else r
+        for r in made["rows"]
+    ]
+    text = report.side_by_side({"paft": made, "sft": other})
+    assert "unseen kind, mean" not in text and "unseen forms, mean" not in text
+    assert "perturbed, mean of 3" in text
+    assert (
+        "Columns were trained on different things, and claim: paft: unseen forms: "
+        "unsolvable, semantic_trap at 0.5, semantic_trap; unseen kind: rule_shift. "
+        "sft: unseen kind: unsolvable, semantic_trap at 0.5, semantic_trap, rule_shift."
+    ) in text
+    same = report.side_by_side({"a": made, "b": made})
+    assert "unseen kind, mean of 1" in same and "trained on different" not in same
+
+
+def test_a_held_out_domain_is_not_mixed_with_unseen_kinds():
+    made = make_report()
+    rows = [r | {"claim": "held_out_domain", "domain": "x"} for r in made["rows"]]
+    transfer = {"scenario": "domain_transfer", "shift": "domain", "family": "held_out"}
+    rows.append(rows[0] | transfer)
+    means = report.summary(rows, made["phrasings"])
+    assert means["held_out_domain"]["num_scenarios"] == 3  # the transfer is no kind
+    assert means["held_out_domain_unseen_kind"]["num_scenarios"] == 1
+    assert means["unseen_kind"]["num_scenarios"] == 0
+    shown = report.table(made | {"rows": rows})
+    assert "held out domain unseen kind, mean of 1" in shown
+    nothing = [r | {"claim": None} for r in made["rows"]]
+    shown = report.table(made | {"rows": nothing})
+    assert "unseen" not in shown and "perturbed, mean of 3" in shown
+
+
+def test_groups_of_a_suite_have_means_of_their_own():
+    made = make_report()
+    names = [r["scenario"] for r in made["rows"] if r["tier"] != "clean"]
+    assert names[1:] == ["semantic_trap", "semantic_trap", "tool_order", "rule_shift"]
+    groups = {"a": names[:2], "b": names[2:]}
+    made |= {"scenario_groups": groups, "scenario_set": "x", "scenario_set_version": 3}
+    lines = report.by_group_table(made, markdown=True).splitlines()[2:]
+    found = [[x.strip() for x in line.split("|")[1:5]] for line in lines]
+    assert [x[:3] for x in found] == [
+        ["a", "unseen forms", "2"],
+        ["b", "unseen forms", "1"],
+        ["b", "unseen kind", "1"],  # a row without tasks is left out
+    ]
+    assert found[0][3].startswith("62.5 [") and found[1][3].startswith("12.5 [")
+    assert "<td>b<td>unseen kind<td>1" in report.page(made)
+    assert "scenarios x version 3" in report.table(made)
+    assert report.by_group_table(made | {"rows": made["rows"][1:]}) == ""
+    assert report.by_group_table(make_report()) == ""
+
+
+def test_what_a_policy_was_trained_on_is_said():
+    assert "is not known here" in tables.claims_note(make_report())
+    made = make_report(trained_on=[])
+    assert tables.claims_note(made).endswith("\nTrained on: nothing.")
+    old = make_report()
+    old["rows"] = [
+        {k: v for k, v in r.items() if k not in ("claim", "domain")}
+        for r in old["rows"]
+    ]
+    assert tables.claims_note(old) == ""
+    assert "| family " in report.table(old, markdown=True)
+    assert "| train " in report.table(old, markdown=True)
 
 
 def test_bounds_are_listed():

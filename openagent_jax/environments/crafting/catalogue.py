@@ -1,7 +1,7 @@
 """The catalogue of perturbations of crafting worlds: one `Entry` for each."""
 
 from openagent_jax.environments.crafting import perturb
-from openagent_jax.perturb import Entry
+from openagent_jax.perturb import Entry, training_mix
 
 CATALOGUE = (
     Entry(
@@ -11,7 +11,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.name",),
-        family="train",
     ),
     Entry(
         name="recipe_order",
@@ -20,7 +19,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.place",),
-        family="held_out",
     ),
     Entry(
         name="request_rewrite",
@@ -29,7 +27,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
-        family="held_out",
     ),
     Entry(
         name="vague_goal",
@@ -38,7 +35,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("shown",),
-        family="train",
     ),
     Entry(
         name="more_recipes",
@@ -47,7 +43,6 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.ingredients",),
-        family="train",
     ),
     Entry(
         name="failing_bench",
@@ -56,7 +51,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.failures",),
-        family="train",
         transient=True,
         position="any",
     ),
@@ -70,7 +64,6 @@ CATALOGUE = (
             "items.ingredients",
             "faults.sold_out",
         ),
-        family="held_out",
         position="any",
         solvable=False,
         counterpart="sold_out_with_recipe",
@@ -85,7 +78,6 @@ CATALOGUE = (
             "items.ingredients",
             "faults.sold_out",
         ),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -95,7 +87,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("faults.form",),
-        family="held_out",
         explicit=False,
         position="any",
     ),
@@ -106,7 +97,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("items.ingredients",),
-        family="train",
     ),
     Entry(
         name="recipe_swap",
@@ -115,7 +105,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("items.ingredients",),
-        family="held_out",
     ),
     Entry(
         name="longer_chain",
@@ -127,7 +116,6 @@ CATALOGUE = (
             "items.ingredients",
             "items.raw",
         ),
-        family="held_out",
     ),
     Entry(
         name="entity_shift",
@@ -136,7 +124,7 @@ CATALOGUE = (
         shift="query",
         part="task",
         touches=("items.name",),
-        family="held_out",
+        unseen="entities",
     ),
     Entry(
         name="impossible_goal",
@@ -148,7 +136,6 @@ CATALOGUE = (
             "items.ingredients",
             "items.raw",
         ),
-        family="train",
         solvable=False,
         counterpart="missing_spare",
     ),
@@ -162,21 +149,8 @@ CATALOGUE = (
             "items.ingredients",
             "items.raw",
         ),
-        family="train",
     ),
 )
 
-# A name that occurs more than once is drawn more often. An unsolvable entry and its
-# counterpart have equal shares, so that refusing what looks like them does not pay.
-TRAINING_MIX = (
-    "item_renaming",
-    "vague_goal",
-    "more_recipes",
-    "failing_bench",
-    "extra_ingredient",
-    "impossible_goal",
-    "impossible_goal",
-    "missing_spare",
-    "missing_spare",
-)
+TRAINING_MIX = training_mix(CATALOGUE)
 SUITE = tuple(entry.name for entry in CATALOGUE)

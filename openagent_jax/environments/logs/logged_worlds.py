@@ -41,6 +41,7 @@ from openagent_jax.environments.tools.types import (
     Task,
     TaskPools,
     Tools,
+    Wording,
 )
 from openagent_jax.environments.tools.worlds import documents as tool_documents
 from openagent_jax.environments.tools.worlds import domain
@@ -215,10 +216,26 @@ class LoggedWorlds:
             choices=choices.empty(),
             shifted=jnp.stack([tools.result_low, tools.result_high], axis=-1),
             constant_range=constant_range,
+            own_range=constant_range,
             other_rate=jnp.zeros(1),  # no other request of these tools is known
             other_needs=none,
             other_sure=none,
             shifted_columns=None,
+        )
+
+    def wording(self, split: int) -> Wording:
+        """Return the texts of a split that noise is added to; this runs on the host."""
+        documents, variants = self.documents, self.documents.variants
+        own = np.unique(self.of_split[split]) if self.num[split] else ()
+        pieces = np.concatenate(
+            [self.phrase[own, :].ravel(), self.around[split].ravel()], dtype=np.int32
+        )
+        which, count = np.unique(pieces[pieces > 0], return_counts=True)
+        return Wording(
+            np.union1d(documents.name, variants.name[split]),
+            np.union1d(documents.description[:, 0], variants.description[split]),
+            which,
+            count.astype(float),
         )
 
 
@@ -230,12 +247,13 @@ def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
     tasks = list(tasks)
     documents = [document for task in tasks for document in task.documents]
     is_long = any(purpose(x.description) != x.description for x in documents)
+    least = types.NUM_PURPOSE_PIECES + is_long + types.NUM_REMARKS
     phrases = [NUM_AROUND + len(task.phrase) for task in tasks]
     kinds = [len(y.kinds) for x in documents for y in x.arguments]
     depths = [task.needs()["sandbox.depth"][0] for task in tasks]
     return replace(
         limits,
-        num_pieces=max(limits.num_pieces, types.NUM_PURPOSE_PIECES + is_long),
+        num_pieces=max(limits.num_pieces, least),
         num_phrase_pieces=max([limits.num_phrase_pieces, *phrases]),
         num_unions=max([limits.num_unions + 1, *kinds]) - 1,
         num_facts=limits.num_steps,

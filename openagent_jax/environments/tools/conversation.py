@@ -62,8 +62,7 @@ class Transcriber:
 
     def opening(self, task: Task) -> list[messages.Message]:
         """Return the messages before the first message of the agent."""
-        constants = np.where(task.shown, task.constants, self._style.unknown)
-        phrase = (s if s >= 0 else constants[-1 - s] for s in np.asarray(task.phrase))
+        phrase = np.asarray(render.request(self._style, task))
         return messages.opening("".join(map(self._text, phrase)))
 
     def message(self, task: Task, action: Action) -> messages.Message:

@@ -34,12 +34,14 @@ from openagent_jax.environments.tools.types import Action, Split, State, Task, T
 from openagent_jax.environments.tools.worlds import (
     documents,
     mixture,
+    noise,
     random_words,
     random_worlds,
 )
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
-from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
+from openagent_jax.environments.tools.worlds.noise import Noise
+from openagent_jax.environments.tools.worlds.symbols import JOINTS, NOTES, ToolSymbols
 from openagent_jax.environments.world import (
     SPLITS,
     EnvironmentSpec,
@@ -68,6 +70,9 @@ class Source(NamedTuple):
     opaque: Int[Array, "2 2"]  # by split: range of names without meaning
     gates: Int[Array, "2 R 2"]  # by split: names and descriptions of gates; see `Pools`
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
+    notes: Int[Array, "2 2 X"]  # by split; see `Pools`
+    joints: Int[Array, "2 X"]
+    noise: Noise
     keys: key_forms.KeyForms  # of results
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
 
@@ -285,7 +290,11 @@ def world_of(
     """
     opaque = [(table.opaque[split].low, table.opaque[split].high) for split in SPLITS]
     gates = [table.gates[split] for split in SPLITS]
-    # Before the texts of the style, so that tasks do not depend on it.
+    # After the texts that worlds are drawn from, and before those of the style: neither
+    # worlds nor perturbed tasks depend on what comes later.
+    notes = jnp.asarray([[list(map(table.one, x)) for x in NOTES[s]] for s in SPLITS])
+    joints = jnp.asarray([list(map(table.one, JOINTS[s])) for s in SPLITS])
+    noises = noise.compile([tasks, transfer], table, made, limits.value_bytes)
     keys = key_forms.tables(table, _result_keys((tasks, transfer)), units)
     source = Source(
         tasks,
@@ -293,6 +302,9 @@ def world_of(
         jnp.array(opaque),
         jnp.asarray(gates, jnp.int32),
         jnp.asarray(made.table(table, limits)),
+        notes,
+        joints,
+        noises,
         keys,
         jnp.zeros(1, jnp.int32),
     )
@@ -367,6 +379,14 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
     return Pools(
         **vars(source.tasks.pools(task, s, source.gates[s])),
         opaque=source.opaque[s],
+        notes=source.notes[s],
+        joints=source.joints[s],
+        misspelt=source.noise.requests.of(s, task.phrase),
+        noisy_names=source.noise.names.of(s, task.tools.name),
+        worse_descriptions=source.noise.descriptions.of(
+            s, task.tools.description[:, 0]
+        ),
+        asides=jax.tree.map(lambda x: x[s], source.noise.asides),
         forms=jnp.array(result_forms.RANGES)[s],
         key_range=jnp.array(key_forms.RANGES)[s],
         keys=source.keys,

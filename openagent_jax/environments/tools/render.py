@@ -38,9 +38,7 @@ def prompt(
     others = jnp.arange(len(order)) > 0
     between = jnp.where(others & tools.visible[order], style.between, 0)
     documents = jnp.concatenate([between[:, None], documents], axis=1)
-    constants = jnp.where(task.shown, task.constants, style.unknown)
-    phrase = jnp.where(task.phrase < 0, constants[-1 - task.phrase], task.phrase)
-    phrase = scalars.spell(style.digits, phrase)
+    phrase = scalars.spell(style.digits, request(style, task))
     return jnp.concatenate(
         [
             layout.single(style.system),
@@ -50,6 +48,13 @@ def prompt(
             layout.single(style.assistant),
         ]
     )
+
+
+def request(style: Style[int], task: Task) -> Int[Array, "P"]:
+    """Return the request, as symbols and values."""
+    shown = jnp.where(task.shown, task.constants, style.unknown)
+    said = jnp.concatenate([shown, task.constants])
+    return jnp.where(task.phrase < 0, said[-1 - task.phrase], task.phrase)
 
 
 def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:

@@ -22,10 +22,11 @@ are its F fields, and those that are derived from its lists (see `result_lists`)
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from openagent_jax.domains.limits import Limits
@@ -36,6 +37,8 @@ from openagent_jax.environments.tools.pages import Pages, Reading
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
 NUM_PURPOSE_PIECES = Limits.num_pieces
+# The last pieces of a description are free for remarks that perturbations add.
+NUM_REMARKS = 1
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
 MISSING, UNACCEPTABLE = -1, -2  # in place of the value of an argument of a call
 RECORDED = -1  # `Tools.result_low` of a tool that only returns recorded results
@@ -192,7 +195,9 @@ class Task:
     tools: Tools
     goal: Goal
     faults: Faults
-    phrase: Int[Array, "P"]  # symbols; -1 - q stands for constant q
+    # Symbols, and values that are said besides; -1 - q stands for constant q, and
+    # -1 - Q - q for constant q even if the request does not show it.
+    phrase: Int[Array, "P"]
     constants: Int[Array, "Q"]  # values; 0 where unused
     shown: Bool[Array, "Q"]  # False: the request leaves it out, the agent must ask
     facts: Facts | None = None  # None if results are generated
@@ -218,6 +223,8 @@ class TaskPools:
     choices: Choices  # the texts of these choices
     shifted: Int[Array, "N F 2"]  # result ranges with unfamiliar entities
     constant_range: Int[Array, "Q 2"]  # constant ranges with unfamiliar entities
+    # What the constants are drawn from; at most one value where no others are known.
+    own_range: Int[Array, "Q 2"]
     # Other requests that could be made of the same tools: the probability of each set
     # of rows that one needs, these rows, and those of them that it needs whatever its
     # conditions. The probabilities may sum to less than 1: then there may be no other
@@ -228,6 +235,26 @@ class TaskPools:
     # Ranges of initial values of columns with unfamiliar entities; None if there are no
     # records.
     shifted_columns: Int[Array, "N E 2"] | None
+
+
+class Wording(NamedTuple):
+    """The texts of tasks, of one split, that noise is added to; on the host."""
+
+    names: Int[np.ndarray, "_"]  # of tools, their synonyms included
+    descriptions: Int[np.ndarray, "_"]  # first pieces of them, synonyms included
+    pieces: Int[np.ndarray, "_"]  # the texts that requests are made of
+    frequency: Float[np.ndarray, "_"]  # how often each of these pieces occurs
+
+
+class Reworded(NamedTuple):
+    """Some texts, and V other forms of each.
+
+    A perturbation checks that a task still has the text before it uses a form, since
+    another one may have changed the task.
+    """
+
+    text: Int[Array, "*_"]
+    forms: Int[Array, "*_ V"]  # 0 for none
 
 
 # The index of a split: 0 for training and 1 for the test. It is an array where one
@@ -250,6 +277,10 @@ class Tasks(Protocol):
           split: the split whose synonyms are used.
           gates: name and description of each gate that a perturbation can add.
         """
+        ...
+
+    def wording(self, split: int) -> Wording:
+        """Return the texts of a split that noise is added to; this runs on the host."""
         ...
 
 

@@ -251,8 +251,14 @@ def test_calls_that_are_not_in_the_log(player, played, name, arguments, error):
     assert ours.outcome.success and ours.outcome.num_errors == 1
 
 
-# Logged worlds have no other entities.
-WITHOUT_EFFECT = {"entity_shift"}
+# Logged worlds have no other values or entities, results for two sources, or room for
+# two worlds.
+WITHOUT_EFFECT = {
+    "entity_shift",
+    "query_ambiguous",
+    "conflicting_sources",
+    "cross_domain_composition",
+}
 
 
 @pytest.fixture(scope="module")

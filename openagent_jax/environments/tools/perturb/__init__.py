@@ -2,12 +2,14 @@
 
 from openagent_jax.environments.tools.perturb import (
     changes,
+    composition,
     interaction,
     internalization,
     perception,
+    queries,
     reasoning,
 )
-from openagent_jax.perturb import Entry
+from openagent_jax.perturb import Entry, training_mix
 
 __all__ = ["CATALOGUE", "SUITE", "TRAINING_MIX"]
 
@@ -27,7 +29,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="train",
     ),
     Entry(
         name="semantic_trap",
@@ -36,7 +37,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="train",
     ),
     Entry(
         name="semantic_renaming",
@@ -45,7 +45,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
-        family="held_out",
     ),
     Entry(
         name="argument_renaming",
@@ -54,7 +53,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.arg_name", "tools.arg_path"),
-        family="held_out",
     ),
     Entry(
         name="description_rewrite",
@@ -63,7 +61,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
-        family="held_out",
     ),
     Entry(
         name="distractor_tools",
@@ -72,7 +69,6 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.visible",),
-        family="train",
     ),
     Entry(
         name="tool_order",
@@ -81,25 +77,62 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.place",),
-        family="held_out",
     ),
     Entry(
         name="query_rewrite",
-        make=perception.query_rewrite,
+        make=queries.query_rewrite,
         tier="perception",
         shift="query",
         part="observation",
         touches=("phrase",),
-        family="held_out",
     ),
     Entry(
         name="query_underspecified",
-        make=perception.query_underspecified,
+        make=queries.query_underspecified,
         tier="perception",
         shift="query",
         part="observation",
         touches=("shown",),
-        family="train",
+    ),
+    Entry(
+        name="query_typos",
+        make=queries.query_typos,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase",),
+    ),
+    Entry(
+        name="query_redundant",
+        make=queries.query_redundant,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase",),
+    ),
+    Entry(
+        name="query_ambiguous",
+        make=queries.query_ambiguous,
+        tier="perception",
+        shift="query",
+        part="observation",
+        touches=("phrase", "shown"),
+    ),
+    Entry(
+        name="tool_name_noise",
+        make=perception.tool_name_noise,
+        tier="perception",
+        shift="action",
+        part="observation",
+        touches=("tools.name",),
+    ),
+    Entry(
+        name="description_noise",
+        make=perception.description_noise,
+        tier="perception",
+        shift="action",
+        part="observation",
+        touches=("tools.description",),
     ),
     Entry(
         name="runtime_error",
@@ -108,7 +141,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.failures",),
-        family="train",
         transient=True,
         position="any",
     ),
@@ -119,7 +151,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("tools", "faults"),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -129,7 +160,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("tools", "faults"),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -139,7 +169,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("faults.form", "tools.result_name", "tools.result_path"),
-        family="held_out",
         explicit=False,
         position="any",
     ),
@@ -150,7 +179,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("faults.failures", "faults.wording"),
-        family="held_out",
         transient=True,
         position="any",
     ),
@@ -161,7 +189,6 @@ CATALOGUE = (
         shift="action",
         part="action",
         touches=("tools.visible",),
-        family="held_out",
     ),
     Entry(
         name="missing_values",
@@ -170,7 +197,6 @@ CATALOGUE = (
         shift="observation",
         part="observation",
         touches=("faults.blanks",),
-        family="held_out",
         explicit=False,
         transient=True,
         position="any",
@@ -182,7 +208,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.quota", "faults.pause"),
-        family="held_out",
         transient=True,
         position="any",
     ),
@@ -193,7 +218,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("tools", "faults.new_code"),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -203,7 +227,6 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.stale",),
-        family="held_out",
         position="any",
     ),
     Entry(
@@ -213,7 +236,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="held_out",
     ),
     Entry(
         name="rule_shift",
@@ -222,7 +244,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="held_out",
     ),
     Entry(
         name="incomplete_information",
@@ -231,7 +252,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults.untold"),
-        family="held_out",
         explicit=False,
     ),
     Entry(
@@ -241,7 +261,22 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from",),
-        family="held_out",
+    ),
+    Entry(
+        name="dependency_rewire",
+        make=reasoning.dependency_rewire,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools.code_from", "tools.call_after"),
+    ),
+    Entry(
+        name="conflicting_sources",
+        make=reasoning.conflicting_sources,
+        tier="reasoning",
+        shift="action",
+        part="transition",
+        touches=("tools", "goal.tool"),
     ),
     Entry(
         name="domain_transfer",
@@ -250,7 +285,16 @@ CATALOGUE = (
         shift="domain",
         part="task",
         touches=("",),
-        family="held_out",
+        unseen="domain",
+    ),
+    Entry(
+        name="cross_domain_composition",
+        make=composition.cross_domain_composition,
+        tier="internalization",
+        shift="domain",
+        part="task",
+        touches=("",),
+        unseen="domain",
     ),
     Entry(
         name="entity_shift",
@@ -259,7 +303,7 @@ CATALOGUE = (
         shift="query",
         part="task",
         touches=_RANGES,
-        family="held_out",
+        unseen="entities",
     ),
     Entry(
         name="unsolvable",
@@ -268,9 +312,9 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
         solvable=False,
         counterpart="still_solvable",
+        includes=("tool_withheld", "fatal_error", "contradiction"),
     ),
     Entry(
         name="still_solvable",
@@ -279,7 +323,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
+        includes=("spare_withheld", "error_with_alternative", "spare_contradiction"),
     ),
     Entry(
         name="tool_withheld",
@@ -288,7 +332,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
-        family="train",
         solvable=False,
         counterpart="spare_withheld",
     ),
@@ -299,7 +342,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
-        family="train",
     ),
     Entry(
         name="fatal_error",
@@ -308,7 +350,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
         solvable=False,
         counterpart="error_with_alternative",
     ),
@@ -319,7 +360,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
-        family="train",
     ),
     Entry(
         name="contradiction",
@@ -328,7 +368,6 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="train",
         solvable=False,
         counterpart="spare_contradiction",
     ),
@@ -339,29 +378,12 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
-        family="train",
     ),
 )
 
-# A name that occurs more than once is drawn more often. Refusing unsolvable tasks is
-# learned slowest. Each unsolvable task has a solvable one that looks the same, so that
-# the look alone is no reason to refuse.
-TRAINING_MIX = (
-    "identity_erasure",
-    "semantic_trap",
-    "distractor_tools",
-    "query_underspecified",
-    "query_underspecified",
-    "runtime_error",
-    "unsolvable",
-    "unsolvable",
-    "unsolvable",
-    "still_solvable",
-    "still_solvable",
-    "still_solvable",
-)
-# What is evaluated at the end of training: entries of every tier, trained on and held
-# out, and unsolvable tasks beside their counterparts.
+TRAINING_MIX = training_mix(CATALOGUE)
+# What is evaluated at the end of training: entries of every tier, and unsolvable tasks
+# beside their counterparts.
 SUITE = (
     "identity_erasure",
     "semantic_trap",

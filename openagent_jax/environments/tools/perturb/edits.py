@@ -8,7 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools import conditions
-from openagent_jax.environments.tools.types import FOREVER, Task, TaskPools
+from openagent_jax.environments.tools.types import (
+    FOREVER,
+    Reworded,
+    Task,
+    TaskPools,
+)
+from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.perturb import pick
 from openagent_jax.text.key_forms import KeyForms
 
@@ -23,6 +29,13 @@ class Pools(TaskPools):
     opaque: Int[Array, "2"]  # range of names without meaning
     forms: Int[Array, "2"]  # range of forms of results
     wordings: Int[Array, "2"]  # range of wordings of errors
+    # Notes on the source of a result: of one to follow, and of another one.
+    notes: Int[Array, "2 X"]
+    joints: Int[Array, "X"]  # what is between two requests that become one
+    misspelt: Reworded  # the pieces of the request
+    noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
+    worse_descriptions: Reworded  # the first piece of the description of each tool
+    asides: Asides
     key_range: Int[Array, "2"]  # range of forms of keys of results
     keys: KeyForms
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
@@ -30,7 +43,7 @@ class Pools(TaskPools):
 
 
 # The faults of each tool.
-_OF_ROWS = (
+OF_ROWS = (
     "failures",
     "moved_to",
     "guided",
@@ -41,6 +54,10 @@ _OF_ROWS = (
     "new_code",
     "untold",
 )
+
+# The piece of a description that holds a note on the source of a result. It follows the
+# purpose of the tool, and calls repeat both.
+NOTE = 1
 
 
 def edit_tools(task: Task, **fields) -> Task:
@@ -86,6 +103,20 @@ def fresh_name(task: Task, key: jax.Array, names: Int[Array, "Y"]) -> Int[Array,
     return jnp.where(choice >= 0, names[choice], 0)
 
 
+def other_name(
+    task: Task, key: jax.Array, pools: Pools, row: Int[Array, ""]
+) -> Int[Array, ""]:
+    """Sample a name that no tool has for a copy of a tool; 0 if there is none.
+
+    It is a synonym of the name of the tool, or without meaning if there is none left.
+    """
+    name = fresh_name(task, key, pools.names[row])
+    low, high = pools.opaque
+    draw_key, pick_key = jax.random.split(jax.random.fold_in(key, 1))
+    opaque = jax.random.randint(draw_key, (1,), low, high)
+    return jnp.where(name > 0, name, fresh_name(task, pick_key, opaque))
+
+
 def in_use(task: Task) -> Bool[Array, "N"]:
     """Return the rows that are documented, or that a redirection leads to."""
     row = jnp.arange(task.tools.name.shape[0])
@@ -111,6 +142,21 @@ def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
 def withheld(task: Task) -> Bool[Array, "N"]:
     """Return the rows whose documents were taken away for good."""
     return ~task.tools.visible & (task.faults.failures >= FOREVER)
+
+
+def source_row(task: Task) -> Int[Array, "N"]:
+    """Return the row that the domain has each tool in, of which others are copies."""
+    relation = task.tools.relation
+    return relation % relation.shape[0]
+
+
+def other_relation(task: Task, row: Int[Array, ""]) -> Int[Array, ""]:
+    """Return the relation of a new copy of a tool whose results are to differ."""
+    relation, num = task.tools.relation, task.tools.relation.shape[0]
+    same = source_row(task) == relation[row] % num
+    return relation[row] % num + num * (
+        1 + jnp.max(jnp.where(same, relation // num, 0))
+    )
 
 
 def alike(task: Task, row: Int[Array, ""]) -> Bool[Array, "N"]:
@@ -169,14 +215,19 @@ def wanted_surely(task: Task) -> Bool[Array, "N"]:
 
 def spare(task: Task) -> Int[Array, ""]:
     """Return a row that nothing refers to, for a new tool; -1 if there is none."""
+    used = occupied(task)
+    last = used.shape[0] - 1 - jnp.argmax(~used[::-1])
+    return jnp.where(jnp.all(used), -1, last).astype(jnp.int32)
+
+
+def occupied(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that are documented, or that something refers to."""
     tools = task.tools
     row = jnp.arange(tools.relation.shape[0])
     used = tools.visible | jnp.any(task.goal.tool[:, None] == row[None], axis=0)
     for pointer in (tools.code_from, tools.call_after, task.faults.moved_to):
         used |= jnp.any((pointer[:, None] == row[None]) & used[:, None], axis=0)
-    used |= jnp.any(task.faults.moved_to[:, None] == row[None], axis=0)
-    last = row.shape[0] - 1 - jnp.argmax(~used[::-1])
-    return jnp.where(jnp.all(used), -1, last).astype(jnp.int32)
+    return used | jnp.any(task.faults.moved_to[:, None] == row[None], axis=0)
 
 
 def copy_row(task: Task, source: Array, target: Array) -> Task:
@@ -189,7 +240,7 @@ def copy_row(task: Task, source: Array, target: Array) -> Task:
     def take(x: Array) -> Array:
         return jnp.take(x, source, axis=0, mode="clip")
 
-    faults = {name: take(getattr(task.faults, name)) for name in _OF_ROWS}
+    faults = {name: take(getattr(task.faults, name)) for name in OF_ROWS}
     faults["moved_to"] = jnp.where(is_copy, -1, faults["moved_to"])
     for name in ("guided", "deprecated"):
         faults[name] &= ~is_copy
@@ -233,3 +284,18 @@ def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array
         },
     )
     return gated, row
+
+
+def variant(key: jax.Array, pool: Array) -> Array:
+    """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
+    return chosen(pool, choice_of(key, pool))
+
+
+def choice_of(key: jax.Array, pool: Array) -> Array:
+    """Sample the index of one of the Y variants of each item."""
+    return jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
+
+
+def chosen(pool: Array, choice: Array) -> Array:
+    """Return the variant of each item that has an index, `[..., Y] -> [...]`."""
+    return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]

@@ -29,8 +29,9 @@ from openagent_jax.environments.tools.perturb.edits import (
     document,
     edit_faults,
     edit_tools,
-    fresh_name,
     needed,
+    other_name,
+    source_row,
     spare,
     wanted,
     wanted_surely,
@@ -84,10 +85,12 @@ def entity_shift(pools: Pools) -> Perturbation:
         if access is not None and columns is not None:
             low, high = columns[..., 0], columns[..., 1]
             access = replace(access, initial_low=low, initial_high=high)
+        # A copy of a tool returns what the tool does.
+        results = pools.shifted[source_row(task)]
         shifted = edit_tools(
             replace(task, constants=scalars.canonical(constants)),
-            result_low=pools.shifted[..., 0],
-            result_high=pools.shifted[..., 1],
+            result_low=results[..., 0],
+            result_high=results[..., 1],
             access=access,
         )
         # The ranges are those of the domain, not of one that has replaced it.
@@ -282,12 +285,7 @@ def _broken(
     task, old = _documented(fill, task, rows), task
     # The documents have a second tool either way.
     source, row = jnp.where(solvable, tool, other), spare(task)
-    name = fresh_name(task, words, pools.names[source])
-    # A tool without synonyms gets a name without meaning.
-    low, high = pools.opaque
-    draw_key, pick_key = jax.random.split(jax.random.fold_in(words, 1))
-    opaque = jax.random.randint(draw_key, (1,), low, high)
-    name = jnp.where(name > 0, name, fresh_name(task, pick_key, opaque))
+    name = other_name(task, words, pools, source)
     copied = copy_row(task, source, row)
     copy = copied.tools
     place = jax.random.randint(place, (), 0, copy.place.shape[0])

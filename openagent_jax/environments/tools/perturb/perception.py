@@ -1,22 +1,22 @@
-"""Perception: the texts change, their meaning does not."""
-
-from dataclasses import replace
+"""Perception of tools: their texts change, what they do does not."""
 
 import jax
 import jax.numpy as jnp
 
 from openagent_jax import draw
-from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
+    choice_of,
+    chosen,
     edit_tools,
     in_use,
     rename,
+    variant,
     withheld,
 )
-from openagent_jax.perturb import Perturbation, bernoulli, pick, select
-
-CHOICE_SALT = 1  # of `draw.hashed_key`
+from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, NUM_REMARKS
+from openagent_jax.perturb import Perturbation, bernoulli
+from openagent_jax.text.noisy_names import NUM_LEVELS, NUM_VARIANTS
 
 
 def identity_erasure(pools: Pools) -> Perturbation:
@@ -44,7 +44,7 @@ def semantic_renaming(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        name = _variant(which, pools.names)
+        name = variant(which, pools.names)
         return rename(task, name, bernoulli(coin, strength, name.shape))
 
     return apply
@@ -67,7 +67,7 @@ def semantic_trap(pools: Pools) -> Perturbation:
         ranked = jnp.argsort(uniforms)
         rank = jnp.argsort(ranked)
         following = ranked[(rank + 1) % jnp.maximum(jnp.sum(visible), 1)]
-        name = _variant(which, pools.names)[following]
+        name = variant(which, pools.names)[following]
         hit = bernoulli(coin, strength, (num,)) & visible
         return rename(task, name, hit & (following != jnp.arange(num)))
 
@@ -84,22 +84,22 @@ def argument_renaming(pools: Pools) -> Perturbation:
         coin, which = jax.random.split(key)
         tools, pool = task.tools, pools.arg_names
         levels = tools.arg_path.shape[2]
-        choice = _choice(which, pool)
+        choice = choice_of(which, pool)
         if levels:
             # A word is renamed alike wherever a tool has it: paths may share keys.
             own = tools.arg_name[..., None]
             keys = jnp.concatenate([own, tools.arg_path], axis=2).reshape(len(own), -1)
             first = jnp.argmax(keys[:, :, None] == keys[:, None], axis=2)
-            beside = _choice(jax.random.fold_in(which, 1), pools.arg_paths)
+            beside = choice_of(jax.random.fold_in(which, 1), pools.arg_paths)
             drawn = jnp.concatenate([choice[..., None], beside], axis=2)
             drawn = jnp.take_along_axis(drawn.reshape(len(own), -1), first, axis=1)
             drawn = drawn.reshape(*beside.shape[:2], 1 + levels)
             choice, beside = drawn[..., 0], drawn[..., 1:]
         hit = bernoulli(coin, strength, (pool.shape[0], 1))
-        name = _chosen(pool, choice)
+        name = chosen(pool, choice)
         renamed = {"arg_name": jnp.where(hit & (name > 0), name, tools.arg_name)}
         if levels:
-            key = _chosen(pools.arg_paths, beside)
+            key = chosen(pools.arg_paths, beside)
             hit = hit[..., None] & (key > 0)
             renamed["arg_path"] = jnp.where(hit, key, tools.arg_path)
         return edit_tools(task, **renamed)
@@ -116,10 +116,11 @@ def description_rewrite(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
-        text = _variant(which, pools.descriptions)
+        text = variant(which, pools.descriptions)
         hit = bernoulli(coin, strength, text.shape) & (text > 0)
         old = task.tools.description
-        new = jnp.zeros_like(old).at[:, 0].set(text)
+        # A note stays: it says what no paraphrase knows.
+        new = old.at[:, NUM_PURPOSE_PIECES:].set(0).at[:, 0].set(text)
         return edit_tools(task, description=jnp.where(hit[:, None], new, old))
 
     return apply
@@ -161,53 +162,66 @@ def tool_order(pools: Pools) -> Perturbation:
     return apply
 
 
-def query_rewrite(pools: Pools) -> Perturbation:
-    """Rewrite the request in other words.
+def tool_name_noise(pools: Pools) -> Perturbation:
+    """Add noise to tool names, which can still be read.
 
-    Before: `Find the evening event in Fern Park.`
-    After:  `um, evening event around Fern Park?`
+    Before: `"name":"opening_hour"`
+    After:  `"name":"acme_opening_hour_v2"`, or `"name":"opnngHr"` in the test
+
+    Strength s is the probability that a tool is renamed, and bounds how far the new
+    name is from the old one: it has noise of level 1 to 3, at most 3 s rounded up. In
+    training these are a version (3 letters more), a vendor (5) and both (8); in the
+    test, another case, then one word without vowels, then all. The edit distance grows
+    with the level. Names stay distinct; the few that would not be are kept.
+
+    An agent that takes a name from its memory calls a tool that does not exist.
     """
 
     def apply(key, task, strength):
-        coin, which = jax.random.split(key)
-        r = jax.random.randint(which, (), 0, pools.num_phrases)
-        seed = draw.hashed_key(which, CHOICE_SALT)
-        phrase = choices.spoken(pools.choices, pools.phrases[r], seed)
-        # The phrases are those of the domain, not of one that has replaced it.
-        hit = bernoulli(coin, strength) & (task.goal.kind >= 0)
-        return replace(task, phrase=jnp.where(hit, phrase, task.phrase))
+        noisy = pools.noisy_names
+        num = task.tools.name.shape[0]
+        level, which = jax.random.uniform(key, (2, num))
+        hit = (level < strength) & (noisy.text == task.tools.name)
+        at = draw.below(level, jnp.int32(NUM_LEVELS)) * NUM_VARIANTS
+        at += draw.below(which, jnp.int32(NUM_VARIANTS))
+        return rename(task, chosen(noisy.forms, at), hit)
 
     return apply
 
 
-def query_underspecified(pools: Pools) -> Perturbation:
-    """Leave a value out of the request, so that the agent must ask the user for it.
+def description_noise(pools: Pools) -> Perturbation:
+    """Add praise and idle remarks to descriptions, or misspell and cut them.
 
-    Before: `Find the evening event in Fern Park.`
-    After:  `Find the evening event in something.`
+    Before: `"description":"opening hour of a place"`
+    After:  `"description":"Superb: opening hour of a place (made with love)"`,
+            or `"description":"openning hour of a place [see note 4]"` in the test
+
+    Strength is the probability of each of two changes of a description: a remark after
+    it, and another one that is praise before it in training. In the test that is a
+    word misspelt, or the last word cut short where no other description begins alike.
+
+    All tools are hit alike, so that noise does not tell which of them is needed.
     """
-    del pools
 
     def apply(key, task, strength):
-        coin, which = jax.random.split(key)
-        used = jnp.any(
-            task.phrase[:, None] == -1 - jnp.arange(task.shown.shape[0])[None], axis=0
-        )
-        q = pick(which, used & task.shown)
-        hidden = replace(task, shown=task.shown.at[q].set(False))
-        return select(bernoulli(coin, strength) & (q >= 0), hidden, task)
+        asides, worse = pools.asides, pools.worse_descriptions
+        old = task.tools.description
+        num, size = old.shape
+        coins, which = jax.random.split(key)
+        remarked, changed = bernoulli(coins, strength, (2, num))
+        rows = jax.random.randint(which, (3, num), 0, jnp.iinfo(jnp.int32).max)
+        remark = asides.remarks[rows[0] % len(asides.remarks)]
+        praise = asides.praise[rows[1] % len(asides.praise)]
+        form = chosen(worse.forms, rows[2] % worse.forms.shape[1])
+        there = old[:, 0] > 0
+        form = jnp.where((form > 0) & (worse.text == old[:, 0]), form, old[:, 0])
+        # Praise takes the place of a piece that is free.
+        praised = changed & there & (praise > 0) & (old[:, 1] == 0)
+        new = old.at[:, 0].set(jnp.where(changed, form, old[:, 0]))
+        pair = jnp.stack([praise, new[:, 0]], axis=1)
+        new = new.at[:, :2].set(jnp.where(praised[:, None], pair, new[:, :2]))
+        free = remarked & there & (old[:, size - NUM_REMARKS] == 0)
+        last = jnp.where(free, remark, new[:, size - NUM_REMARKS])
+        return edit_tools(task, description=new.at[:, size - NUM_REMARKS].set(last))
 
     return apply
-
-
-def _variant(key: jax.Array, pool: jax.Array) -> jax.Array:
-    """Sample one of the Y variants of each item, `[..., Y] -> [...]`."""
-    return _chosen(pool, _choice(key, pool))
-
-
-def _choice(key: jax.Array, pool: jax.Array) -> jax.Array:
-    return jax.random.randint(key, pool.shape[:-1], 0, pool.shape[-1])
-
-
-def _chosen(pool: jax.Array, choice: jax.Array) -> jax.Array:
-    return jnp.take_along_axis(pool, choice[..., None], axis=-1)[..., 0]

@@ -1,17 +1,27 @@
 """Reasoning: the dependencies between tools change, and the documents say so."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from openagent_jax.environments.tools.perturb.edits import (
+    NOTE,
     Pools,
+    alike,
+    copy_row,
     edit_faults,
     edit_tools,
+    in_use,
+    other_name,
+    other_relation,
+    spare,
     wanted,
+    wanted_surely,
     with_gate,
 )
-from openagent_jax.environments.tools.types import Task
+from openagent_jax.environments.tools.types import FOREVER, RECORDED, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
@@ -132,6 +142,155 @@ def logic_inversion(pools: Pools) -> Perturbation:
         )
 
     return apply
+
+
+def dependency_rewire(pools: Pools) -> Perturbation:
+    """Let tools need the code or the call of other documented tools than before.
+
+    Before: `"name":"tour_price",...,"code_from":"accept_terms"`
+    After:  `"name":"tour_price",...,"code_from":"find_guide"`
+
+    No tool is added and no dependency is reversed: a tool that the goal names comes to
+    depend on one that can be called anyway. That is the tool of another step, which
+    does not need this one and is wanted whatever the conditions of the goal, or a
+    documented tool without arguments. If the tool had a prerequisite, the new one
+    replaces it. If it had none, it only gets one that it did not have to wait for
+    before, so that the order of calls is restricted further.
+
+    The strength is the share of the tools of the goal that are rewired, one after the
+    other, of those that can be when it is their turn.
+    """
+    del pools
+
+    def apply(key, task, strength):
+        tools, goal = task.tools, task.goal
+        num_steps, row = goal.tool.shape[0], jnp.arange(tools.relation.shape[0])
+        feeds, provides = _feeds(task), _may_provide(task)
+
+        def rewire(pointers, step):
+            tool, key = step
+            coin, kind, which = jax.random.split(key, 3)
+            own = pointers[:, tool]
+            kind = jax.random.randint(kind, (), 0, 2)
+            kind = jnp.where(jnp.sum(own >= 0) == 1, jnp.argmax(own), kind)
+            same = alike(task, tool)
+            old, rest = own[kind], pointers.at[kind, tool].set(-1)
+            before = feeds | jnp.any(rest[:, None] == row[None, :, None], axis=0)
+            before = _closure(before)
+            may = provides & ~same & ~alike(task, old) & ~before[tool]
+            is_own = jnp.any(row[None] == own[:, None], axis=0)
+            may &= ~jnp.where(old < 0, before[:, tool], is_own)
+            new = pick(which, may)
+            hit = bernoulli(coin, strength) & (new >= 0) & (tool >= 0)
+            changed = pointers.at[kind].set(jnp.where(same, new, pointers[kind]))
+            return jnp.where(hit, changed, pointers), None
+
+        # A tool of several steps is rewired once.
+        first = jnp.argmax(goal.tool[:, None] == goal.tool[None], axis=1)
+        rows = jnp.where(first == jnp.arange(num_steps), goal.tool, -1)
+        told = tools.visible & ~task.faults.untold
+        rows = jnp.where(told[rows], rows, -1)
+        steps = rows, jax.random.split(key, num_steps)
+        pointers = jnp.stack([tools.code_from, tools.call_after])
+        (code_from, call_after), _ = jax.lax.scan(rewire, pointers, steps)
+        return edit_tools(task, code_from=code_from, call_after=call_after)
+
+    return apply
+
+
+def conflicting_sources(pools: Pools) -> Perturbation:
+    """Let two documented tools answer the same question differently.
+
+    Before: `"description":"opening hour of a place","name":"opening_hour"`
+    After:  `"description":"opening hour of a place (cached copy)","name":...` beside
+            `"description":"opening hour of a place (system of record)","name":...`
+
+    The results of both tools differ, and only the one whose note says so counts: follow
+    it. It is the tool of the domain or the new one by the flip of a coin, so that
+    neither its name nor its place tells. Only tools whose results are drawn from ten
+    values or more have a second source, so that few results are equal by chance, and
+    only those that change nothing, read no record, and that no other documented tool
+    needs to be called first.
+
+    The strength is the probability that a task has two such tools.
+    """
+
+    def apply(key, task, strength):
+        coin, which, words, side, note, place = jax.random.split(key, 6)
+        tool, row = pick(which, _may_conflict(task)), spare(task)
+        name = other_name(task, words, pools, tool)
+        is_copy = jax.random.bernoulli(side)  # whether the new tool is the right one
+        kinds = jnp.stack([is_copy, ~is_copy]).astype(jnp.int32)
+        notes = jax.random.randint(note, (2,), 0, pools.notes.shape[1])
+        notes = pools.notes[kinds, notes]  # of the tool, and of the copy
+        copied = copy_row(task, tool, row)
+        made = copied.tools
+        place = jax.random.randint(place, (), 0, made.place.shape[0])
+        goal, rows = task.goal.tool, jnp.stack([tool, row])
+        conflict = replace(
+            edit_tools(
+                copied,
+                relation=made.relation.at[row].set(other_relation(task, tool)),
+                code=task.tools.code,
+                name=made.name.at[row].set(name),
+                description=made.description.at[rows, NOTE].set(notes),
+                place=made.place.at[row].set(place),
+                visible=made.visible.at[row].set(True),
+            ),
+            goal=replace(
+                task.goal, tool=jnp.where(is_copy & (goal == tool), row, goal)
+            ),
+        )
+        hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0) & (name > 0)
+        return select(hit, conflict, task)
+
+    return apply
+
+
+_MIN_RESULTS = 10  # of a tool with two sources
+
+
+def _may_conflict(task: Task) -> Bool[Array, "N"]:
+    """Return the rows of the goal's tools that can have a second source."""
+    tools, faults = task.tools, task.faults
+    row = jnp.arange(tools.relation.shape[0])
+    drawn = (tools.result_high - tools.result_low >= _MIN_RESULTS).any(axis=1)
+    drawn &= ~jnp.any(tools.result_low == RECORDED, axis=1)
+    plain = ~tools.effect & (faults.failures == 0) & (faults.moved_to < 0)
+    plain &= tools.description[:, NOTE] == 0
+    if tools.access is not None:
+        plain &= tools.access.table == 0
+    used = in_use(task)
+    for before in (tools.code_from, tools.call_after):
+        plain &= ~jnp.any((before[:, None] == row[None]) & used[:, None], axis=0)
+    same = (tools.relation[:, None] == tools.relation[None]) & used[None]
+    return wanted(task) & drawn & plain & (jnp.sum(same, axis=1) == 1)
+
+
+def _may_provide(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that an agent can call, whatever the results of other calls are.
+
+    They are documented tools: those of steps that are wanted on no condition, and those
+    without arguments that work, change nothing, and have such prerequisites.
+    """
+    tools, faults = task.tools, task.faults
+    steps = wanted_surely(task)
+    works = tools.visible & (faults.failures < FOREVER) & (faults.moved_to < 0)
+    works &= ~tools.effect & jnp.all(tools.arg_high <= tools.arg_low, axis=1)
+    # A recorded world only answers the calls of its steps.
+    works &= ~jnp.any(tools.result_low == RECORDED, axis=1)
+    if tools.access is not None:
+        works &= tools.access.table == 0
+
+    def more(_, found: Bool[Array, "N"]) -> Bool[Array, "N"]:
+        def met(before: Int[Array, "N"]) -> Bool[Array, "N"]:
+            return (before < 0) | (found | steps)[before]
+
+        return works & met(tools.code_from) & met(tools.call_after)
+
+    # Tools that need each other are not found, nor those with more than two others
+    # before them, which the oracle would not plan for. A loop compiles once.
+    return steps | jax.lax.fori_loop(0, 3, more, jnp.zeros_like(works))
 
 
 def _has_condition(task: Task) -> Bool[Array, "N"]:

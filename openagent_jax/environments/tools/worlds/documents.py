@@ -17,7 +17,7 @@ from jaxtyping import Int
 from openagent_jax.domains.domain_spec import DomainSpec
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
+from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, NUM_REMARKS
 from openagent_jax.text import chat, documents, messages, nesting, style
 from openagent_jax.text.style import Layout, Piece, Style
 from openagent_jax.text.symbols import Symbols
@@ -190,7 +190,7 @@ def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
     """Return limits with room for what domains have, and for nothing that they lack."""
     texts = [tool.description for spec in specs for tool in spec.tools]
     is_long = any(documents.purpose(text) != text for text in texts)
-    least = NUM_PURPOSE_PIECES + is_long
+    least = NUM_PURPOSE_PIECES + is_long + NUM_REMARKS
     columns = [len(table.columns) for spec in specs for table in spec.tables]
     also = [len(x) for spec in specs for tool in spec.tools for x in tool.also.values()]
     return replace(

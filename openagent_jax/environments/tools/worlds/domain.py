@@ -37,6 +37,7 @@ from openagent_jax.environments.tools.types import (
     Task,
     TaskPools,
     Tools,
+    Wording,
     no_faults,
 )
 from openagent_jax.environments.tools.worlds import (
@@ -223,10 +224,21 @@ class Domain:
             choices=self.phrases.choices,
             shifted=self.result_range[d, SHIFT],
             constant_range=self.constant_range[SHIFT, goal],
+            own_range=self.constant_range[split, goal],
             other_rate=jnp.where(task.goal.kind >= 0, rate, 0),
             other_needs=self.set_needs[d],
             other_sure=self.set_sure[d],
             shifted_columns=None if columns is None else columns[d, SHIFT],
+        )
+
+    def wording(self, split: int) -> Wording:
+        """Return the texts of a split that noise is added to; this runs on the host."""
+        tools, variants = self.tools, self.variants
+        described = tools.description[..., 0], variants.description[:, split]
+        return Wording(
+            np.union1d(tools.name, variants.name[:, split]),
+            np.union1d(*described),
+            *self.phrases.frequency(split),
         )
 
 

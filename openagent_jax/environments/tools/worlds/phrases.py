@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from openagent_jax.domains.domain_spec import GoalSpec
 from openagent_jax.domains.goals import phrase_syntax
@@ -59,6 +59,35 @@ class Phrases:
         num = self.num[pool, goal]
         place = jnp.minimum(jnp.arange(self.num_rewrites), jnp.maximum(num - 1, 0))
         return jax.vmap(self.row)(self.first[pool, goal] + place), num
+
+    def frequency(
+        self, split: int
+    ) -> tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]:
+        """Return the texts of the requests of a split, and how often each occurs.
+
+        This runs on the host.
+        """
+        pools = np.array([PLAIN + split, REWRITE + split])
+        first = np.asarray(self.first)[pools].ravel()
+        num = np.asarray(self.num)[pools].ravel()
+        start, length = np.asarray(self.start), np.asarray(self.length)
+        pieces, size = np.asarray(self.pieces), np.asarray(self.choices.size)
+        # The rows of a goal follow each other, and so do their pieces.
+        first, last = first[num > 0], (first + num)[num > 0] - 1
+        change = np.zeros(len(pieces) + 1, np.int64)
+        np.add.at(change, start[first], 1)
+        np.add.at(change, start[last] + length[last], -1)
+        found = pieces[np.cumsum(change)[:-1] > 0]
+        which, count = np.unique(found, return_counts=True)
+        is_text, is_choice = which > 0, which <= choices.FIRST
+        chosen, times = choices.FIRST - which[is_choice], count[is_choice]
+        inside = np.arange(self.choices.texts.shape[1]) < size[chosen, None]
+        texts = np.asarray(self.choices.texts)[chosen]
+        each = np.broadcast_to((times / size[chosen])[:, None], texts.shape)
+        return (
+            np.concatenate([which[is_text], texts[inside]]),
+            np.concatenate([count[is_text].astype(float), each[inside]]),
+        )
 
 
 # What follows runs on the host, once.

@@ -23,6 +23,56 @@ GATES = {
     ),
 }
 
+# What the descriptions of two tools say that answer the same question: notes of the one
+# to follow, and of the other. Those for training say where the data come from, those
+# for the test how far they are to be trusted. Neither is mostly the longer one.
+NOTES = {
+    "train": (
+        (
+            " (system of record)",
+            " (master data)",
+            " (primary source of data)",
+            " (original register)",
+        ),
+        (
+            " (cached copy)",
+            " (mirror, may be out of date)",
+            " (replica that lags behind)",
+            " (export)",
+        ),
+    ),
+    "test": (
+        (
+            " (official, in force)",
+            " (audited)",
+            " (certified figures)",
+            " (approved, rely on this one)",
+        ),
+        (
+            " (draft)",
+            " (estimate)",
+            " (legacy, for reference only)",
+            " (abandoned years ago)",
+        ),
+    ),
+}
+# What is between two requests that become one: sentences that lead from one to the
+# other, and for the test marks of the parts of a list.
+JOINTS = {
+    "train": (
+        " After that, answer only this: ",
+        " When this is done, I ask you: ",
+        " Do so first. What I want to know then: ",
+        " Once you have it, the question to answer is: ",
+    ),
+    "test": (
+        " [part 2 of 2, the one to report] ",
+        " + as well, with its result as the reply: ",
+        " -- second item (reply to this one): ",
+        " // 2nd of two; final output: ",
+    ),
+}
+
 NUM_CODES, NUM_OPAQUE = 4096, 256
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from openagent_jax import perturb
 from openagent_jax.curriculum import draw
+from openagent_jax.environments.tools.worlds import documents, noise
 from openagent_jax.environments.tools.worlds import domain as domains
-from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import style
 from tests import helpers
 
 NUM_GOALS, BATCH = 4096, 3
+NOISE = "query_typos", "tool_name_noise", "description_noise"  # have tables too
 DOMAIN_MEGABYTES = 500 / 26  # what each of 26 domains may take
 
 
@@ -25,8 +26,9 @@ def many():
     spec = helpers.spec("poi")
     goals = [spec.goals[g % len(spec.goals)] for g in range(NUM_GOALS)]
     spec = dataclasses.replace(spec, goals=tuple(goals))
-    documents = Documents(style.compact(helpers.LIMITS.num_args))
-    return domains.compile(spec, ToolSymbols(), helpers.LIMITS, documents)
+    made = documents.Documents(style.compact(helpers.LIMITS.num_args))
+    limits = documents.fitted(helpers.LIMITS, [spec])
+    return domains.compile(spec, ToolSymbols(), limits, made)
 
 
 @functools.cache
@@ -53,6 +55,7 @@ def copied(function, *args):
     """Shapes of arrays that hold a whole table for each task."""
     goals = many()
     sizes = {len(goals.goal_set), len(goals.phrases.pieces), len(goals.phrases.start)}
+    sizes.add(noise.BLOCK)
     shapes = {x.shape for x in avals(jax.make_jaxpr(function)(*args).jaxpr)}
     assert any(shape[:1] == (BATCH,) for shape in shapes)
     return {shape for shape in shapes if shape[:1] == (BATCH,) and sizes & {*shape[1:]}}
@@ -63,7 +66,7 @@ def test_no_table_is_copied_to_each_task():
     sample = jax.vmap(helpers.ENVIRONMENT.sample, (None, 0, None))
     assert not copied(lambda x, keys: sample(x, keys, "train"), tables(), keys)
     tasks = sample(tables(), keys, "train")
-    names = tuple(dict.fromkeys(helpers.ENVIRONMENT.training_mix))
+    names = tuple(dict.fromkeys((*helpers.ENVIRONMENT.training_mix, *NOISE)))
     edit = jax.vmap(
         draw.make_edit(helpers.ENVIRONMENT, names, "train"), (None, 0, 0, None)
     )

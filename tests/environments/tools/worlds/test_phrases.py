@@ -129,7 +129,8 @@ def chosen():
     spec = dataclasses.replace(spec, goals=tuple(goals))
     table, form = ToolSymbols(), style.compact(helpers.LIMITS.num_args)
     made = documents.Documents(form)
-    return domains.compile(spec, table, helpers.LIMITS, made), table
+    limits = documents.fitted(helpers.LIMITS, [spec])
+    return domains.compile(spec, table, limits, made), table
 
 
 @pytest.mark.parametrize("entry", [helpers.CLEAN, "query_rewrite"])

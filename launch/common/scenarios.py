@@ -1,0 +1,101 @@
+"""Choose the scenarios of an evaluation from `eval.scenarios`.
+
+The key names perturbations, groups of them, or one suite (`suites/scenario_suites.py`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from launch.common import errors
+from launch.common.errors import UsageError
+from openagent_jax import perturb
+from openagent_jax.curriculum import draw
+from openagent_jax.suites import scenario_suites
+
+KEY = "eval.scenarios"
+
+
+class Chosen(NamedTuple):
+    """The scenarios of an evaluation."""
+
+    names: tuple[str, ...]  # without the clean one, each once
+    about: dict[str, Any]  # what a report says of them
+
+
+def choose(
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    usual: str,
+    but: Collection[str] = (),
+) -> Chosen:
+    """Return the scenarios that a config names.
+
+    Args:
+      environment: an environment, or the spec of one.
+      names: the value of `eval.scenarios`.
+      usual: what "default" stands for; see `draw.expand`.
+      but: perturbations that are left out unless they are named themselves.
+
+    Raises:
+      UsageError: a name is unknown, they cannot be used as they are, or a suite is
+        named beside other things or cannot be played.
+    """
+    suites = [name for name in names if scenario_suites.is_suite(name)]
+    if suites and len(names) > 1:
+        raise UsageError(
+            f"{KEY}: {suites[0]} is a suite, which is played as it is; name it alone"
+        )
+    if suites:
+        with errors.blame(KEY):
+            suite = scenario_suites.load(suites[0])
+            groups = suite.groups(environment, but)
+        chosen = tuple(name for some in groups.values() for name in some)
+        return Chosen(chosen, suite.described(groups))
+    check_names(KEY, names, environment, scenario_suites.builtins())
+    with errors.blame(KEY):
+        chosen = (*dict.fromkeys(draw.expand(environment, names, usual, but)),)
+    return Chosen(chosen, draw.described(environment, chosen, but))
+
+
+def check_names(
+    key: str,
+    names: Sequence[str],
+    environment: perturb.HasCatalogue,
+    others: Collection[str] = (),
+) -> None:
+    """Check that all names, and those of the parts of compositions, are known.
+
+    Args:
+      key: the config key, for error messages.
+      names: its value.
+      environment: an environment, or the spec of one.
+      others: further names that are known.
+
+    Raises:
+      UsageError: a name is unknown, or a strength is not from 0 to 1.
+    """
+    with errors.blame(key):
+        parts = [part for name in names for part in perturb.part_names(name)]
+    known = [*draw.GROUPS, *others, *perturb.catalogue(environment)]
+    errors.check_names(key, parts, known)
+
+
+def check_compositions(
+    entries: Mapping[str, perturb.Entry], changed: Collection[str], domain: str
+) -> None:
+    """Check that each composition changes some task of an evaluation.
+
+    Args:
+      entries: the perturbations of the scenarios, by name.
+      changed: the scenarios that change a task.
+      domain: the domain of the tasks, for error messages.
+
+    Raises:
+      UsageError: one changes none, because its parts do not go together there.
+    """
+    for name, entry in entries.items():
+        if entry.parts and name not in changed:
+            raise UsageError(
+                f'{KEY}: "{name}" changes none of the tasks of {domain}: its parts '
+                "never apply together there; name other parts"
+            )
