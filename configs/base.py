@@ -64,8 +64,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.max_turns = 10  # actions of the agent in an episode
     c.sandbox.prompt_tokens = 224  # tokens of the tool documents and the request
     c.sandbox.action_tokens = 60  # tokens of one action
-    c.sandbox.result_tokens = 36  # tokens of one result
-    c.sandbox.context_tokens = 512  # tokens of an episode that the policy plays
+    c.sandbox.result_tokens = 64  # tokens of one result
+    c.sandbox.context_tokens = 576  # tokens of an episode that the policy plays
     # Limits of tool worlds, which are the sizes of the arrays of a task.
     c.sandbox.num_tools = 16  # tools
     c.sandbox.num_args = 3  # arguments of a tool, not counting a code

@@ -43,8 +43,8 @@ class Settings:
     max_turns: int = 10
     prompt_tokens: int = 224
     action_tokens: int = 60
-    result_tokens: int = 36
-    context_tokens: int = 512
+    result_tokens: int = 64
+    context_tokens: int = 576
     # Sizes of the arrays of a task in tool worlds; see `domains.limits.Limits`.
     num_tools: int = 16
     num_args: int = 3

@@ -108,12 +108,14 @@ def stale_value(pools: Pools) -> Perturbation:
             `{"error":"out of date, read again with find_place"}`; then
             `{"place":"Elm Park"}`
 
-    Strength: the probability that a result that another step uses changes.
+    Strength: the probability that a result that another step uses changes; of one task,
+    one at most does.
     """
     del pools
 
     def apply(key, task, strength):
         hit = _may_be_stale(task) & bernoulli(key, strength, task.goal.tool.shape)
+        hit &= (jnp.cumsum(hit) == 1) & ~jnp.any(task.faults.stale)
         return edit_faults(task, stale=task.faults.stale | hit)
 
     return apply
