@@ -167,11 +167,11 @@ def error_wording(pools: Pools) -> Perturbation:
         failures = faults.failures.at[tool].set(1)
         worded = edit_faults(
             task,
-            failures=jnp.where(errs, faults.failures, failures),
+            failures=jnp.where(errs | (tool < 0), faults.failures, failures),
             wording=jax.random.randint(words, shape, *pools.wordings),
         )
-        hit = bernoulli(coin, strength) & (errs | (tool >= 0))
-        return select(hit, worded, task)
+        # Also where no tool can fail, lest the wording tell that one is withheld.
+        return select(bernoulli(coin, strength), worded, task)
 
     return apply
 

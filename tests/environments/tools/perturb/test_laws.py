@@ -263,3 +263,23 @@ def test_on_trajectory_demonstrates_again():
     for i in np.flatnonzero(hit):
         assert new.state.turn[i] == new.task.tools.visible[i].sum()
         assert np.array_equal(new.action.kind[i], old.action.kind[0])
+
+
+@pytest.mark.parametrize("entry", ["unsolvable", "fatal_error", "contradiction"])
+def test_wordings_do_not_tell_what_can_be_solved(entry):
+    """With the same key, an unsolvable task and its counterpart have the same ones."""
+    counterpart = helpers.CATALOGUE[entry].counterpart
+    tables, old, key = helpers.world("poi").tables, tasks("test"), jax.random.key(3)
+
+    def wordings(name):
+        environment = helpers.world("poi").environment
+        edits = [
+            perturb.make(environment, tables, x, "test")
+            for x in (name, "error_wording")
+        ]
+        both = perturb.batched(perturb.chain(*edits))
+        new = jax.jit(both)(jax.random.split(key, len(old.world)), old, jnp.float32(1))
+        return helpers.host(new.faults.wording)
+
+    a, b = wordings(entry), wordings(counterpart)
+    assert np.array_equal(a, b) and len(np.unique(a)) == 10  # those of the test
