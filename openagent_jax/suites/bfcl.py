@@ -32,6 +32,8 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.make import DOMAINS, functions
 from openagent_jax.environments.tools.perturb.edits import Pools
+from openagent_jax.environments.tools.types import Reworded
+from openagent_jax.environments.tools.worlds.asides import Asides
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import EnvironmentSpec
 from openagent_jax.interop import packages
@@ -356,6 +358,11 @@ class Suite:
                 special=zero[0],
                 shifted=zero[None],
                 constant_range=zero,
+                own_range=zero,
+                misspelt=Reworded(zero[0], zero),
+                noisy_names=Reworded(zero[0], zero),
+                worse_descriptions=Reworded(zero[0], zero),
+                asides=Asides(*(zero for _ in Asides._fields)),
                 other_rate=jnp.zeros(1),  # one request of each list of functions
                 other_needs=jnp.zeros((1, len(task.tools.name)), bool),
                 other_sure=jnp.zeros((1, len(task.tools.name)), bool),
