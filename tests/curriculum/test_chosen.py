@@ -60,7 +60,13 @@ def test_unsolvable_tasks_go_with_their_counterparts():
     others = "fatal_error", "contradiction", "error_with_alternative"
     others = {*others, "spare_contradiction"}
     assert after.keys() - counts().keys() == others
-    assert {after[name] for name in others} == {counts()["unsolvable"] // 2}
+    half = counts()["unsolvable"] / 2  # of each of the two kinds that are left
+    assert all(abs(after[name] - half) <= 1 for name in others)
+    for one, other in (
+        ("fatal_error", "error_with_alternative"),
+        ("contradiction", "spare_contradiction"),
+    ):
+        assert after[one] == after[other]
     assert counts(["internalization"]).keys() == counts().keys() - {*PAIR}
 
 
