@@ -50,12 +50,12 @@ def test_defaults_that_suffice_stay(monkeypatch, own):
 
 
 def test_what_nobody_has_set_is_raised(monkeypatch, own, capsys):
-    made = fitted(monkeypatch, longest(prompt=271, result=30), own)
-    assert made.prompt_tokens == 288 and made.result_tokens == 64
+    made = fitted(monkeypatch, longest(prompt=271, result=60), own)
+    assert made.prompt_tokens == 288 and made.result_tokens == 96
     assert made.action_tokens == 60  # the default
-    assert made.context_tokens >= 512 - 224 + 288
+    assert made.context_tokens >= 576 - 224 + 288
     said = capsys.readouterr().out
-    assert "sandbox.prompt_tokens=288, sandbox.result_tokens=64, " in said
+    assert "sandbox.prompt_tokens=288, sandbox.result_tokens=96, " in said
     assert "action_tokens" not in said
 
 
@@ -89,7 +89,7 @@ def test_the_context_of_the_model_is_the_bound(monkeypatch, own):
     assert made.context_tokens == most
     with pytest.raises(UsageError, match=f"has {most} tokens, and .* show fewer tools"):
         fitted(monkeypatch, longest(most), own)
-    with pytest.raises(UsageError, match=r"=330 has no room .*_tokens=416$"):
+    with pytest.raises(UsageError, match=r"=330 has no room .*_tokens=448$"):
         fitted(monkeypatch, longest(300), own, context_tokens=330)
 
 
@@ -181,7 +181,7 @@ def test_long_conversations_of_a_log_are_used(log, capsys):
     made = sizing.fitted(c, model, (), draw.ALL)
     assert build.world(made, model, log).summary == "mapped 8 of 8 conversations"
     raised = set(sizing.flat(made).items()) - set(sizing.flat(c).items())
-    assert {"sandbox.prompt_tokens", "sandbox.result_tokens"} <= {*dict(raised)}
+    assert {"sandbox.prompt_tokens", "sandbox.context_tokens"} <= {*dict(raised)}
     said = capsys.readouterr().out
     assert all(f"{key}={size}" in said for key, size in raised)
     # A limit that is set leaves long conversations out, which are all of these.
