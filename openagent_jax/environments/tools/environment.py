@@ -63,6 +63,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         succeeded=no_tool,
         known_dead=no_tool,
         known_from=no_tool,
+        listed_at=jnp.int32(-1),
         told=jnp.zeros(task.shown.shape, bool),
         limited=jnp.int32(0),
         has_code=no_tool,
@@ -126,7 +127,10 @@ def step(
         ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
     gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
+    gone |= result.status == style.SCHEMA_CHANGED
+    gone |= (result.status == style.UNKNOWN_TOOL) & task.tools.visible
     names_new = (result.status == style.MOVED) | (result.status == style.OK)
+    names_new |= result.status == style.SCHEMA_CHANGED
     pointed = (row == result.target) & names_new & live
     tool = jnp.maximum(action.call.tool, 0)
     first_reading = response.is_first & ok
@@ -181,6 +185,9 @@ def step(
         known_needs=state.known_needs | (here[:, None] & needs[None]),
         read_by=jnp.where(first_reading, action.call.tool, state.read_by),
         known_stale=state.known_stale | changed,
+        listed_at=jnp.where(
+            ok & (action.call.tool == faults.lister), jnp.sum(state.done), state.listed_at
+        ),
         attempts=state.attempts + tried,
         succeeded=state.succeeded | (here & ok),
         known_dead=state.known_dead | (here & gone),
@@ -323,6 +330,21 @@ def callable_tools(task: Task) -> Bool[Array, "N"]:
     return task.tools.visible | jnp.any(moved & task.tools.visible[:, None], axis=0)
 
 
+def open_tools(task: Task, gone: Bool[Array, "N"]) -> Bool[Array, "N"]:
+    """Return the rows that exist at some point of an episode.
+
+    Args:
+      task: the task.
+      gone: the rows that have ceased to work by then.
+    """
+    faults, row = task.faults, jnp.arange(gone.shape[0])
+    # A tool whose replacement a notice names already is there beside it.
+    replaced = (gone | faults.deprecated) & task.tools.visible
+    new = (faults.moved_to[:, None] == row[None]) & replaced[:, None]
+    old = task.tools.visible & ~(gone & (faults.moved_to < 0))
+    return old | jnp.any(new, axis=0)
+
+
 def reveals_code(task: Task) -> Bool[Array, "N"]:
     """Return the rows whose results hold a code, because some tool needs it."""
     relation, source = task.tools.relation, task.tools.code_from
@@ -366,6 +388,13 @@ def _respond(lexicon, task, state, action) -> _Response:
     forever = faults.failures[tool] >= types.FOREVER
     moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
     successor = jnp.where(faults.guided[tool], moved, -1)
+    gone = jnp.sum(state.done) >= faults.gone_at
+    is_gone = gone[tool]
+    same_name = tools.name[moved] == tools.name[tool]
+    moved_status = jnp.where((successor >= 0) & same_name, style.SCHEMA_CHANGED, style.MOVED)
+    there = open_tools(task, gone)
+    unlisted = there & ~tools.visible & ~state.known_from
+    listed = jnp.where(jnp.any(unlisted), jnp.argmax(unlisted), -1)
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -416,8 +445,8 @@ def _respond(lexicon, task, state, action) -> _Response:
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        ((moved >= 0) & ~deprecated, style.MOVED, successor),
-        ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
+        ((moved >= 0) & is_gone, moved_status, successor),
+        ((call.tool < 0) | ~there[tool], style.UNKNOWN_TOOL, -1),
         (is_limited, style.RATE_LIMITED, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
         (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
@@ -428,6 +457,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
     target = jnp.where(ok & deprecated, successor, target)
+    target = jnp.where(ok & (call.tool == faults.lister), listed, target)
     valid_code = jnp.where(state.renewed, faults.new_code, tools.code)[tool]
     code = jnp.where(ok & reveals_code(task)[tool], valid_code, -1)
     if touch is not None:  # a read before a change, or after it

@@ -323,20 +323,25 @@ def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]
 
 
 def _offered(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that are documented, or that a redirection names.
+    """Return the rows that are documented, or that an error or a list will name.
 
     The tool that will replace a deprecated one is not needed.
     """
     tools, faults = task.tools, task.faults
     row = jnp.arange(tools.relation.shape[0])
-    named = (faults.guided & _is_replaced(task) & tools.visible)[:, None]
-    pointed = (faults.moved_to[:, None] == row[None]) & named
+    lister = jnp.maximum(faults.lister, 0)
+    is_listed = (faults.lister >= 0) & tools.visible[lister]
+    named = (faults.guided | is_listed) & (faults.gone_at < types.FOREVER)
+    pointed = (faults.moved_to[:, None] == row[None]) & (named & tools.visible)[:, None]
     return tools.visible | jnp.any(pointed, axis=0)
 
 
-def _is_replaced(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that no longer work because another tool has replaced them."""
-    return (task.faults.moved_to >= 0) & ~task.faults.deprecated
+def _hours(task: Task) -> tuple[Int[Array, "N"], Int[Array, "N"]]:
+    """Return the numbers of done steps from which each row works, and up to which."""
+    faults, row = task.faults, jnp.arange(task.tools.relation.shape[0])
+    replaces = faults.moved_to[:, None] == row[None]
+    since = jnp.max(jnp.where(replaces, faults.gone_at[:, None], 0), axis=0)
+    return jnp.where(task.tools.visible, 0, since), faults.gone_at
 
 
 def _detours(task: Task) -> Int[Array, "N"]:

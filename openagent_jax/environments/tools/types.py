@@ -134,6 +134,10 @@ class Faults:
 
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
+    # The number of steps that have been done when the tool ceases to work, and the one
+    # that replaces it begins to; FOREVER: it does not cease.
+    gone_at: Int[Array, "N"]
+    lister: Int[Array, ""]  # row of the tool that tells of new tools, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
     # Whether it still works, and its results name the tool that will replace it.
     deprecated: Bool[Array, "N"]
@@ -159,6 +163,8 @@ def no_faults(num_tools: int, num_steps: int) -> Faults:
     return Faults(
         failures=none,
         moved_to=none - 1,
+        gone_at=none + FOREVER,
+        lister=jnp.int32(-1),
         guided=no,
         deprecated=no,
         form=none,
@@ -295,6 +301,7 @@ class State(Record):
     succeeded: Bool[Array, "N"]
     known_dead: Bool[Array, "N"]  # feedback has shown that the tool never works
     known_from: Bool[Array, "N"]  # feedback has named the tool as a replacement
+    listed_at: Int[Array, ""]  # steps that were done when new tools were last listed
     told: Bool[Array, "Q"]  # constants that the user has given when asked
     limited: Int[Array, ""]  # calls that count for the quota
     has_code: Bool[Array, "N"]  # the tool has told the code that is valid now

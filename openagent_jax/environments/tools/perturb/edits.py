@@ -29,6 +29,7 @@ class Pools(TaskPools):
 _OF_ROWS = (
     "failures",
     "moved_to",
+    "gone_at",
     "guided",
     "deprecated",
     "form",
@@ -187,6 +188,7 @@ def copy_row(task: Task, source: Array, target: Array) -> Task:
 
     faults = {name: take(getattr(task.faults, name)) for name in _OF_ROWS}
     faults["moved_to"] = jnp.where(is_copy, -1, faults["moved_to"])
+    faults["gone_at"] = jnp.where(is_copy, FOREVER, faults["gone_at"])
     for name in ("guided", "deprecated"):
         faults[name] &= ~is_copy
     task = replace(task, tools=jax.tree.map(take, task.tools))

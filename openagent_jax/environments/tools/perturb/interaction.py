@@ -74,6 +74,7 @@ def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
         moved = edit_faults(
             copied,
             moved_to=faults.moved_to.at[old].set(new),
+            gone_at=faults.gone_at.at[old].set(jnp.where(deprecated, FOREVER, 0)),
             guided=faults.guided.at[old].set(True),
             deprecated=faults.deprecated.at[old].set(deprecated),
             wording=faults.wording.at[jnp.stack([old, new])].set(wording),
@@ -114,7 +115,7 @@ def error_wording(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, words = jax.random.split(key, 3)
         faults, shape = task.faults, task.faults.wording.shape
-        fails = (faults.failures > 0) | ((faults.moved_to >= 0) & ~faults.deprecated)
+        fails = (faults.failures > 0) | (faults.gone_at == 0)
         used = wanted_surely(task)
         errs, tool = jnp.any(used & fails), pick(which, used)
         failures = faults.failures.at[tool].set(1)
