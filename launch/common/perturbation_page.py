@@ -74,6 +74,11 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _end(text: str) -> str:
+    """Return the period that a sentence lacks."""
+    return "" if text.rstrip("`)").endswith((".", "?")) else "."
+
+
 def section(entry: Entry) -> Iterator[str]:
     """Yield the lines of one entry."""
     text = parts(entry)
@@ -83,8 +88,8 @@ def section(entry: Entry) -> Iterator[str]:
     yield ""
     yield f"* Labels: {', '.join(labels(entry))}."
     if text.before:
-        yield f"* Before: {text.before}."
-        yield f"* After: {text.after}."
+        for when, example in (("Before", text.before), ("After", text.after)):
+            yield f"* {when}: {example}{_end(example)}"
     if text.strength:
         yield f"* Strength: {text.strength}."
     if found := forms(entry):

@@ -35,7 +35,8 @@ class Wording(NamedTuple, Generic[T]):
       moved_guided: it was replaced by the named tool.
       deprecated: it works, but will be replaced by the named tool. This is a notice
         below a result, so without `open` and `close`.
-      rate_limit: it will work after the given number of calls of any tool.
+      rate_limit: it will work after the given number of calls of any tool, which will
+        be refused too.
       expired_code: the code is too old, and the named tool gives a new one.
       schema_changed: the arguments have the given names from now on.
       stale: the value is out of date, and the named tool reads it again.

@@ -210,7 +210,7 @@ def results(
     task: Task,
     tool: Int[Array, ""],
     args: Int[Array, "A"],
-    shift: Int[Array, ""] | int = 0,
+    changes: Bool[Array, ""] | bool = False,
 ) -> Int[Array, "V"]:
     """Return the values that a call returns; -1 where there is no such value.
 
@@ -218,9 +218,9 @@ def results(
       task: the task.
       tool: the row of the tool.
       args: its arguments.
-      shift: other than 0 for values that differ from those that it returns in the end.
+      changes: whether to return others, as they were before they changed.
     """
-    drawn = _drawn(task, tool, args, shift)
+    drawn = _drawn(task, tool, args, changes)
     if task.facts is None:
         return drawn
     known = _recorded(task, task.facts, tool, args)
@@ -230,15 +230,15 @@ def results(
     return jnp.where(jnp.any(known), found, drawn)
 
 
-def _drawn(task: Task, tool: Array, args: Array, shift: Array | int) -> Array:
+def _drawn(task: Task, tool: Array, args: Array, changes: Array | bool) -> Array:
     low, high = task.tools.result_low[tool], task.tools.result_high[tool]
     value = pages.call_hash(task.world, task.tools.relation[tool], args)
     if task.tools.lists is not None:
         lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
-        return result_lists.drawn(lists, value, low, high, shift)
+        return result_lists.drawn(lists, value, low, high, changes)
     value = draw.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
-    value = value % size + jnp.asarray(shift).astype(jnp.uint32)
+    value = value % size + result_lists.shift(value, size, changes)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
     return jnp.where(high > low, drawn, -1)
 
@@ -269,7 +269,6 @@ def solution(task: Task) -> Solution:
             for known in (values, first)
         )
         found, key = results(task, tool, args), jnp.int32(0)
-        before = jnp.where(is_stale[c], results(task, tool, args, 1), found)
         if access is not None:
             touch = records.touch(access, task.world, cells, tool, args, found)
             found, key = touch.values, touch.key
@@ -277,7 +276,7 @@ def solution(task: Task) -> Solution:
             table = jnp.where(happens, access.table[tool], 0)
             none = jnp.zeros(access.source.shape[1], bool)
             cells, _ = records.write(cells, table, key, touch.after, none)
-            before = jnp.where(is_stale[c], before, found)
+        before = jnp.where(is_stale[c], results(task, tool, args, changes=True), found)
         values, first = (
             known.at[c].set(jnp.where(wanted >= 0, new, -1))
             for known, new in ((values, found), (first, before))
@@ -380,8 +379,8 @@ def _respond(lexicon, task, state, action) -> _Response:
     pending = (wanted >= 0) & ~oracle.settled(task, state)
     is_used = _sources_among(task, jnp.broadcast_to(pending[:, None], state.args.shape))
     is_first = useful & is_used & faults.stale & (state.read_by < 0)
-    shift = jnp.any(is_first).astype(jnp.int32)
-    values, touch, page, bare = results(task, tool, args, shift), None, None, None
+    values = results(task, tool, args, changes=jnp.any(is_first))
+    touch = page = bare = None
     # A call that uses what has been read before it changed.
     differs = state.args != args[None]
     is_old = jnp.all(~differs | (state.first_args == args[None]), axis=1)
@@ -406,8 +405,8 @@ def _respond(lexicon, task, state, action) -> _Response:
         touch = records.touch(tools.access, task.world, cells, tool, args, values)
         status, values = touch.status, touch.values
     cycle = jnp.maximum(faults.quota + faults.pause, 1)
-    wait = cycle - state.limited % cycle
-    is_limited = (faults.pause > 0) & (wait <= faults.pause)
+    left = cycle - state.limited % cycle  # calls of this round, with this one
+    is_limited = (faults.pause > 0) & (left <= faults.pause)
     for trouble, code, about in (
         (jnp.any(outdated), style.STALE, state.read_by[b]),
         (failing, jnp.where(forever, style.PERMANENT, style.TRANSIENT), -1),
@@ -445,7 +444,7 @@ def _respond(lexicon, task, state, action) -> _Response:
         code=code,
         target=target,
         wording=jnp.where(is_own, faults.wording[tool], 0),
-        wait=jnp.where(status == style.RATE_LIMITED, wait, 0),
+        wait=jnp.where(status == style.RATE_LIMITED, left - 1, 0),
         blank=ok & blank,
         bare=bare,
     )

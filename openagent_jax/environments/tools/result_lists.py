@@ -10,7 +10,7 @@ column of the record that is largest or smallest by a column of numbers.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int, UInt
+from jaxtyping import Array, Bool, Int, UInt
 
 from openagent_jax import draw
 from openagent_jax.environments.tools.types import Lists
@@ -19,8 +19,22 @@ from openagent_jax.text import scalars
 NONE, COUNT, MAX, MIN = range(4)  # operations of `Lists.derived`
 OPERATIONS = {"count": COUNT, "max": MAX, "min": MIN}
 # Added to the hash of a call, so that its parts are independent.
-_LENGTH, _STRIDE, _ORDER = 1 << 20, 2 << 20, 3 << 20
+_LENGTH, _STRIDE, _ORDER, _CHANGE = 1 << 20, 2 << 20, 3 << 20, 5 << 20
 _SMALLEST = jnp.iinfo(jnp.int32).min
+
+
+def shift(
+    value: UInt[Array, "F"], size: UInt[Array, "F"], changes: Bool[Array, ""] | bool
+) -> UInt[Array, "F"]:
+    """Return how far values are from others of their ranges, in which they wrap around.
+
+    Args:
+      value: hashes, of which the distances are functions.
+      size: how many values there are in each range.
+      changes: whether values are to be others; if not, the distances are 0.
+    """
+    distance = 1 + draw.mix(value, jnp.int32(_CHANGE)) % jnp.maximum(size - 1, 1)
+    return jnp.where(changes, distance, 0).astype(jnp.uint32)
 
 
 def drawn(
@@ -28,7 +42,7 @@ def drawn(
     call: UInt[Array, ""],
     low: Int[Array, "F"],
     high: Int[Array, "F"],
-    shift: Int[Array, ""] | int = 0,
+    changes: Bool[Array, ""] | bool = False,
 ) -> Int[Array, "V"]:
     """Return the fields that a call returns, and then the values derived from them.
 
@@ -37,7 +51,7 @@ def drawn(
       call: a hash of the call.
       low: the first value of each field.
       high: the end of the range of each field, exclusive; `low` if there is none.
-      shift: moves each field on in its range, from the end to the beginning.
+      changes: whether to return other values, as they were before they changed.
     """
     field = jnp.arange(low.shape[0])
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
@@ -52,7 +66,7 @@ def drawn(
     stride = draw.mix(draw.mix(call, jnp.int32(_STRIDE)), lists.column)
     stride = 1 + stride % jnp.maximum(size // most, 1)
     offset = draw.mix(call, lists.column) % size
-    offset += jnp.asarray(shift).astype(jnp.uint32)
+    offset += shift(draw.mix(call, lists.column), size, changes)
     raw = low + ((offset + rank * stride) % size).astype(jnp.int32)
 
     spread = (lists.most - lists.least + 1).astype(jnp.uint32)

@@ -308,7 +308,7 @@ class ToolResult:
     values: Int[Array, "F"]  # -1: no such field
     code: Int[Array, ""]  # symbol, or -1
     target: Int[Array, ""]  # row of the tool that an error or notice names, or -1
-    wait: Int[Array, ""]  # calls until one is answered again, where they are limited
+    wait: Int[Array, ""]  # calls that will be refused after this one
     blank: Bool[Array, ""]  # the values are missing
     wording: Int[Array, ""]  # of an error; see `Faults`
     # Which values JSON writes without quotes; None if results are generated: then all
@@ -327,7 +327,7 @@ class State(Record):
     known_dead: Bool[Array, "N"]  # feedback has shown that the tool never works
     known_from: Bool[Array, "N"]  # feedback has named the tool as a replacement
     told: Bool[Array, "Q"]  # constants that the user has given when asked
-    limited: Int[Array, ""]  # calls that count for the quota
+    limited: Int[Array, ""]  # calls that have counted for the quota
     has_code: Bool[Array, "N"]  # the tool has told the code that is valid now
     renewed: Bool[Array, "N"]  # the first code of the tool has expired
     # Feedback has shown that the code of another tool is needed, or a call of it.

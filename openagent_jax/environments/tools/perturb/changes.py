@@ -19,7 +19,7 @@ def missing_values(pools: Pools) -> Perturbation:
     """Let tools return no values at first; a tool that is called again returns them.
 
     Before: `{"hour":"17"}`
-    After:  `{"hour":"null"}`, then `{"hour":"17"}`
+    After:  `{"hour":null}`, then `{"hour":"17"}`
 
     Strength: the probability that a tool that the goal needs does so, once or twice.
     Tools that have an effect do not, since they must not be called again.
@@ -43,7 +43,8 @@ def rate_limit(pools: Pools) -> Perturbation:
     """Refuse every few calls, whichever they are, until the agent has waited.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"too many calls, calls to wait: 1"}`, then `{"hour":"17"}`
+    After:  `{"error":"rate limit, wait for 1 calls"}`, then
+            `{"error":"rate limit, wait for 0 calls"}`, then `{"hour":"17"}`
 
     After two calls one is refused, or after three calls two. Strength: the probability
     that calls are limited.
@@ -105,7 +106,7 @@ def stale_value(pools: Pools) -> Perturbation:
 
     Before: `{"place":"Fern Park"}`, which `opening_hour` takes
     After:  `{"place":"Fern Park"}`, for which `opening_hour` returns
-            `{"error":"out of date, read again with find_place"}`; then
+            `{"error":"out of date, read it again with find_place"}`; then
             `{"place":"Elm Park"}`
 
     Strength: the probability that a result that another step uses changes; of one task,

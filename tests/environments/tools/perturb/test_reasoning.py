@@ -11,31 +11,11 @@ import pytest
 
 from openagent_jax.environments.tools import environment
 from openagent_jax.environments.world import SPLITS
-from tests import differences, helpers
+from tests import helpers
+from tests.environments.tools.perturb.playing import pair, replay
 
 POINTERS = ("code_from", "call_after")
 every_domain = pytest.mark.parametrize("name", helpers.DOMAINS)
-
-
-def pair(name, entry, split="test", strength=1.0):
-    """Tasks before and after, and which of them have changed."""
-    old = helpers.host(helpers.tasks(name, split))
-    new = helpers.host(helpers.edited(name, split, entry, strength))
-    return old, new, differences.changed_tasks(old, new)
-
-
-@jax.jit
-def replay(lexicon, tasks, actions):
-    """The last states of episodes in which agents act as recorded, whatever happens."""
-
-    def one(task, actions):
-        def step(state, action):
-            turn = environment.step(lexicon, task, state, action, helpers.MAX_TURNS)
-            return turn[0], None
-
-        return jax.lax.scan(step, environment.reset(lexicon, task), actions)[0]
-
-    return jax.vmap(one)(tasks, actions)
 
 
 class TestDependencyRewire:
