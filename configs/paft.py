@@ -4,7 +4,8 @@
 
 Differs from `sft.py` in `paft.alpha`: 30 % of the tasks are perturbed, in every way
 that can be trained on. Half of these are unsolvable tasks and their counterparts.
-Time: 6 to 10 minutes on 2 CPU cores; 1,100 steps, 1.8 M tokens.
+Time: not measured on a quiet machine since every kind is trained on; with seven kinds,
+6 to 10 minutes on 2 CPU cores. 1,100 steps, 1.8 M tokens.
 Result: not measured since every kind is trained on. With seven kinds, 97 % success on
 clean tasks of `poi`, 44 % on average over the 15 perturbations of the suite, and 16 %
 of the unsolvable tasks refused (one seed, exploratory; docs/sft_and_paft.md). Earlier
