@@ -1,6 +1,6 @@
 """Write the page that defines the perturbations, from the catalogues.
 
-    python -m launch.perturbations [--page=docs/perturbations.md]
+    python -m launch.perturbations [--out=docs/perturbations.md]
 
 A test compares the page with what this command writes.
 """
@@ -11,14 +11,14 @@ from absl import flags
 
 from launch.common import cli
 
-PAGE = flags.DEFINE_string("page", "docs/perturbations.md", "The page to write.")
+OUT = flags.DEFINE_string("out", "docs/perturbations.md", "Page to write.")
 
 
 def main() -> None:
     from launch.common import perturbation_page
 
-    Path(PAGE.value).write_text(perturbation_page.page(), "utf-8")
-    print(PAGE.value)
+    Path(OUT.value).write_text(perturbation_page.page(), "utf-8")
+    print(OUT.value)
 
 
 if __name__ == "__main__":

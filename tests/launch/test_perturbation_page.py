@@ -68,7 +68,8 @@ def test_a_section():
     text = "\n".join(
         perturbation_page.section(helpers.CATALOGUE["nonstandard_feedback"])
     )
-    assert "for training json, json typed" in text and "for evaluation xml" in text
+    assert "for training json, pairs, separated" in text
+    assert "for evaluation markup, ruled, prose, code" in text
     text = "\n".join(perturbation_page.section(helpers.CATALOGUE["entity_shift"]))
     assert "not trained on" in text
 
@@ -77,6 +78,6 @@ def test_the_command_writes_the_page(tmp_path):
     if not perturbations.flags.FLAGS.is_parsed():
         perturbations.flags.FLAGS(["perturbations"])
     file = tmp_path / "page.md"
-    with flagsaver.flagsaver(page=str(file)):
+    with flagsaver.flagsaver(out=str(file)):
         perturbations.main()
     assert file.read_text("utf-8") == perturbation_page.page()

@@ -13,7 +13,7 @@ from openagent_jax.environments import registry
 from openagent_jax.environments.tools.perturb import edits
 from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.text import nesting, reply_scan, scalars, style
+from openagent_jax.text import nesting, reply_scan, result_forms, scalars, style
 from tests import helpers
 from tests.domains import ferries
 
@@ -283,13 +283,16 @@ def test_results_are_nested_json(world, expert):
     assert {(0, False), (1, True), (1, False), (2, False), (3, False)} <= seen
 
 
-def test_other_styles_write_paths(world, expert):
+BRACKETS = [*result_forms.FORMS].index("brackets")
+
+
+def test_other_forms_write_paths(world, expert):
     tasks, _, (results, _), _, _ = expert
     found = set()
     for row in (0, 1):
         t, i = np.argwhere((results.status == style.OK) & (results.tool == row))[0]
         task, result = helpers.row(tasks, i), helpers.row(results, (t, i))
-        task = replace(task, faults=replace(task.faults, style=np.ones(16, np.int32)))
+        task = replace(task, faults=replace(task.faults, form=np.full(16, BRACKETS)))
         pieces = np.asarray(world.transcriber.observe(task, result))
         _, text = world.transcriber.shown(pieces)
         assert text[0] == "[" and text[-1] == "]"
