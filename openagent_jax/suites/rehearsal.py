@@ -225,6 +225,12 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             "no tool needs the code of another (code_from), and no goal has two steps "
             "that do not feed each other",
         ),
+        "stale_value": (
+            True,
+            "no goal uses a value that a call without an effect has found, and that "
+            "can be another",
+        ),
+        "missing_values": (True, "all tools of the goals have an effect"),
         "dependency_rewire": (
             True,
             "no goal has two steps that do not feed each other, and no tool without "
@@ -239,6 +245,8 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             (
                 "dependency_extension",
                 "rule_shift",
+                "verification_code_change",
+                "incomplete_information",
                 "tool_redirection",
                 "tool_deprecation",
                 "fatal_error",

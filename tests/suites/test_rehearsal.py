@@ -170,6 +170,10 @@ def test_troubles(rehearsed):
         "distractor_tools changes nothing here: all 12 tools are shown already "
         "(sandbox.num_visible=12)",
         f"tool_redirection changes nothing here: {full}",
+        f"tool_deprecation changes nothing here: {full}",
+        f"verification_code_change changes nothing here: {full}",
+        "stale_value changes nothing here: no goal uses a value that a call without an "
+        "effect has found, and that can be another",
         f"dependency_extension changes nothing here: {full}",
         f"rule_shift changes nothing here: {full}",
         "logic_inversion changes nothing here: no tool needs the code of another "

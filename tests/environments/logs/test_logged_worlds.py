@@ -256,6 +256,7 @@ def test_calls_that_are_not_in_the_log(player, played, name, arguments, error):
 # Logged worlds have no other values or entities, results for two sources, or room for
 # two worlds.
 WITHOUT_EFFECT = {
+    "stale_value",
     "entity_shift",
     "query_ambiguous",
     "conflicting_sources",

