@@ -264,7 +264,7 @@ class Variant:
 
     apply: Callable[[jax.Array, Task, jax.Array, Any], Task]  # takes `which` last
     family: Any  # equal for those that differ in `which` only
-    which: bool | Bool[Array, ""]
+    which: int | Int[Array, ""]  # or a Boolean
 
     def __call__(self, key: jax.Array, task: Task, strength: jax.Array) -> Task:
         return self.apply(key, task, strength, self.which)
@@ -282,12 +282,13 @@ def switch(
     Under `jax.vmap` all are computed. Those of one family become one branch.
     """
     which = [getattr(made, "which", False) for made in perturbations]
-    is_which = jnp.array(which)[index]
+    is_which = jnp.array(which, jnp.int32)[index]
     families = [getattr(made, "family", made) for made in perturbations]
     branches: dict[Any, Perturbation] = {}
     for made, family in zip(perturbations, families, strict=True):
         if isinstance(made, Variant) and families.count(family) > 1:
-            made = replace(made, which=is_which)
+            kind = jnp.asarray(made.which).dtype
+            made = replace(made, which=is_which.astype(kind))
         branches.setdefault(family, made)
     order = list(branches)
     branch = jnp.array([order.index(family) for family in families])[index]

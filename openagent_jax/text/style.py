@@ -49,11 +49,12 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     SCHEMA_CHANGED,  # the arguments have other names now
     MOVED,  # replaced by another tool
     USER_REPLY,  # the user's answer to `ASK`
+    USER_CHANGE,  # what the user says to an answer, to change the request
     NO_RESULT,  # the episode is over, nothing is shown
-) = range(16)
+) = range(17)
 # More rows of `error_table`: `MOVED` where the new tool is named, and a notice below a
 # result.
-MOVED_GUIDED, DEPRECATED = range(16, 18)
+MOVED_GUIDED, DEPRECATED = range(17, 19)
 
 # What is written where no tool answers, so in one wording only.
 BAD_FORMAT_TEXT, UNKNOWN_TOOL_TEXT = "cannot read this", "no such tool"
@@ -169,6 +170,7 @@ class Style(Generic[T]):
     key_arguments: T
     key_purpose: T
     code: T  # name of the field that holds a code
+    new_tool: T  # name of the field that holds the name of a tool
     done: T
     result: T
     unknown: T
@@ -319,6 +321,7 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
         no_records="[]",
         null="null",
         code=CODE,
+        new_tool="new_tool",
         done="done",
         result="result",
         unknown="something",

@@ -51,13 +51,16 @@ class Transcriber:
     def tools(self, task: Task, state: State | None = None) -> messages.Tools:
         """Return the documents of the visible tools, in the order of the prompt.
 
-        With a state, the replacements that an error has named follow them.
+        With a state, the tools that feedback has named follow them. One that has the
+        name of a documented tool replaces it.
         """
         order, visible = np.argsort(task.tools.place, kind="stable"), task.tools.visible
         rows = [int(n) for n in order if visible[n]]
         if state is not None:
             told = np.asarray(state.known_from)
-            rows += [int(n) for n in order if told[n] and not visible[n]]
+            new = [int(n) for n in order if told[n] and not visible[n]]
+            names = task.tools.name
+            rows = [n for n in rows if names[n] not in names[new]] + new
         return [self._document(task, n) for n in rows]
 
     def opening(self, task: Task) -> list[messages.Message]:

@@ -17,6 +17,7 @@ from openagent_jax.environments import grading
 from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import (
     conditions,
+    dynamic,
     oracle,
     pages,
     result_lists,
@@ -48,10 +49,12 @@ class Solution(NamedTuple):
 def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
     """Return the state before the first action."""
     del lexicon
-    args, first_args, values, steps = solution(task)
+    first, later = _solutions(task)
+    args, first_args, values, steps = first
     reading = _unread(task, values)
     task = conditions.with_needed(task, values)
-    proof = oracle.certificate(task, steps, reading)
+    again = jnp.any(later.args != args, axis=1)
+    proof = oracle.certificate(task, steps, reading, again)
     no_tool = jnp.zeros(task.tools.relation.shape, bool)
     access, cells = task.tools.access, None
     if access is not None:
@@ -70,9 +73,14 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         known_needs=jnp.stack([no_tool, no_tool], axis=1),
         read_by=jnp.full(task.goal.tool.shape, -1, jnp.int32),
         known_stale=jnp.zeros(task.goal.tool.shape, bool),
+        clock=jnp.int32(0),
+        missed=no_tool,
+        changed=jnp.bool_(False),
         values=values,
         args=args,
         first_args=first_args,
+        new_values=later.values,
+        new_args=later.args,
         spoiled=jnp.bool_(False),
         cells=cells,
         steps=steps,
@@ -83,9 +91,13 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
 
 def certificate(task: Task) -> Certificate:
     """Certify whether a task can be solved; see `oracle.certificate`."""
-    *_, values, steps = solution(task)
-    task, reading = conditions.with_needed(task, values), _unread(task, values)
-    return oracle.certificate(task, steps, reading)
+    first, later = _solutions(task)
+    task, reading = (
+        conditions.with_needed(task, first.values),
+        _unread(task, first.values),
+    )
+    again = jnp.any(later.args != first.args, axis=1)
+    return oracle.certificate(task, first.steps, reading, again)
 
 
 def step(
@@ -98,7 +110,8 @@ def step(
     """Apply one action of the agent. A finished episode does not change any more.
 
     An episode succeeds with the right answer (or "done") if all steps of the goal have
-    been done and nothing else has changed: wrong changes of records count, but fail an
+    been done and nothing else has changed; if the user changes the request then, with
+    the right answer to that. Wrong changes of records count, but fail an
     episode only if they are still there. It also succeeds with a refusal if the oracle
     certifies the task as unsolvable. See `grading.REWARDS` for the rewards.
 
@@ -112,6 +125,7 @@ def step(
     Returns:
       The new state, and the timestep, whose observation is a `ToolResult`.
     """
+    task = dynamic.as_changed(task, state.changed)
     task = conditions.with_needed(task, state.values)
     goal = task.goal
     response = _respond(lexicon, task, state, action)
@@ -125,8 +139,19 @@ def step(
     tried = here & (
         ok | (result.status == style.TRANSIENT) | (result.status == style.PERMANENT)
     )
-    gone = (result.status == style.PERMANENT) | (result.status == style.MOVED)
-    names_new = (result.status == style.MOVED) | (result.status == style.OK)
+    gone, names_new = (
+        jnp.isin(result.status, jnp.array(some))
+        for some in (
+            (style.PERMANENT, style.MOVED, style.SCHEMA_CHANGED),
+            (style.MOVED, style.SCHEMA_CHANGED, style.OK),
+        )
+    )
+    # A tool is not used any more once a notice names the one that will replace it.
+    gone |= (result.status == style.OK) & (result.target >= 0)
+    missed = (result.status == style.UNKNOWN_TOOL) & task.tools.visible
+    missed |= (result.status == style.MOVED) & (result.target < 0)
+    lists = ok & (action.call.tool == faults.lister)
+    listed = lists & (row == dynamic.new_tool(task, state.clock))
     pointed = (row == result.target) & names_new & live
     tool = jnp.maximum(action.call.tool, 0)
     first_reading = response.is_first & ok
@@ -158,9 +183,13 @@ def step(
     answered = right & jnp.all(settled | ~valid) & ~noted.spoiled
     if task.tools.access is not None:
         answered &= oracle.as_wanted(task, noted)
+    # The user changes the request as soon as the answer to it is right.
+    changes = (action.kind == reply_scan.ANSWER) & answered & live
+    changes &= (faults.change.constant >= 0) & ~state.changed
+    kind = jnp.where(changes, _GOES_ON, action.kind)
     graded = grading.advance(
         noted,
-        action.kind,
+        kind,
         right=answered,
         error=error,
         withheld=jnp.any(~task.shown & ~state.told),
@@ -173,8 +202,18 @@ def step(
     expired = task.tools.relation == task.tools.relation[result.target]
     expired &= live & (result.status == style.EXPIRED_CODE)
     changed = response.outdated & live & (result.status == style.STALE)
+    num_done = jnp.sum(graded.done & ~state.done & valid)
+    again = valid & jnp.any(state.new_args != state.args, axis=1)
+    num_wanted = jnp.sum(valid) + jnp.sum(again & (faults.change.constant >= 0))
     new = replace(
         graded,
+        done=graded.done & ~(changes & again),
+        clock=state.clock + num_done,
+        missed=(state.missed & ~lists) | (here & missed),
+        changed=state.changed | changes,
+        values=jnp.where(changes, state.new_values, state.values),
+        args=jnp.where(changes, state.new_args, state.args),
+        first_args=jnp.where(changes, state.new_args, state.first_args),
         limited=state.limited + (called & live & (faults.pause > 0)),
         has_code=(state.has_code & ~expired) | (here & ok),
         renewed=state.renewed | expired,
@@ -183,20 +222,23 @@ def step(
         known_stale=state.known_stale | changed,
         attempts=state.attempts + tried,
         succeeded=state.succeeded | (here & ok),
-        known_dead=state.known_dead | (here & gone),
-        known_from=state.known_from | pointed,
+        known_dead=state.known_dead | (here & (gone | missed)),
+        known_from=state.known_from | pointed | listed,
         told=state.told | ((action.kind == reply_scan.ASK) & live & ~task.shown),
     )
-    status = jnp.where(live, result.status, style.NO_RESULT)
-    num_done = jnp.sum(new.done & ~state.done & valid)
+    status = jnp.where(changes, style.USER_CHANGE, result.status)
+    status = jnp.where(live, status, style.NO_RESULT)
     return new, grading.timestep(
         state,
         new,
-        action.kind,
+        kind,
         replace(result, status=status),
-        progress=num_done / jnp.maximum(jnp.sum(valid), 1),
+        progress=num_done / jnp.maximum(num_wanted, 1),
         max_turns=max_turns,
     )
+
+
+_GOES_ON = -1  # the kind of an action that neither calls, asks nor ends the episode
 
 
 def no_action(num_args: int) -> Action:
@@ -249,6 +291,13 @@ def _recorded(
     """Return which of the recorded calls equal this one."""
     same = jnp.all(facts.args == args[None], axis=1)
     return same & (facts.relation == task.tools.relation[tool])
+
+
+def _solutions(task: Task) -> tuple[Solution, Solution]:
+    """Return what the steps do before and after the user changes the request."""
+    both = jax.vmap(lambda x: solution(dynamic.as_changed(task, x)))(jnp.arange(2) > 0)
+    first, later = (jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
+    return first, later
 
 
 def solution(task: Task) -> Solution:
@@ -365,6 +414,16 @@ def _respond(lexicon, task, state, action) -> _Response:
     forever = faults.failures[tool] >= types.FOREVER
     moved, deprecated = faults.moved_to[tool], faults.deprecated[tool]
     successor = jnp.where(faults.guided[tool], moved, -1)
+    is_gone, is_there = (
+        of(task, state.clock)[tool] for of in (dynamic.gone, dynamic.there)
+    )
+    same_name = tools.visible & (tools.name == tools.name[tool])
+    is_drift = (successor >= 0) & (tools.name[moved] == tools.name[tool])
+    moved_status = jnp.where(is_drift, style.SCHEMA_CHANGED, style.MOVED)
+    # The arguments of a tool are not yet those that it will have.
+    too_early = ~tools.visible[tool] & jnp.any(same_name)
+    unknown = jnp.where(too_early, style.BAD_ARGUMENT, style.UNKNOWN_TOOL)
+    is_unknown = ~is_there & ~(is_gone & (moved >= 0) & tools.visible[tool])
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
     if tools.pages is not None:
         args, cursor = pages.without_cursor(tools.pages, tool, args)
@@ -415,8 +474,9 @@ def _respond(lexicon, task, state, action) -> _Response:
         ((call_after >= 0) & ~jnp.any(after), style.OUT_OF_ORDER, call_after),
         (jnp.any(has_arg & ~fits) | unheard, style.BAD_ARGUMENT, -1),
         ((code_from < 0) & (call.code != -1), style.BAD_ARGUMENT, -1),
-        ((moved >= 0) & ~deprecated, style.MOVED, successor),
-        ((call.tool < 0) | ~callable_tools(task)[tool], style.UNKNOWN_TOOL, -1),
+        ((moved >= 0) & is_gone, moved_status, successor),
+        (is_unknown, unknown, -1),
+        (call.tool < 0, style.UNKNOWN_TOOL, -1),
         (is_limited, style.RATE_LIMITED, -1),
         (action.kind == reply_scan.ASK, style.USER_REPLY, -1),
         (action.kind == reply_scan.MALFORMED, style.BAD_FORMAT, -1),
@@ -429,6 +489,9 @@ def _respond(lexicon, task, state, action) -> _Response:
     target = jnp.where(ok & deprecated, successor, target)
     valid_code = jnp.where(state.renewed, faults.new_code, tools.code)[tool]
     code = jnp.where(ok & reveals_code(task)[tool], valid_code, -1)
+    new = dynamic.new_tool(task, state.clock)
+    new = jnp.where(new >= 0, tools.name[new], -1)
+    code = jnp.where(ok & (tool == faults.lister), new, code)
     if touch is not None:  # a read before a change, or after it
         same = jnp.all(state.values == values[None], axis=1)
         useful &= same | is_first | ~oracle.shows(task)

@@ -41,7 +41,13 @@ from openagent_jax.environments.tools.worlds import (
 from openagent_jax.environments.tools.worlds import domain as domains
 from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.noise import Noise
-from openagent_jax.environments.tools.worlds.symbols import JOINTS, NOTES, ToolSymbols
+from openagent_jax.environments.tools.worlds.symbols import (
+    CHANGES,
+    JOINTS,
+    LISTERS,
+    NOTES,
+    ToolSymbols,
+)
 from openagent_jax.environments.world import (
     SPLITS,
     EnvironmentSpec,
@@ -72,6 +78,8 @@ class Source(NamedTuple):
     documents: Int[Array, "K D"]  # see `worlds.documents.Documents.table`
     notes: Int[Array, "2 2 X"]  # by split; see `Pools`
     joints: Int[Array, "2 X"]
+    listers: Int[Array, "2 X 2"]
+    changes: Int[Array, "2 X 3"]
     noise: Noise
     keys: key_forms.KeyForms  # of results
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
@@ -294,6 +302,10 @@ def world_of(
     # worlds nor perturbed tasks depend on what comes later.
     notes = jnp.asarray([[list(map(table.one, x)) for x in NOTES[s]] for s in SPLITS])
     joints = jnp.asarray([list(map(table.one, JOINTS[s])) for s in SPLITS])
+    listers, changes = (
+        jnp.asarray([[list(map(table.one, x)) for x in texts[s]] for s in SPLITS])
+        for texts in (LISTERS, CHANGES)
+    )
     noises = noise.compile([tasks, transfer], table, made, limits.value_bytes)
     keys = key_forms.tables(table, _result_keys((tasks, transfer)), units)
     source = Source(
@@ -304,6 +316,8 @@ def world_of(
         jnp.asarray(made.table(table, limits)),
         notes,
         joints,
+        listers,
+        changes,
         noises,
         keys,
         jnp.zeros(1, jnp.int32),
@@ -381,6 +395,8 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         opaque=source.opaque[s],
         notes=source.notes[s],
         joints=source.joints[s],
+        listers=source.listers[s],
+        changes=source.changes[s],
         misspelt=source.noise.requests.of(s, task.phrase),
         noisy_names=source.noise.names.of(s, task.tools.name),
         worse_descriptions=source.noise.descriptions.of(

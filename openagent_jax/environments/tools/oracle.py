@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, pages, repair, types
+from openagent_jax.environments.tools import conditions, dynamic, pages, repair, types
 from openagent_jax.environments.tools.cells import Steps
 from openagent_jax.environments.tools.pages import Reading
 from openagent_jax.environments.tools.types import Action, State, Task, ToolCall
@@ -133,7 +133,10 @@ def sources(task: Task) -> Int[Array, "_"]:
 
 
 def certificate(
-    task: Task, steps: Steps | None = None, reading: Reading | None = None
+    task: Task,
+    steps: Steps | None = None,
+    reading: Reading | None = None,
+    again: Bool[Array, "C"] | None = None,
 ) -> Certificate:
     """Certify whether a task can be solved, in how few calls, or why not.
 
@@ -149,20 +152,24 @@ def certificate(
       steps: the records that its steps touch; see `environment.solution`. None if its
         tools touch none.
       reading: how far their results have to be read; None if these are whole.
+      again: the steps to do once more, after the user has changed the request; None if
+        the user does not.
     """
     done, order = _at_start(task, steps)
     plan = _full_plan(task, done, order)
     ok = jnp.all(plan.step_ok)
     tools, faults = task.tools, task.faults
-    offered = _offered(task)
-    works = offered & (faults.failures < types.FOREVER) & ~_is_replaced(task)
+    offered = dynamic.offered(task)
+    works = offered & _lasts(task)
     serves = tools.relation[task.goal.tool][:, None] == tools.relation[None, :]
     wanted = (task.goal.tool >= 0) & ~done
     lacks_tool = jnp.any(wanted & ~jnp.any(serves & offered[None], axis=1))
     lacks_working = jnp.any(wanted & ~jnp.any(serves & works[None], axis=1))
     reason = jnp.where(lacks_tool, 1, jnp.where(lacks_working, 2, 3))
-    again = done if order is None else done | _is_repeated(task, order)
-    num_calls = _num_calls(task, plan, again) + jnp.sum(faults.stale & wanted)
+    settled = done if order is None else done | _is_repeated(task, order)
+    num_calls = _num_calls(task, plan, settled) + jnp.sum(faults.stale & wanted)
+    again = jnp.zeros_like(done) if again is None else again & wanted
+    num_calls += jnp.sum(again) - dynamic.saved(task, wanted, again, plan.tool)
     if reading is not None:
         num_calls += pages.num_further(reading, wanted)
     # A quota is used up before each pause but the last.
@@ -192,6 +199,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     changes right, and refuses after one that no call can undo.
     """
     state = _as_seen(task, state)
+    task = dynamic.as_changed(task, state.changed)
     task, needed = conditions.with_possible(task, state.values, state.done)
     tools, goal = task.tools, task.goal
     known = (tools.visible | state.known_from) & ~state.known_dead
@@ -242,9 +250,15 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     codes = jnp.where(state.renewed, task.faults.new_code, tools.code)
     code = jnp.where(code_from >= 0, codes[code_from], -1)
 
+    # What has replaced a tool without a word may be on a list of new tools.
+    lister, solved = task.faults.lister, jnp.all(plan.step_ok)
+    looks = ~solved & ~lost & (lister >= 0) & jnp.any(state.missed)
+    tool, code = jnp.where(looks, lister, tool), jnp.where(looks, -1, code)
+    args = jnp.where(looks, types.MISSING, args)
+    solved |= looks
     missing = jnp.any(~task.shown & ~state.told)
     kind = jnp.where(ends, reply_scan.ANSWER, reply_scan.CALL)
-    kind = jnp.where(jnp.all(plan.step_ok) & ~lost, kind, reply_scan.REFUSE)
+    kind = jnp.where(solved & ~lost, kind, reply_scan.REFUSE)
     kind = jnp.where(missing & (kind == reply_scan.CALL), reply_scan.ASK, kind)
     called = kind == reply_scan.CALL
     table = jnp.concatenate([task.constants, state.values.reshape(-1)])
@@ -322,30 +336,16 @@ def _num_calls(task: Task, plan: Plan, done: Bool[Array, "C"]) -> Int[Array, ""]
     return jnp.where(jnp.all(plan.step_ok), calls, 0)
 
 
-def _offered(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that are documented, or that a redirection names.
-
-    The tool that will replace a deprecated one is not needed.
-    """
-    tools, faults = task.tools, task.faults
-    row = jnp.arange(tools.relation.shape[0])
-    named = (faults.guided & _is_replaced(task) & tools.visible)[:, None]
-    pointed = (faults.moved_to[:, None] == row[None]) & named
-    return tools.visible | jnp.any(pointed, axis=0)
-
-
-def _is_replaced(task: Task) -> Bool[Array, "N"]:
-    """Return the rows that no longer work because another tool has replaced them."""
-    return (task.faults.moved_to >= 0) & ~task.faults.deprecated
+def _lasts(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that work to the end, once they do."""
+    faults = task.faults
+    return (faults.failures < types.FOREVER) & (faults.gone_at >= types.FOREVER)
 
 
 def _detours(task: Task) -> Int[Array, "N"]:
-    """Return how many calls fail before a call of each row works.
-
-    A row that no document mentions is only known from a call of the tool that it
-    replaces.
-    """
-    return task.faults.failures + (_offered(task) & ~task.tools.visible)
+    """Return how many calls of it or for its name come before a call of each row
+    works."""
+    return task.faults.failures + dynamic.detours(task)
 
 
 def _blanks(task: Task) -> Int[Array, "N"]:
@@ -354,9 +354,7 @@ def _blanks(task: Task) -> Int[Array, "N"]:
 
 
 def _full_plan(task: Task, done: Bool[Array, "C"], order: Order | None) -> Plan:
-    faults = task.faults
-    there = _offered(task)
-    there &= (faults.failures < types.FOREVER) & ~_is_replaced(task)
+    there = dynamic.offered(task) & _lasts(task)
     return _plan(
         task,
         task.goal.tool >= 0,

@@ -8,6 +8,9 @@ arguments are nested, they are the leaves; null or an empty container in place o
 that should hold leaves leaves these out.
 """
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
@@ -65,8 +68,22 @@ def _bind(
     tools = task.tools
     callable_ = environment.callable_tools(task)
     equal = lexicons.same_text(lexicon, reply.name, tools.name) & callable_
-    tool = jnp.where(jnp.any(equal), jnp.argmax(equal), -1)
-    row = jnp.maximum(tool, 0)
+    # One name may have two rows, if the arguments of the tool change.
+    rows = jnp.argmax(equal), len(equal) - 1 - jnp.argmax(equal[::-1])
+    calls, fits = jax.vmap(lambda row: _bind_to(lexicon, task, reply, row))(
+        jnp.stack(rows)
+    )
+    i = jnp.where(fits[1] & ~fits[0], 1, 0)
+    call = jax.tree.map(lambda x: x[i], calls)
+    tool = jnp.where(jnp.any(equal), call.tool, -1)
+    return replace(call, tool=tool), fits[i]
+
+
+def _bind_to(
+    lexicon: Lexicon, task: Task, reply: Scan, row: Int[Array, ""]
+) -> tuple[ToolCall, Bool[Array, ""]]:
+    """Return the call on a row of the tools, and whether its arguments fit."""
+    tools = task.tools
     has_arg = tools.arg_high[row] > tools.arg_low[row]
     param_names = jnp.concatenate(
         [tools.arg_name[row], jnp.array([lexicon.style.code], jnp.int32)]
@@ -103,7 +120,7 @@ def _bind(
     args = jnp.where(args < 0, absent, args)
     code = jnp.where(value[-1] >= 0, value[-1], _BAD_CODE)
     call = ToolCall(
-        tool.astype(jnp.int32),
+        row.astype(jnp.int32),
         jnp.where(filled[:-1], args, MISSING),
         jnp.where(filled[-1], code, -1),
     )

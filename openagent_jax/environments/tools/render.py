@@ -71,9 +71,10 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
         is_other = scalars.within(call.args, low, high)
         bare = jnp.where(is_other, low >= scalars.UNQUOTED, bare)
     bare = jnp.append(bare, False)[order]
-    # Only documented tools have a known purpose.
+    # Only documented tools have a known purpose, whatever their arguments are by now.
     purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
-    purpose = jnp.where(task.tools.visible[tool], purpose, 0)
+    same = task.tools.visible & (task.tools.name == task.tools.name[tool])
+    purpose = jnp.where(jnp.any(same), purpose, 0)
     slots = {styles.NAME: task.tools.name[tool][None], styles.TEXT: purpose}
     spelled = scalars.spell(style.digits, values)
     if style.nested is None:
@@ -136,7 +137,11 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     is_limited = result.status == styles.RATE_LIMITED
     wait = jnp.where(is_limited, scalars.code(0) + result.wait, 0)
     number = scalars.spell(style.digits, wait)
-    error = jnp.stack([error_open, before, about, *number, after, error_close])
+    is_drift = result.status == styles.SCHEMA_CHANGED
+    about = jnp.where(is_drift, 0, about)
+    keys = jnp.where(is_drift, _new_keys(style, task, result.target), 0)
+    error = [error_open, before, about, *number, *keys, after, error_close]
+    error = jnp.stack(error)
     notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
     body = jnp.concatenate([body, notice])
 
@@ -146,17 +151,31 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     reply = jnp.where(told[:, None], reply, 0).reshape(-1)
     reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 
-    size = max(len(body), len(reply))
-    body, error, reply = (layout.pad(x, size) for x in (body, error, reply))
-    replied = result.status == styles.USER_REPLY
-    words = jnp.where(result.status == styles.OK, body, error)
-    words = jnp.where(replied, reply, words)
+    change = task.faults.change
+    values = jnp.stack([change.value, task.constants[change.constant]])
+    (new, old), text = scalars.spell(style.digits, values), change.text
+    change = jnp.stack([text[0], *new, text[1], *old, text[2]])
+
+    size = max(map(len, (body, error, reply, change)))
+    words = [layout.pad(x, size) for x in (body, reply, change, error)]
+    status = jnp.array([styles.OK, styles.USER_REPLY, styles.USER_CHANGE])
+    is_of = result.status == status
+    words = jnp.select([*is_of], words[:-1], words[-1])
     # An action that could not be parsed called no tool, so the user answers it.
-    by_user = replied | (result.status == styles.BAD_FORMAT)
+    by_user = is_of[1] | is_of[2] | (result.status == styles.BAD_FORMAT)
     begin = jnp.where(by_user, style.reply_open, style.tool_open)
     end = jnp.where(by_user, style.reply_close, style.tool_close)
     shown = jnp.concatenate([begin[None], words, end[None]])
     return jnp.where(result.status == styles.NO_RESULT, 0, shown)
+
+
+def _new_keys(style: Style[int], task: Task, row: Int[Array, ""]) -> Array:
+    """Return the names of the arguments of a tool, with commas between them."""
+    tools = task.tools
+    has_arg = tools.arg_high[row] > tools.arg_low[row]
+    names = jnp.where(has_arg, tools.arg_name[row], 0)
+    commas = jnp.where(has_arg & (jnp.cumsum(has_arg) > 1), style.comma_blank, 0)
+    return jnp.stack([commas, names], axis=1).reshape(-1)
 
 
 def document_codes(

@@ -26,12 +26,15 @@ def body(style: Style[int], task: Task, result: ToolResult) -> Int[Array, "P"]:
         is_typed=(result.values >= scalars.NUMBER) | (low >= scalars.UNQUOTED),
     )
     fields = _with_empty_lists(style, task, fields, tool, result.blank)
+    # A tool that lists new tools shows a name in place of a code.
+    lists_tools = tool == task.faults.lister
+    lists_none = lists_tools & (result.code < 0)
     code = Fields(
         value=result.code,
-        literal=jnp.int32(0),
+        literal=jnp.where(lists_none, style.no_records, 0),
         outer=jnp.zeros(fields.outer.shape[1:], jnp.int32),
-        own=jnp.int32(style.code),
-        bare=jnp.bool_(False),
+        own=jnp.where(lists_tools, style.new_tool, style.code),
+        bare=lists_none,
         is_typed=jnp.bool_(False),
     )
     pairs = zip(fields, code, strict=True)

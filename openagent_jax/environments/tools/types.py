@@ -132,11 +132,29 @@ class Goal:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Change:
+    """What the user changes about the request, after its first right answer."""
+
+    constant: Int[Array, ""]  # the constant that changes; -1: nothing does
+    value: Int[Array, ""]  # its new value
+    # Symbols of the texts before the new value, between it and the old one, and after.
+    text: Int[Array, "3"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Faults:
     """The faults that will occur at run time, planned before the episode."""
 
     failures: Int[Array, "N"]  # calls that fail before it works; FOREVER: all
     moved_to: Int[Array, "N"]  # row of the tool that replaces this one, or -1
+    # The number of steps that have been done when the tool ceases to work; FOREVER: it
+    # does not. The tool that replaces it begins to work then, or is there already if
+    # this one is deprecated. Only a tool that does not fail, returns its values at
+    # once, and neither touches records nor reads what changes, may cease after the
+    # first step.
+    gone_at: Int[Array, "N"]
+    lister: Int[Array, ""]  # row of the tool that names new tools, or -1
     guided: Bool[Array, "N"]  # whether the error message names the new tool
     # Whether it still works, and its results name the tool that will replace it.
     deprecated: Bool[Array, "N"]
@@ -154,6 +172,7 @@ class Faults:
     # After each `quota` calls, `pause` calls are refused, whichever they are.
     quota: Int[Array, ""]
     pause: Int[Array, ""]  # 0: calls are not limited
+    change: Change
 
 
 def no_faults(num_tools: int, num_steps: int) -> Faults:
@@ -162,6 +181,8 @@ def no_faults(num_tools: int, num_steps: int) -> Faults:
     return Faults(
         failures=none,
         moved_to=none - 1,
+        gone_at=none + FOREVER,
+        lister=jnp.int32(-1),
         guided=no,
         deprecated=no,
         form=none,
@@ -172,6 +193,7 @@ def no_faults(num_tools: int, num_steps: int) -> Faults:
         stale=jnp.zeros(num_steps, bool),
         quota=jnp.int32(FOREVER),
         pause=jnp.int32(0),
+        change=Change(jnp.int32(-1), jnp.int32(0), jnp.zeros(3, jnp.int32)),
     )
 
 
@@ -334,10 +356,19 @@ class State(Record):
     known_needs: Bool[Array, "N 2"]
     read_by: Int[Array, "C"]  # row that has shown a result that changes since; or -1
     known_stale: Bool[Array, "C"]  # feedback has shown that it has changed
+    # Steps that have been done, where those that a change of the request asks for again
+    # count again.
+    clock: Int[Array, ""]
+    # Documented tools that feedback has shown to be gone, since new tools were listed.
+    missed: Bool[Array, "N"]
+    changed: Bool[Array, ""]  # the user has changed the request
     values: Int[Array, "C V"]  # true results of the steps
     args: Int[Array, "C A"]  # true arguments of the steps; 0 where there is none
     # The arguments as they are before results that change are read again.
     first_args: Int[Array, "C A"]
+    # Results and arguments of the steps after the request has changed.
+    new_values: Int[Array, "C V"]
+    new_args: Int[Array, "C A"]
     spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
     cells: Cells | None = None  # the records that were touched
     steps: Steps | None = None  # the records of the steps, as the goal leaves them

@@ -8,6 +8,7 @@ from openagent_jax.environments.tools.perturb import (
     perception,
     queries,
     reasoning,
+    replacement,
 )
 from openagent_jax.perturb import Entry, training_mix
 
@@ -146,7 +147,7 @@ CATALOGUE = (
     ),
     Entry(
         name="tool_redirection",
-        make=interaction.tool_redirection,
+        make=replacement.tool_redirection,
         tier="interaction",
         shift="observation",
         part="transition",
@@ -155,10 +156,28 @@ CATALOGUE = (
     ),
     Entry(
         name="tool_deprecation",
-        make=interaction.tool_deprecation,
+        make=replacement.tool_deprecation,
         tier="interaction",
         shift="observation",
         part="observation",
+        touches=("tools", "faults"),
+        position="any",
+    ),
+    Entry(
+        name="tool_addition",
+        make=replacement.tool_addition,
+        tier="interaction",
+        shift="action",
+        part="action",
+        touches=("tools", "faults"),
+        position="any",
+    ),
+    Entry(
+        name="schema_drift",
+        make=replacement.schema_drift,
+        tier="interaction",
+        shift="action",
+        part="action",
         touches=("tools", "faults"),
         position="any",
     ),
@@ -227,6 +246,15 @@ CATALOGUE = (
         shift="observation",
         part="transition",
         touches=("faults.stale",),
+        position="any",
+    ),
+    Entry(
+        name="query_evolution",
+        make=changes.query_evolution,
+        tier="interaction",
+        shift="query",
+        part="reward",
+        touches=("faults.change",),
         position="any",
     ),
     Entry(

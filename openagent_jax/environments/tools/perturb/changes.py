@@ -4,15 +4,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from openagent_jax.environments.tools import dynamic
+from openagent_jax.environments.tools.perturb import queries
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
     edit_faults,
     edit_tools,
+    lasting,
     wanted,
     with_gate,
 )
-from openagent_jax.environments.tools.types import RECORDED, Task
+from openagent_jax.environments.tools.types import RECORDED, Change, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
+
+MAX_STEPS = 7  # of a task whose request changes, so that there are turns enough
 
 
 def missing_values(pools: Pools) -> Perturbation:
@@ -30,6 +35,7 @@ def missing_values(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, num = jax.random.split(key)
         hit = wanted(task) & ~task.tools.effect & (task.faults.blanks == 0)
+        hit &= lasting(task)
         hit &= bernoulli(coin, strength, hit.shape)
         hit &= jnp.cumsum(hit) <= 2
         first = jnp.cumsum(hit) == 1  # the only one that may do so twice
@@ -80,10 +86,11 @@ def verification_code_change(pools: Pools) -> Perturbation:
         source = jnp.where(needs, tools.code_from, -1)
         is_source = jnp.any(source[:, None] == row[None], axis=0)
         is_source &= ~tools.effect & (faults.new_code == 0) & ~_is_stale(task)
+        is_source &= lasting(task)
         is_source &= bernoulli(coin, strength, row.shape)
 
         tool = pick(which, wanted(task))
-        gated, gate = with_gate(gate_key, task, pools)
+        gated, gate = with_gate(gate_key, task, pools.gates)
         added = edit_tools(gated, code_from=gated.tools.code_from.at[tool].set(gate))
         alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0)
         alone &= bernoulli(jax.random.fold_in(coin, 1), strength)
@@ -120,6 +127,57 @@ def stale_value(pools: Pools) -> Perturbation:
         return edit_faults(task, stale=task.faults.stale | hit)
 
     return apply
+
+
+def query_evolution(pools: Pools) -> Perturbation:
+    """Let the user change a value of the request, after the first right answer.
+
+    Before: `Answer: 17`
+    After:  `Answer: 17`, and the user says `Sorry, I meant Elm Park, not Fern Park.`;
+            then `Answer: 9`
+
+    Strength: the probability that the user does so. The steps that depend on the value
+    have to be done again; none of them has an effect, reads a record or comes in pages.
+    The new value is of the same type, drawn as constants are. Training says that it was
+    meant from the start, the test that something has come up.
+    """
+
+    def apply(key, task, strength):
+        coin, which, text = jax.random.split(key, 3)
+        goal, num = task.goal, task.constants.shape[0]
+        index = jnp.arange(num)
+        again = dynamic.dependent(task, index)  # [Q, C]
+        may_repeat = _is_free(task)
+        valid = goal.tool >= 0
+        ok = jnp.any(again, axis=1) & jnp.all(~again | may_repeat, axis=1)
+        ok &= jnp.sum(valid) + jnp.sum(again, axis=1) <= MAX_STEPS
+        if goal.when is not None:
+            ok &= ~jnp.any(valid & (goal.when[:, 0] >= 0))
+        # Another constant with this value would be meant as well.
+        same = task.constants[:, None] == task.constants[None]
+        used = jnp.any(-1 - task.phrase[:, None] == index[None], axis=0)
+        ok &= jnp.sum(same & used[None], axis=1) == 1
+        ok &= (task.faults.change.constant < 0) & ~jnp.any(task.faults.stale)
+        uniforms = jax.random.uniform(which, (queries.NUM_TRIES + num,))
+        new = queries.other_value(uniforms, task, pools, ok)
+        row = jax.random.randint(text, (), 0, len(pools.changes))
+        change = Change(new.constant, new.value, pools.changes[row])
+        hit = bernoulli(coin, strength) & (new.constant >= 0)
+        return select(hit, edit_faults(task, change=change), task)
+
+    return apply
+
+
+def _is_free(task: Task) -> Bool[Array, "C"]:
+    """Return the steps that can be done again without harm."""
+    tools, tool = task.tools, jnp.maximum(task.goal.tool, 0)
+    free = ~tools.effect[tool] & (tools.result_low[tool, 0] != RECORDED)
+    free &= lasting(task)[tool]
+    if tools.access is not None:
+        free &= tools.access.table[tool] == 0
+    if tools.pages is not None:
+        free &= tools.pages.size[tool] == 0
+    return free
 
 
 def _is_stale(task: Task) -> Bool[Array, "N"]:
@@ -163,11 +221,7 @@ def _may_be_stale(task: Task) -> Bool[Array, "C"]:
     relation = tools.relation[tool]
     same = (relation[:, None] == relation[None]) & (goal.tool >= 0)[None]
     alone = jnp.sum(same, axis=1) == 1
-    plain = (low[:, 0] != RECORDED) & ~tools.effect[tool]
-    plain &= task.faults.new_code[tool] == 0
-    if tools.access is not None:
-        plain &= tools.access.table[tool] == 0
-    if tools.pages is not None:
-        plain &= tools.pages.size[tool] == 0
+    plain = _is_free(task) & (task.faults.new_code[tool] == 0)
+    plain &= task.faults.change.constant < 0
     found = jnp.any(is_used & changes, axis=(0, 1)) & everywhere & ~conditional
     return found & alone & plain & (goal.tool >= 0) & ~task.faults.stale

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import (
     FOREVER,
+    Faults,
     Reworded,
     Task,
     TaskPools,
@@ -32,6 +33,8 @@ class Pools(TaskPools):
     # Notes on the source of a result: of one to follow, and of another one.
     notes: Int[Array, "2 X"]
     joints: Int[Array, "X"]  # what is between two requests that become one
+    listers: Int[Array, "X 2"]  # name and description of tools that name new tools
+    changes: Int[Array, "X 3"]  # texts around two values; see `types.Change`
     misspelt: Reworded  # the pieces of the request
     noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
     worse_descriptions: Reworded  # the first piece of the description of each tool
@@ -46,6 +49,7 @@ class Pools(TaskPools):
 OF_ROWS = (
     "failures",
     "moved_to",
+    "gone_at",
     "guided",
     "deprecated",
     "form",
@@ -83,6 +87,12 @@ def rename(task: Task, name: Int[Array, "N"], hit: Bool[Array, "N"]) -> Task:
     old = task.tools.name
     hit &= name > 0
     other = ~jnp.eye(len(old), dtype=bool)
+    if isinstance(task.faults, Faults):
+        # Two rows of one tool, whose arguments change, keep one name.
+        twin = drifted(task)
+        first = jnp.where(twin >= 0, twin, jnp.arange(len(old)))
+        name, hit = name[first], hit[first]
+        other &= first[:, None] != first[None]
 
     def clashes(hit):
         new = jnp.where(hit, name, old)
@@ -125,8 +135,9 @@ def in_use(task: Task) -> Bool[Array, "N"]:
 
 
 def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
-    """Return some rows and all their prerequisites."""
+    """Return some rows and all their prerequisites, and the list of new tools."""
     row = jnp.arange(rows.shape[0])
+    rows |= row == task.faults.lister
     pointers = task.tools.code_from, task.tools.call_after
     before = [pointer[:, None] == row[None] for pointer in pointers]
 
@@ -137,6 +148,27 @@ def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
 
     # Prerequisites of prerequisites. A loop compiles once.
     return jax.lax.fori_loop(0, 4, more, rows)
+
+
+def drifted(task: Task) -> Int[Array, "N"]:
+    """Return, for each row that is a tool with new arguments, the row of the old ones;
+    -1 for all others."""
+    name, moved = task.tools.name, task.faults.moved_to
+    row = jnp.arange(len(name))
+    is_old = (moved[:, None] == row[None]) & (name[:, None] == name[None])
+    return jnp.where(jnp.any(is_old, axis=0), jnp.argmax(is_old, axis=0), -1)
+
+
+def of_drift(task: Task) -> Bool[Array, "N"]:
+    """Return both rows of each tool whose arguments change."""
+    twin, row = drifted(task), jnp.arange(len(task.tools.name))
+    return (twin >= 0) | jnp.any(twin[:, None] == row[None], axis=0)
+
+
+def lasting(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that do not cease to work in the middle of an episode."""
+    gone_at = task.faults.gone_at
+    return (gone_at == 0) | (gone_at >= FOREVER)
 
 
 def withheld(task: Task) -> Bool[Array, "N"]:
@@ -242,23 +274,31 @@ def copy_row(task: Task, source: Array, target: Array) -> Task:
 
     faults = {name: take(getattr(task.faults, name)) for name in OF_ROWS}
     faults["moved_to"] = jnp.where(is_copy, -1, faults["moved_to"])
+    faults["gone_at"] = jnp.where(is_copy, FOREVER, faults["gone_at"])
     for name in ("guided", "deprecated"):
         faults[name] &= ~is_copy
     task = replace(task, tools=jax.tree.map(take, task.tools))
     return edit_faults(task, **faults)
 
 
-def with_gate(key: jax.Array, task: Task, pools: Pools) -> tuple[Task, Int[Array, ""]]:
-    """Add a documented tool without arguments and results (a gate).
+def with_gate(
+    key: jax.Array, task: Task, texts: Int[Array, "X 2"]
+) -> tuple[Task, Int[Array, ""]]:
+    """Add a documented tool without arguments and results.
+
+    Args:
+      key: PRNG key.
+      task: the task.
+      texts: names and descriptions, one of which it gets.
 
     Returns:
-      The task, and the row of the gate: -1, and the task has no gate then, if there is
-      no room for one or its names are all taken.
+      The task, and the row of the tool: -1, and the task has no such tool then, if
+      there is no room for one or the names are all taken.
     """
     which, place = jax.random.split(key)
     tools, row = task.tools, spare(task)
-    name = fresh_name(task, which, pools.gates[:, 0])
-    description = pools.gates[jnp.argmax(pools.gates[:, 0] == name), 1]
+    name = fresh_name(task, which, texts[:, 0])
+    description = texts[jnp.argmax(texts[:, 0] == name), 1]
     row = jnp.where(name > 0, row, -1)
     text = jnp.zeros_like(tools.description[0]).at[0].set(description)
     place = jax.random.randint(place, (), 0, tools.place.shape[0])

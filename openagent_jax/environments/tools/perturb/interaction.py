@@ -6,17 +6,15 @@ from jaxtyping import Array, Bool
 
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
-    copy_row,
     edit_faults,
     edit_tools,
-    fresh_name,
+    lasting,
     needed,
-    spare,
     wanted,
     wanted_surely,
 )
 from openagent_jax.environments.tools.types import Task
-from openagent_jax.perturb import Perturbation, Variant, bernoulli, pick, select
+from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 from openagent_jax.text import result_forms, scalars
 
 
@@ -30,60 +28,13 @@ def runtime_error(pools: Pools) -> Perturbation:
 
     def apply(key, task, strength):
         coin, which, num = jax.random.split(key, 3)
-        tool = pick(which, wanted(task) & (task.faults.failures == 0))
+        works = lasting(task) & (task.faults.failures == 0)
+        tool = pick(which, wanted(task) & works)
         failures = task.faults.failures.at[tool].set(jax.random.randint(num, (), 1, 3))
         hit = bernoulli(coin, strength) & (tool >= 0)
         return select(hit, edit_faults(task, failures=failures), task)
 
     return apply
-
-
-def tool_redirection(pools: Pools) -> Perturbation:
-    """Replace a tool by a new one, which the error names but no document does.
-
-    Before: `{"hour":"17"}`
-    After:  `HTTP/1.1 308 Permanent Redirect, Location: when_open`, and `when_open`
-            gives the hour
-    """
-    return _replacement(pools, deprecated=False)
-
-
-def tool_deprecation(pools: Pools) -> Perturbation:
-    """Let a tool work, and its results name a new one, which no document does.
-
-    Before: `{"hour":"17"}`
-    After:  `{"hour":"17"}`, and below it `Deprecation: true, Link: when_open`
-    """
-    return _replacement(pools, deprecated=True)
-
-
-def _replacement(pools: Pools, deprecated: bool) -> Perturbation:
-    """Name a new tool, which shares the wording of its errors with the old one."""
-
-    def apply(key, task, strength, deprecated):
-        coin, which, name, words = jax.random.split(key, 4)
-        old = pick(which, wanted(task) & (task.faults.moved_to < 0))
-        new = spare(task)
-        choice = fresh_name(task, name, pools.names[old])
-        wording = jax.random.randint(words, (), *pools.wordings)
-        copied = copy_row(task, old, new)
-        copied = edit_tools(
-            copied,
-            name=copied.tools.name.at[new].set(choice),
-            visible=copied.tools.visible.at[new].set(False),
-        )
-        faults = copied.faults
-        moved = edit_faults(
-            copied,
-            moved_to=faults.moved_to.at[old].set(new),
-            guided=faults.guided.at[old].set(True),
-            deprecated=faults.deprecated.at[old].set(deprecated),
-            wording=faults.wording.at[jnp.stack([old, new])].set(wording),
-        )
-        hit = bernoulli(coin, strength) & (old >= 0) & (new >= 0) & (choice > 0)
-        return select(hit, moved, task)
-
-    return Variant(apply, family=(_replacement, id(pools)), which=deprecated)
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
@@ -161,9 +112,9 @@ def error_wording(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, words = jax.random.split(key, 3)
         faults, shape = task.faults, task.faults.wording.shape
-        fails = (faults.failures > 0) | ((faults.moved_to >= 0) & ~faults.deprecated)
+        fails = (faults.failures > 0) | (faults.gone_at == 0)
         used = wanted_surely(task)
-        errs, tool = jnp.any(used & fails), pick(which, used)
+        errs, tool = jnp.any(used & fails), pick(which, used & lasting(task))
         failures = faults.failures.at[tool].set(1)
         worded = edit_faults(
             task,

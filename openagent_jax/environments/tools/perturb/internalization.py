@@ -307,7 +307,7 @@ def _contradicted(
     free = task.tools.code_from < 0
     tool, other = pick(which, rows.own & free), pick(others, rows.other & free)
     task, old = _documented(fill, task, rows), task
-    gated, row = with_gate(gate, task, pools)
+    gated, row = with_gate(gate, task, pools.gates)
     bound = jnp.where(solvable, other, tool)
     code_from = jnp.where(alike(task, bound), row, gated.tools.code_from)
     code_from = code_from.at[row].set(bound)

@@ -10,6 +10,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     chosen,
     edit_tools,
     in_use,
+    of_drift,
     rename,
     variant,
     withheld,
@@ -96,6 +97,7 @@ def argument_renaming(pools: Pools) -> Perturbation:
             drawn = drawn.reshape(*beside.shape[:2], 1 + levels)
             choice, beside = drawn[..., 0], drawn[..., 1:]
         hit = bernoulli(coin, strength, (pool.shape[0], 1))
+        hit &= ~of_drift(task)[:, None]  # it has two rows
         name = chosen(pool, choice)
         renamed = {"arg_name": jnp.where(hit & (name > 0), name, tools.arg_name)}
         if levels:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
 from openagent_jax.environments.tools import choices
@@ -53,7 +53,7 @@ def query_underspecified(pools: Pools) -> Perturbation:
         used = jnp.any(
             task.phrase[:, None] == -1 - jnp.arange(task.shown.shape[0])[None], axis=0
         )
-        q = pick(which, used & task.shown)
+        q = pick(which, used & task.shown & ~_changes(task))
         hidden = replace(task, shown=task.shown.at[q].set(False))
         return select(bernoulli(coin, strength) & (q >= 0), hidden, task)
 
@@ -112,7 +112,7 @@ def query_redundant(pools: Pools) -> Perturbation:
         uniforms = jax.random.uniform(key, (_NUM_DRAWN + NUM_TRIES + num_constants,))
         u, asides = uniforms[:_NUM_DRAWN], pools.asides
         room = jnp.sum(task.phrase == 0)
-        lure = _lure(uniforms[_NUM_DRAWN:], task, pools)
+        lure = other_value(uniforms[_NUM_DRAWN:], task, pools)
         right = -1 - lure.constant
 
         inline = _either(u[3:5], pools, right, lure.value)
@@ -168,7 +168,7 @@ def query_ambiguous(pools: Pools) -> Perturbation:
         num_constants = task.constants.shape[0]
         uniforms = jax.random.uniform(key, (4 + NUM_TRIES + num_constants,))
         u = uniforms[:4]
-        lure = _lure(uniforms[4:], task, pools)
+        lure = other_value(uniforms[4:], task, pools)
         # What is right is said, although the request does not show it alone.
         right = -1 - num_constants - lure.constant
         inline = _either(u[1:3], pools, right, lure.value)
@@ -188,7 +188,7 @@ def query_ambiguous(pools: Pools) -> Perturbation:
 _NUM_DRAWN = 12  # uniform numbers that `query_redundant` needs
 
 
-class _Lure(NamedTuple):
+class Lure(NamedTuple):
     """A value that could stand in a request in place of one of its constants."""
 
     constant: Int[Array, ""]  # index; -1 if no constant has another value
@@ -196,8 +196,20 @@ class _Lure(NamedTuple):
     value: Int[Array, ""]
 
 
-def _lure(uniforms: Float[Array, "_"], task: Task, pools: Pools) -> _Lure:
-    """Draw a value of the type of a constant that the request shows exactly once."""
+def other_value(
+    uniforms: Float[Array, "_"],
+    task: Task,
+    pools: Pools,
+    may: Bool[Array, "Q"] | bool = True,
+) -> Lure:
+    """Draw a value of the type of a constant that the request shows exactly once.
+
+    Args:
+      uniforms: `NUM_TRIES` + Q uniform numbers.
+      task: the task.
+      pools: what constants are drawn from.
+      may: the constants that are considered.
+    """
     index = jnp.arange(task.constants.shape[0])
     # Constants may have been replaced by those of unfamiliar entities.
     own, shifted = pools.own_range, pools.constant_range
@@ -209,12 +221,24 @@ def _lure(uniforms: Float[Array, "_"], task: Task, pools: Pools) -> _Lure:
     is_new = jnp.all(value[:, :, None] != task.constants[None, None], axis=2)
     value = value[jnp.argmax(is_new, axis=0), index]
     named = task.phrase[:, None] == -1 - index[None]
-    may = task.shown & (jnp.sum(named, axis=0) == 1) & jnp.any(is_new, axis=0)
+    may &= (
+        task.shown
+        & ~_changes(task)
+        & (jnp.sum(named, axis=0) == 1)
+        & jnp.any(is_new, axis=0)
+    )
     # The ranges are those of the domain, not of one that has replaced it.
     may &= (high > low) & (task.goal.kind >= 0)
     q = jnp.argmax(jnp.where(may, uniforms[NUM_TRIES:], -1.0))
     constant = jnp.where(jnp.any(may), q, -1)
-    return _Lure(constant, jnp.argmax(named[:, q]), value[q])
+    return Lure(constant, jnp.argmax(named[:, q]), value[q])
+
+
+def _changes(task: Task) -> Bool[Array, "Q"]:
+    """Return the constant that the user changes, and those with its new value."""
+    change = task.faults.change
+    there = jnp.arange(len(task.constants)) == change.constant
+    return (there | (task.constants == change.value)) & (change.constant >= 0)
 
 
 def _either(

@@ -35,7 +35,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task) & (task.tools.code_from < 0))
-        gated, row = with_gate(gate_key, task, pools)
+        gated, row = with_gate(gate_key, task, pools.gates)
         code_from = gated.tools.code_from.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, code_from=code_from), task)
@@ -53,7 +53,7 @@ def rule_shift(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task))
-        gated, row = with_gate(gate_key, task, pools)
+        gated, row = with_gate(gate_key, task, pools.gates)
         call_after = gated.tools.call_after.at[tool].set(row)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, call_after=call_after), task)
@@ -77,7 +77,7 @@ def incomplete_information(pools: Pools) -> Perturbation:
         tools, row = task.tools, jnp.arange(task.tools.relation.shape[0])
         needs = wanted(task) & ((tools.code_from >= 0) | (tools.call_after >= 0))
         tool = pick(which, wanted(task))
-        gated, gate = with_gate(gate_key, task, pools)
+        gated, gate = with_gate(gate_key, task, pools.gates)
         by_code = jax.random.bernoulli(kind)
         added = edit_tools(
             gated,

@@ -73,6 +73,39 @@ JOINTS = {
     ),
 }
 
+# Tools that name new tools: name, description.
+LISTERS = {
+    "train": (
+        ("list_tools", "names of new tools"),
+        ("show_added", "tools that were added"),
+        ("get_tool_list", "current list of tools"),
+        ("find_new_tool", "new tool in place of another"),
+    ),
+    "test": (
+        ("release_notes", "latest releases"),
+        ("whats_new", "overview of additions"),
+        ("api_index", "index of what is in service"),
+        ("announcements", "news of the interface"),
+    ),
+}
+# What the user says to change a value of the request: before the new value, between it
+# and the old one, and after both. For training it was meant so from the start; for the
+# test something has come up.
+CHANGES = {
+    "train": (
+        ("Sorry, I meant ", ", not ", "."),
+        ("I was wrong, make it ", " instead of ", "."),
+        ("That was for the wrong one: I need ", " in place of ", "."),
+        ("I should have said ", " where I said ", "."),
+    ),
+    "test": (
+        ("Our plans changed, redo it with ", " for ", "."),
+        ("New wish: ", " replaces ", "."),
+        ("Once more please, now using ", " rather than ", "."),
+        ("We switch to ", ", so forget ", "."),
+    ),
+}
+
 NUM_CODES, NUM_OPAQUE = 4096, 256
 
 

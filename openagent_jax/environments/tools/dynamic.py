@@ -1,0 +1,139 @@
+"""Worlds that change while the agent acts: tools that come and go, and requests.
+
+The clock of an episode counts the steps that have been done. From some reading of it on
+a tool is gone, and another one may take its place: under a new name, or under the same
+name with other arguments. After its first right answer the user may change a constant
+of the request, so that the steps that depend on it have to be done again.
+"""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax.environments.tools.types import FOREVER, Task
+
+MAX_WINDOWS = 3  # tools that cease to work at some time, of one task
+
+
+def as_changed(task: Task, changed: Bool[Array, ""] | bool = True) -> Task:
+    """Return a task with the constants that the user wants by now."""
+    change = task.faults.change
+    here = (jnp.arange(len(task.constants)) == change.constant) & changed
+    return replace(task, constants=jnp.where(here, change.value, task.constants))
+
+
+def depends(task: Task) -> Bool[Array, "C C"]:
+    """Return whether step c uses a result of step b, itself or by others, at [c, b]."""
+    step = jnp.arange(len(task.goal.tool))
+    source = (task.goal.source - len(task.constants)) // task.tools.num_values
+    found = jnp.any(source[:, :, None] == step[None, None], axis=1)
+    found &= (task.goal.tool >= 0)[:, None]
+    for _ in range(max(1, int(np.ceil(np.log2(len(step)))))):
+        found |= jnp.any(found[:, :, None] & found[None], axis=1)
+    return found
+
+
+def dependent(task: Task, constant: Int[Array, "..."]) -> Bool[Array, "... C"]:
+    """Return the steps that use a constant, themselves or by others."""
+    constant = jnp.asarray(constant)[..., None, None]
+    uses = jnp.any((task.goal.source == constant) & (constant >= 0), axis=-1)
+    uses &= task.goal.tool >= 0
+    return uses | jnp.any(depends(task) & uses[..., None, :], axis=-1)
+
+
+def again(task: Task) -> Bool[Array, "C"]:
+    """Return the steps that a change of the request asks for once more."""
+    return dependent(task, task.faults.change.constant)
+
+
+def gone(task: Task, clock: Int[Array, ""]) -> Bool[Array, "N"]:
+    """Return the rows that have ceased to work."""
+    return clock >= task.faults.gone_at
+
+
+def there(task: Task, clock: Int[Array, ""]) -> Bool[Array, "N"]:
+    """Return the rows that can be called at some time."""
+    is_gone = gone(task, clock)
+    leads = (is_gone | task.faults.deprecated) & task.tools.visible
+    return (task.tools.visible & ~is_gone) | _successors(task, leads)
+
+
+def new_tool(task: Task, clock: Int[Array, ""]) -> Int[Array, ""]:
+    """Return the row that a list of new tools names at some time; -1 for none."""
+    silent = gone(task, clock) & task.tools.visible & ~task.faults.guided
+    found = _successors(task, silent)
+    return jnp.where(jnp.any(found), jnp.argmax(found), -1)
+
+
+def offered(task: Task) -> Bool[Array, "N"]:
+    """Return the rows that are documented, or that feedback or a list will name."""
+    tools, faults = task.tools, task.faults
+    listed = (faults.lister >= 0) & tools.visible[faults.lister]
+    named = (faults.guided | listed) & (faults.gone_at < FOREVER) & tools.visible
+    return tools.visible | _successors(task, named)
+
+
+def detours(task: Task) -> Int[Array, "N"]:
+    """Return how many calls it takes to learn the name of each row."""
+    tools, faults = task.tools, task.faults
+    hidden = offered(task) & ~tools.visible
+    silent = _successors(task, tools.visible & ~faults.guided)
+    return jnp.where(hidden, 1 + silent, 0)
+
+
+def _successors(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
+    """Return the rows that replace some rows."""
+    row = jnp.arange(len(rows))
+    to = task.faults.moved_to[:, None] == row[None]
+    return jnp.any(to & rows[:, None], axis=0)
+
+
+def saved(
+    task: Task, todo: Bool[Array, "C"], again: Bool[Array, "C"], used: Int[Array, "C"]
+) -> Int[Array, ""]:
+    """Return how many of the detours of a plan can be avoided by an order of steps.
+
+    A tool that ceases to work later can be used before that, if what comes before its
+    last use leaves time enough; of several, all have to fit together. These are unit
+    tasks with deadlines that are ordered in part: some of them can be done in time if
+    for each deadline the tasks that are due by then, and all before them, are not more
+    than it allows.
+
+    Args:
+      task: the task.
+      todo: the steps to do.
+      again: the steps to do once more, after the request has changed.
+      used: the row that the plan uses for each step. Of tools that cease to work, it
+        uses the successor.
+    """
+    faults, tools = task.faults, task.tools
+    num = len(todo)
+    before = depends(task) & todo[None] | jnp.eye(num, dtype=bool)
+    before &= todo[:, None]
+    # What comes no later than each step, the first time and the second: [2, C, 2 C].
+    once = jnp.pad(before, ((0, 0), (0, num)))
+    twice = jnp.concatenate(
+        [jnp.broadcast_to(todo, (num, num)), before & again[None]], axis=1
+    )
+    closure = jnp.stack([once, twice & again[:, None]])
+
+    ends = (faults.gone_at > 0) & (faults.gone_at < FOREVER) & tools.visible
+    rows = jnp.argsort(~ends, stable=True)[:MAX_WINDOWS]
+    is_use = (used[None] == faults.moved_to[rows][:, None]) & todo[None]
+    is_use &= ends[rows][:, None]
+    last = jnp.any(closure[None] & is_use[:, None, :, None], axis=(1, 2))
+    # A deprecated tool is called once to learn of its successor.
+    size = jnp.where(is_use, jnp.sum(once, axis=1)[None], 2 * num + 1)
+    first = once[jnp.argmin(size, axis=1)]
+    due = jnp.where(faults.deprecated[rows][:, None], first, last)
+
+    # All sets of the tools.
+    chosen = np.indices((2,) * MAX_WINDOWS).reshape(MAX_WINDOWS, -1).T.astype(bool)
+    deadline = faults.gone_at[rows]
+    by_then = chosen[:, None] & (deadline[None] <= deadline[:, None])[None]
+    work = jnp.any(by_then[..., None] & due[None, None], axis=2)
+    fits = jnp.all(~chosen | (jnp.sum(work, axis=2) <= deadline[None]), axis=1)
+    gain = detours(task)[faults.moved_to[rows]] * jnp.any(is_use, axis=1)
+    return jnp.max(jnp.where(fits, chosen @ gain, 0))
