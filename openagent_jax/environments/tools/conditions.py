@@ -49,6 +49,17 @@ def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
     told = from_steps(jnp.append(when[:, ::2], goal.answer)[None])[0]
     own = tools.effect[goal.tool] | told | ~jnp.any(uses, axis=0)
     # A prerequisite that is a step has arguments, which only the goal gives.
+    uses |= needs(task)
+
+    def wider(_, found):  # a chain of steps; a loop compiles once
+        return kept & (own | jnp.any(uses & found[:, None], axis=0))
+
+    return jax.lax.fori_loop(0, len(step), wider, kept & own)
+
+
+def needs(task: Task) -> Bool[Array, "C C"]:
+    """Return whether the tool of step c, or one that it needs, needs that of step b."""
+    goal, tools = task.goal, task.tools
     same = tools.relation[:, None] == tools.relation[None]
     before = [
         same[pointer] & (pointer >= 0)[:, None]
@@ -60,13 +71,8 @@ def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
             rows |= jnp.any(points[None] & rows[:, :, None], axis=1)
         return rows
 
-    needs = jax.lax.fori_loop(0, 4, further, same[goal.tool])[:, goal.tool]
-    uses |= needs & ~jnp.eye(len(step), dtype=bool)
-
-    def wider(_, found):  # a chain of steps; a loop compiles once
-        return kept & (own | jnp.any(uses & found[:, None], axis=0))
-
-    return jax.lax.fori_loop(0, len(step), wider, kept & own)
+    found = jax.lax.fori_loop(0, 4, further, same[goal.tool])[:, goal.tool]
+    return found & ~jnp.eye(len(goal.tool), dtype=bool)
 
 
 def with_needed(task: Task, values: Int[Array, "C V"]) -> Task:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import FOREVER, Task
 
 MAX_WINDOWS = 3  # tools that cease to work at some time, of one task
@@ -24,23 +25,31 @@ def as_changed(task: Task, changed: Bool[Array, ""] | bool = True) -> Task:
     return replace(task, constants=jnp.where(here, change.value, task.constants))
 
 
-def depends(task: Task) -> Bool[Array, "C C"]:
-    """Return whether step c uses a result of step b, itself or by others, at [c, b]."""
+def _uses(task: Task) -> Bool[Array, "C C"]:
+    """Return whether step c takes a result of step b, at [c, b]."""
     step = jnp.arange(len(task.goal.tool))
     source = (task.goal.source - len(task.constants)) // task.tools.num_values
-    found = jnp.any(source[:, :, None] == step[None, None], axis=1)
-    found &= (task.goal.tool >= 0)[:, None]
-    for _ in range(max(1, int(np.ceil(np.log2(len(step)))))):
-        found |= jnp.any(found[:, :, None] & found[None], axis=1)
-    return found
+    uses = jnp.any(source[:, :, None] == step[None, None], axis=1)
+    return uses & (task.goal.tool >= 0)[:, None]
+
+
+def _closed(relation: Bool[Array, "C C"]) -> Bool[Array, "C C"]:
+    """Return the transitive closure of a relation."""
+    for _ in range(max(1, int(np.ceil(np.log2(len(relation)))))):
+        relation |= jnp.any(relation[:, :, None] & relation[None], axis=1)
+    return relation
 
 
 def dependent(task: Task, constant: Int[Array, "..."]) -> Bool[Array, "... C"]:
     """Return the steps that use a constant, themselves or by others."""
-    constant = jnp.asarray(constant)[..., None, None]
-    uses = jnp.any((task.goal.source == constant) & (constant >= 0), axis=-1)
-    uses &= task.goal.tool >= 0
-    return uses | jnp.any(depends(task) & uses[..., None, :], axis=-1)
+    takes = _closed(_uses(task))
+
+    def of(constant):
+        uses = jnp.any(task.goal.source == constant, axis=1) & (constant >= 0)
+        uses &= task.goal.tool >= 0
+        return uses | jnp.any(takes & uses[None], axis=1)
+
+    return jnp.vectorize(of, signature="()->(c)")(constant)
 
 
 def again(task: Task) -> Bool[Array, "C"]:
@@ -76,11 +85,9 @@ def offered(task: Task) -> Bool[Array, "N"]:
 
 
 def detours(task: Task) -> Int[Array, "N"]:
-    """Return how many calls it takes to learn the name of each row."""
-    tools, faults = task.tools, task.faults
-    hidden = offered(task) & ~tools.visible
-    silent = _successors(task, tools.visible & ~faults.guided)
-    return jnp.where(hidden, 1 + silent, 0)
+    """Return how many calls it takes to learn the name of each row: an error, or a list
+    of new tools, names one that no document does."""
+    return (offered(task) & ~task.tools.visible).astype(jnp.int32)
 
 
 def _successors(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
@@ -110,12 +117,14 @@ def saved(
     """
     faults, tools = task.faults, task.tools
     num = len(todo)
-    before = depends(task) & todo[None] | jnp.eye(num, dtype=bool)
-    before &= todo[:, None]
+    own = jnp.eye(num, dtype=bool) & todo[:, None]
+    uses = _uses(task) & todo[None]
+    before = own | _closed(uses | conditions.needs(task) & todo[:, None] & todo[None])
     # What comes no later than each step, the first time and the second: [2, C, 2 C].
     once = jnp.pad(before, ((0, 0), (0, num)))
     twice = jnp.concatenate(
-        [jnp.broadcast_to(todo, (num, num)), before & again[None]], axis=1
+        [jnp.broadcast_to(todo, (num, num)), (own | _closed(uses)) & again[None]],
+        axis=1,
     )
     closure = jnp.stack([once, twice & again[:, None]])
 

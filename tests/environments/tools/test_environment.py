@@ -138,6 +138,7 @@ class TestStatus:
 
     def test_moved_takes_precedence_over_wrong_arguments(self):
         edits = {"faults_moved_to": {"find_event": 15}}
+        edits |= {"faults_gone_at": {"find_event": 0}}
         play = game("city_event", **edits)
         seen = play.call("find_event", args=NO_ARGS)
         assert (seen.status, seen.target) == (style.MOVED, NONE)  # no hint
@@ -336,9 +337,9 @@ class TestFaults:
         tools = jax.tree.map(np.copy, play.task.tools)
         for field in jax.tree.leaves(tools):
             field[15] = field[n]
-        tools.visible[15] = False
+        tools.visible[15], tools.name[15] = False, play.task.tools.name[15]
         faults = jax.tree.map(np.copy, play.task.faults)
-        faults.moved_to[n], faults.guided[n] = 15, guided
+        faults.moved_to[n], faults.gone_at[n], faults.guided[n] = 15, 0, guided
         return Game(dataclasses.replace(play.task, tools=tools, faults=faults))
 
     def test_moved(self):

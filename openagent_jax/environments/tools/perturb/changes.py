@@ -8,6 +8,7 @@ from openagent_jax.environments.tools import dynamic
 from openagent_jax.environments.tools.perturb import queries
 from openagent_jax.environments.tools.perturb.edits import (
     Pools,
+    alike,
     edit_faults,
     edit_tools,
     lasting,
@@ -91,7 +92,8 @@ def verification_code_change(pools: Pools) -> Perturbation:
 
         tool = pick(which, wanted(task))
         gated, gate = with_gate(gate_key, task, pools.gates)
-        added = edit_tools(gated, code_from=gated.tools.code_from.at[tool].set(gate))
+        code_from = jnp.where(alike(task, tool), gate, gated.tools.code_from)
+        added = edit_tools(gated, code_from=code_from)
         alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0)
         alone &= bernoulli(jax.random.fold_in(coin, 1), strength)
         task = select(alone, added, task)
@@ -149,7 +151,7 @@ def query_evolution(pools: Pools) -> Perturbation:
         again = dynamic.dependent(task, index)  # [Q, C]
         may_repeat = _is_free(task)
         valid = goal.tool >= 0
-        ok = jnp.any(again, axis=1) & jnp.all(~again | may_repeat, axis=1)
+        ok = jnp.any(again, axis=1) & jnp.all(~again | may_repeat[None], axis=1)
         ok &= jnp.sum(valid) + jnp.sum(again, axis=1) <= MAX_STEPS
         if goal.when is not None:
             ok &= ~jnp.any(valid & (goal.when[:, 0] >= 0))

@@ -36,7 +36,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task) & (task.tools.code_from < 0))
         gated, row = with_gate(gate_key, task, pools.gates)
-        code_from = gated.tools.code_from.at[tool].set(row)
+        code_from = jnp.where(alike(task, tool), row, gated.tools.code_from)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, code_from=code_from), task)
 
@@ -54,7 +54,7 @@ def rule_shift(pools: Pools) -> Perturbation:
         coin, which, gate_key = jax.random.split(key, 3)
         tool = pick(which, wanted(task))
         gated, row = with_gate(gate_key, task, pools.gates)
-        call_after = gated.tools.call_after.at[tool].set(row)
+        call_after = jnp.where(alike(task, tool), row, gated.tools.call_after)
         hit = bernoulli(coin, strength) & (tool >= 0) & (row >= 0)
         return select(hit, edit_tools(gated, call_after=call_after), task)
 
@@ -78,18 +78,16 @@ def incomplete_information(pools: Pools) -> Perturbation:
         needs = wanted(task) & ((tools.code_from >= 0) | (tools.call_after >= 0))
         tool = pick(which, wanted(task))
         gated, gate = with_gate(gate_key, task, pools.gates)
-        by_code = jax.random.bernoulli(kind)
-        added = edit_tools(
-            gated,
-            code_from=gated.tools.code_from.at[tool].set(jnp.where(by_code, gate, -1)),
-            call_after=gated.tools.call_after.at[tool].set(
-                jnp.where(by_code, -1, gate)
-            ),
+        by_code, same = jax.random.bernoulli(kind), alike(task, tool)
+        code_from = jnp.where(same, jnp.where(by_code, gate, -1), gated.tools.code_from)
+        call_after = jnp.where(
+            same, jnp.where(by_code, -1, gate), gated.tools.call_after
         )
+        added = edit_tools(gated, code_from=code_from, call_after=call_after)
         hit = bernoulli(coin, strength, row.shape)
         alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0) & hit[tool]
         task = select(alone, added, task)
-        untold = jnp.where(alone, row == tool, needs & hit)
+        untold = jnp.where(alone, same, needs & hit)
         return edit_faults(task, untold=task.faults.untold | untold)
 
     return apply
@@ -124,7 +122,8 @@ def logic_inversion(pools: Pools) -> Perturbation:
         turnable = goal & sure & (source >= 0) & (tools.code_from[source] < 0) & ~eats
         j = pick(which, turnable)
         i = source[j]
-        code_from = source.at[j].set(-1).at[i].set(j)
+        code_from = jnp.where(alike(task, j), -1, source)
+        code_from = jnp.where(alike(task, i), j, code_from)
         free = _no_cycle(feeds, code_from, tools.call_after)
         turned = (j >= 0) & free
         # Otherwise the earlier of two independent steps is made to wait for the later.
@@ -134,7 +133,7 @@ def logic_inversion(pools: Pools) -> Perturbation:
         unordered &= position[:, None] < position[None, :]
         pair = pick(other, unordered.reshape(-1))
         first, second = pair // num, pair % num
-        waiting = source.at[first].set(second)
+        waiting = jnp.where(alike(task, first), second, source)
         waits = (pair >= 0) & _no_cycle(feeds, waiting, tools.call_after)
         code_from = jnp.where(turned, code_from, jnp.where(waits, waiting, source))
         return select(

@@ -133,7 +133,7 @@ def _other_names(key: jax.Array, task: Task, pools: Pools) -> Int[Array, "N A"]:
     best = jnp.argmax(uniforms, axis=2)[..., None]
     new = jnp.take_along_axis(pool, best, axis=2)[..., 0]
     new = jnp.where(jnp.any(usable, axis=2), new, old)
-    twice = (new[:, :, None] == new[:, None]) & ~jnp.eye(new.shape[1], dtype=bool)
+    twice = (new[:, :, None] == new[:, None]) & ~jnp.eye(new.shape[1], dtype=bool)[None]
     clash = jnp.any(twice & has_arg[:, None] & has_arg[..., None], axis=(1, 2))
     # An argument that every call passes tells old calls from new ones.
     row = jnp.arange(len(old))
