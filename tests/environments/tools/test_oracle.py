@@ -160,11 +160,11 @@ class Search:
                     new = failed - {(n, times)} | {(n, times + 1)}
                     yield changed, done, called, new, named
                 continue
-            if faults.deprecated[n]:
-                named = named | self.successors(state, {n})
+            noticed = {n} if faults.deprecated[n] else set()
+            names = named | self.successors(state, noticed)
             for values in told:
                 new = {c for c in same if tuple(args[c]) == values}
-                yield changed, done | new, called | {relation}, failed, named
+                yield changed, done | new, called | {relation}, failed, names
 
     def answered(self, state):
         """The state after an answer, if all steps are done."""
