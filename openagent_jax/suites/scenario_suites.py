@@ -92,7 +92,7 @@ def builtins() -> list[str]:
     """Return the names of the suites that come with the package.
 
     >>> builtins()
-    ['full', 'hazards', 'maze', 'paper', 'tc']
+    ['dynamic', 'full', 'hazards', 'maze', 'paper', 'tc']
     """
     return sorted(file.stem for file in FOLDER.glob(f"*{SUFFIX}"))
 

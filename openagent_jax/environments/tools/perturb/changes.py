@@ -12,13 +12,14 @@ from openagent_jax.environments.tools.perturb.edits import (
     edit_faults,
     edit_tools,
     lasting,
+    needed,
     wanted,
     with_gate,
 )
 from openagent_jax.environments.tools.types import RECORDED, Change, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
-MAX_STEPS = 7  # of a task whose request changes, so that there are turns enough
+MAX_CALLS = 6  # of a task whose request changes, so that there are turns enough
 
 
 def missing_values(pools: Pools) -> Perturbation:
@@ -152,7 +153,9 @@ def query_evolution(pools: Pools) -> Perturbation:
         may_repeat = _is_free(task)
         valid = goal.tool >= 0
         ok = jnp.any(again, axis=1) & jnp.all(~again | may_repeat[None], axis=1)
-        ok &= jnp.sum(valid) + jnp.sum(again, axis=1) <= MAX_STEPS
+        gates = needed(task, wanted(task)) & ~wanted(task)
+        calls = jnp.sum(valid) + jnp.sum(gates) + jnp.sum(again, axis=1)
+        ok &= calls <= MAX_CALLS
         if goal.when is not None:
             ok &= ~jnp.any(valid & (goal.when[:, 0] >= 0))
         # Another constant with this value would be meant as well.
