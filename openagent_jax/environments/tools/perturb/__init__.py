@@ -29,6 +29,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="semantic_trap",
@@ -37,6 +38,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="semantic_renaming",
@@ -45,6 +47,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="argument_renaming",
@@ -53,6 +56,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.arg_name", "tools.arg_path"),
+        response="read",
     ),
     Entry(
         name="description_rewrite",
@@ -61,6 +65,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
+        response="read",
     ),
     Entry(
         name="distractor_tools",
@@ -69,6 +74,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.visible",),
+        response="proceed",
     ),
     Entry(
         name="tool_order",
@@ -77,6 +83,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.place",),
+        response="proceed",
     ),
     Entry(
         name="query_rewrite",
@@ -85,6 +92,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_underspecified",
@@ -93,6 +101,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("shown",),
+        response="ask",
     ),
     Entry(
         name="query_typos",
@@ -101,6 +110,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_redundant",
@@ -109,6 +119,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_ambiguous",
@@ -117,6 +128,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase", "shown"),
+        response="ask",
     ),
     Entry(
         name="tool_name_noise",
@@ -125,6 +137,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="description_noise",
@@ -133,6 +146,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
+        response="read",
     ),
     Entry(
         name="runtime_error",
@@ -143,6 +157,7 @@ CATALOGUE = (
         touches=("faults.failures",),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="tool_redirection",
@@ -152,6 +167,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="tool_deprecation",
@@ -161,6 +177,7 @@ CATALOGUE = (
         part="observation",
         touches=("tools", "faults"),
         position="any",
+        response="proceed",
     ),
     Entry(
         name="nonstandard_feedback",
@@ -171,6 +188,7 @@ CATALOGUE = (
         touches=("faults.form", "tools.result_name", "tools.result_path"),
         explicit=False,
         position="any",
+        response="understand",
     ),
     Entry(
         name="error_wording",
@@ -181,6 +199,7 @@ CATALOGUE = (
         touches=("faults.failures", "faults.wording"),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="tool_removal",
@@ -189,6 +208,7 @@ CATALOGUE = (
         shift="action",
         part="action",
         touches=("tools.visible",),
+        response="proceed",
     ),
     Entry(
         name="missing_values",
@@ -200,6 +220,7 @@ CATALOGUE = (
         explicit=False,
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="rate_limit",
@@ -210,6 +231,7 @@ CATALOGUE = (
         touches=("faults.quota", "faults.pause"),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="verification_code_change",
@@ -219,6 +241,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults.new_code"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="stale_value",
@@ -228,6 +251,7 @@ CATALOGUE = (
         part="transition",
         touches=("faults.stale",),
         position="any",
+        response="follow",
     ),
     Entry(
         name="dependency_extension",
@@ -236,6 +260,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="read",
     ),
     Entry(
         name="rule_shift",
@@ -244,6 +269,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="read",
     ),
     Entry(
         name="incomplete_information",
@@ -253,6 +279,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults.untold"),
         explicit=False,
+        response="follow",
     ),
     Entry(
         name="logic_inversion",
@@ -261,6 +288,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from",),
+        response="read",
     ),
     Entry(
         name="dependency_rewire",
@@ -269,6 +297,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from", "tools.call_after"),
+        response="read",
     ),
     Entry(
         name="conflicting_sources",
@@ -277,6 +306,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "goal.tool"),
+        response="read",
     ),
     Entry(
         name="domain_transfer",
@@ -286,6 +316,7 @@ CATALOGUE = (
         part="task",
         touches=("",),
         unseen="domain",
+        response="read",
     ),
     Entry(
         name="cross_domain_composition",
@@ -295,6 +326,7 @@ CATALOGUE = (
         part="task",
         touches=("",),
         unseen="domain",
+        response="read",
     ),
     Entry(
         name="entity_shift",
@@ -304,6 +336,7 @@ CATALOGUE = (
         part="task",
         touches=_RANGES,
         unseen="entities",
+        response="proceed",
     ),
     Entry(
         name="unsolvable",
@@ -315,6 +348,7 @@ CATALOGUE = (
         solvable=False,
         counterpart="still_solvable",
         includes=("tool_withheld", "fatal_error", "contradiction"),
+        response="refuse",
     ),
     Entry(
         name="still_solvable",
@@ -324,6 +358,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults"),
         includes=("spare_withheld", "error_with_alternative", "spare_contradiction"),
+        response="proceed",
     ),
     Entry(
         name="tool_withheld",
@@ -334,6 +369,7 @@ CATALOGUE = (
         touches=("tools.visible", "faults.failures"),
         solvable=False,
         counterpart="spare_withheld",
+        response="refuse",
     ),
     Entry(
         name="spare_withheld",
@@ -342,6 +378,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
+        response="proceed",
     ),
     Entry(
         name="fatal_error",
@@ -352,6 +389,7 @@ CATALOGUE = (
         touches=("tools", "faults"),
         solvable=False,
         counterpart="error_with_alternative",
+        response="refuse",
     ),
     Entry(
         name="error_with_alternative",
@@ -360,6 +398,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
+        response="switch",
     ),
     Entry(
         name="contradiction",
@@ -370,6 +409,7 @@ CATALOGUE = (
         touches=("tools",),
         solvable=False,
         counterpart="spare_contradiction",
+        response="refuse",
     ),
     Entry(
         name="spare_contradiction",
@@ -378,6 +418,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="proceed",
     ),
 )
 
