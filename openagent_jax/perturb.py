@@ -44,6 +44,18 @@ class HasCatalogue(Protocol):
 TIERS = ("perception", "interaction", "reasoning", "internalization")  # deepest last
 SHIFTS = ("query", "action", "observation", "domain")
 UNSEEN = ("domain", "entities")
+# What is right to do under a perturbation: the values of `Entry.response`, and what
+# they mean in words.
+RESPONSES = {
+    "proceed": "Do the task as before; what has changed does not matter.",
+    "understand": "Do what the text means, whatever its form.",
+    "read": "Follow the documents as they are now.",
+    "ask": "Ask the user for the value.",
+    "retry": "Call the tool again.",
+    "follow": "Do what the feedback says.",
+    "switch": "Use the documented alternative.",
+    "refuse": "Refuse the task.",
+}
 WHOLE = ""  # the path of all fields of a task, in `Entry.touches`
 _JOIN, _AT = "+", "@"  # between the parts of a composition; before a strength
 
@@ -62,6 +74,7 @@ class Entry:
     transient: bool = False  # whether it goes away within the episode
     position: str = "start"  # when in the episode it takes effect: start or any
     solvable: bool = True  # whether solvable tasks stay solvable
+    response: str = ""  # what is right to do: one of RESPONSES
     # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
     # the same. Only a reader of both request and documents tells the two apart.
     counterpart: str = ""
@@ -70,6 +83,13 @@ class Entry:
     unseen: str = ""
     includes: tuple[str, ...] = ()  # names of entries, one of which it applies
     parts: tuple["Entry", ...] = ()  # of a composition, in the order of `all_of`
+
+    @property
+    def summary(self) -> str:
+        """What it does: the first line of its docstring; "" for a composition."""
+        return (
+            "" if self.parts else (self.make.__doc__ or "").strip().partition("\n")[0]
+        )
 
 
 def catalogue(environment: "HasCatalogue") -> dict[str, Entry]:
@@ -171,6 +191,7 @@ def compose(*entries: Entry) -> Entry:
         transient=all(part.transient for part in entries),
         position=_joined(part.position for part in entries),
         solvable=solvable,
+        response=_joined(part.response for part in entries),
         counterpart="" if solvable or "" in others else _JOIN.join(others),
         unseen=next((x for x in UNSEEN if x in [part.unseen for part in entries]), ""),
         parts=entries,
@@ -212,7 +233,7 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
     pairs = [(one.name, one.counterpart) for one in usable if not one.solvable]
     paired = {name for pair in pairs for name in pair}
     others = [one for one in usable if one.name not in paired]
-    asking = [one.name for one in others if "shown" in one.touches]
+    asking = [one.name for one in others if one.response == "ask"]
     others = [one.name for one in others if one.name not in asking]
     others += asking * _repeats(len(others) / 2, len(asking))
     times = _repeats(len(others) / 2, len(pairs))
@@ -222,6 +243,18 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
 def _repeats(wanted: float, num: int) -> int:
     """Return how often so many names are repeated to be about as many as wanted."""
     return max(1, round(wanted / num)) if num else 0
+
+
+def glossary(entries: Iterable[Entry]) -> dict[str, dict[str, str]]:
+    """Return what perturbations do, and what is right to do then, in words, by name.
+
+    A composition is explained by its parts.
+    """
+    parts = [part for one in entries for part in one.parts or (one,)]
+    return {
+        one.name: {"summary": one.summary, "right": RESPONSES.get(one.response, "")}
+        for one in parts
+    }
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -302,3 +302,22 @@ class TestCatalogue:
             perturb.entry(has, "tipos")
         with pytest.raises(ValueError, match=message):
             perturb.make(has, (), "tipos", "train")
+
+
+def test_glossary():
+    """A composition is explained by its parts, each by its first line."""
+    trap, fails = (helpers.CATALOGUE[x] for x in ("semantic_trap", "runtime_error"))
+    both = perturb.compose(trap, fails)
+    assert both.response == "read+retry"
+    made = perturb.glossary([both, fails])
+    assert list(made) == ["semantic_trap", "runtime_error"]
+    assert made["runtime_error"] == {
+        "summary": "Let the first one or two calls of a tool that the goal needs fail.",
+        "right": perturb.RESPONSES["retry"],
+    }
+
+
+@pytest.mark.parametrize("name", helpers.CATALOGUE)
+def test_summaries_are_sentences(name):
+    summary = helpers.CATALOGUE[name].summary
+    assert summary[0].isupper() and summary.endswith(".")

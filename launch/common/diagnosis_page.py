@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from openagent_jax import report
+from openagent_jax.curriculum import draw
 from openagent_jax.evaluation import evaluate
 
 READING = "reading.md"
+PERTURBATIONS = "perturbations.md"  # the page that rows are linked to
 # Each entry is a claim of the paper (arXiv 2607.01084), with the number and the
 # scenarios that are compared with it. "(r)" marks claims that we know from readers of
 # the full text, which we have not seen.
@@ -103,7 +105,7 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         "In percent. Each number is the mean of the seeds; means over rows are taken "
         "for each seed first.",
         "",
-        report.side_by_side(reports, markdown=True).strip(),
+        report.side_by_side(reports, markdown=True, page=PERTURBATIONS).strip(),
         "",
         "Each seed, in the order of the seeds:",
         "",
@@ -121,7 +123,7 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
             (
                 [
                     claim if i == 0 else "",
-                    f"{key.replace('_', ' ')}, {name}",
+                    f"{key.replace('_', ' ')}, {_linked(name)}",
                     *_numbers(reports, key, name),
                 ]
                 for claim, key, scenarios in REPORTED
@@ -203,6 +205,13 @@ def _describe(folders: list[Path]) -> list[str]:
     }
     mean = sum(tokens) / len(tokens)
     return [str(len(folders)), f"{mean:,.0f}", ", ".join(commits), "; ".join(machines)]
+
+
+def _linked(scenario: str) -> str:
+    """Return the name of a scenario, linked to its definition."""
+    if scenario == draw.CLEAN:
+        return scenario
+    return f"[{scenario}]({PERTURBATIONS}#{scenario})"
 
 
 def _chain(manifest: dict) -> list[dict]:

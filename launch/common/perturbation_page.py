@@ -2,28 +2,34 @@
 
 What an entry does and its example are in its docstring: a summary, lines that begin
 with `Before:` and `After:`, and further text, with what strength means after
-`Strength:`.
+`Strength:`. What is right to do is in the catalogue, and the rest in NOTES.
 """
 
 import inspect
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from openagent_jax import perturb
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.worlds import symbols
 from openagent_jax.perturb import Entry
-from openagent_jax.text import error_texts, result_forms
+from openagent_jax.text import error_texts, key_forms, result_forms
 
 COMMAND = "python -m launch.perturbations"
+NOTES = Path(__file__).with_name("perturbation_notes.toml")
 WORLDS = {"Tool worlds": "poi", "Crafting worlds": "crafting"}
 INTRODUCTION = f"""\
 # Perturbations
 
-Every perturbation of the catalogue: what changes, before and after, and its labels.
-This page is made from the code by `{COMMAND}`.
-`python -m launch.domain show poi --perturbation=NAME` prints episodes of the oracle,
-clean and perturbed side by side.
+Every perturbation of the catalogue: what changes, what is right to do then, and a case
+of this kind that has happened elsewhere. This page is made from the code by
+`{COMMAND}`. `python -m launch.domain show poi --perturbation=NAME`
+prints episodes of the oracle, clean and perturbed side by side.
 
 The *tier* says how deep a change goes, and the *shift* what changes: the query, the
 actions, the observations or the domain. The *part* is that of the decision process
@@ -33,19 +39,11 @@ does not say otherwise, strength is the probability of the change, or of each on
 there are several, such as names, documents or results.
 
 PAFT trains on every entry in surface forms of the training split, and an evaluation
-draws other forms. An entry that is "not trained on" takes its tasks from what
-evaluation holds out ([claims](how_it_works.md#what-a-row-claims)). An unsolvable entry
-names a counterpart, whose tasks can be solved and look the same."""
-# What the forms of training and of an evaluation are, by the fields that change.
-POOLS = {
-    "phrase": "phrasings of requests, in separate pools",
-    "tools.name": "synonyms of names in the domain file, or names without meaning, in "
-    "separate pools",
-    "tools.arg_name": "synonyms of arguments in the domain file, in separate pools",
-    "tools.description": "descriptions in the domain file, in separate pools",
-    "items.name": "names of items, in separate pools",
-}
-_NEW = "names and descriptions of new tools, in separate pools"
+draws *forms* of the test. An entry without these lines has no texts of its own. One
+that is "not trained on" takes its tasks from what evaluation holds out
+([claims](how_it_works.md#what-a-row-claims)). An unsolvable entry names a counterpart,
+whose tasks can be solved and look the same. Cases *elsewhere* are told as their sources
+tell them; where none was found, the line is missing."""
 
 
 class Parts(NamedTuple):
@@ -68,7 +66,11 @@ def page() -> str:
         seen |= {entry.name for entry in entries}
         for tier in perturb.TIERS:
             lines += ["", f"### {tier.capitalize()}, {title.lower()}", ""]
-            sections = (section(entry) for entry in entries if entry.tier == tier)
+            sections = (
+                section(entry, world_of(title))
+                for entry in entries
+                if entry.tier == tier
+            )
             lines.append("\n\n".join("\n".join(lines) for lines in sections))
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -79,25 +81,51 @@ def _end(text: str) -> str:
     return "" if text.rstrip("`)").endswith((".", "?")) else "."
 
 
-def section(entry: Entry) -> Iterator[str]:
-    """Yield the lines of one entry."""
-    text = parts(entry)
+def world_of(title: str) -> str:
+    """Return the name of the notes on the entries of some worlds.
+
+    >>> world_of("Tool worlds")
+    'tool'
+    """
+    return title.split()[0].lower()
+
+
+@cache
+def notes() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the notes on each entry, by kind of worlds and name."""
+    return tomllib.loads(NOTES.read_text("utf-8"))
+
+
+def section(entry: Entry, world: str) -> Iterator[str]:
+    """Yield the lines of one entry.
+
+    Args:
+      entry: the entry.
+      world: the kind of its worlds; see `world_of`.
+    """
+    text, note = parts(entry), notes()[world].get(entry.name, {})
     yield f"#### {entry.name}"
     yield ""
     yield text.summary
     yield ""
-    yield f"* Labels: {', '.join(labels(entry))}."
+    yield f"* Right: {response(entry)} {note.get('right', '')}".rstrip()
     if text.before:
         for when, example in (("Before", text.before), ("After", text.after)):
             yield f"* {when}: {example}{_end(example)}"
     if text.strength:
         yield f"* Strength: {text.strength}."
-    if found := forms(entry):
-        yield f"* Forms: {found}."
+    for split, of in (("train", "training"), ("test", "the test")):
+        if split in note:
+            form = note[split].format_map(forms(split))
+            yield f"* Forms in {of}: {form}{_end(form)}"
     if entry.counterpart:
         yield f"* Counterpart: {entry.counterpart}."
     if entry.includes:
         yield f"* One of {', '.join(entry.includes)}."
+    if "incident" in note:
+        where = note["source"]
+        yield f"* Elsewhere: {note['incident']} ([{source_name(where)}]({where}))"
+    yield f"* Labels: {', '.join(labels(entry))}."
     if text.more:
         yield ""
         yield text.more
@@ -112,27 +140,56 @@ def labels(entry: Entry) -> Iterator[str]:
     yield (
         "from the start" if entry.position == "start" else f"position: {entry.position}"
     )
-    yield "stays solvable" if entry.solvable else "cannot be solved: refuse"
+    yield "stays solvable" if entry.solvable else "cannot be solved"
     if entry.unseen:
         yield "not trained on"
 
 
-def forms(entry: Entry) -> str:
-    """Say which surface forms are for training, and which for evaluation."""
-    found = [text for path, text in POOLS.items() if path in entry.touches]
-    if "tools" in entry.touches:
-        found.append(_NEW)
-    if "faults.form" in entry.touches and entry in registry.spec("poi").perturbations:
-        found.append(
-            f"forms of results: for training {_listed(result_forms.TRAIN)}; for "
-            f"evaluation {_listed(result_forms.TEST)}"
+def response(entry: Entry) -> str:
+    """Say what is right to do.
+
+    Raises:
+      ValueError: the catalogue does not say.
+    """
+    if entry.response not in perturb.RESPONSES:
+        raise ValueError(
+            f"the entry {entry.name} has no right behaviour; set its `response` in the "
+            f"catalogue to one of {', '.join(perturb.RESPONSES)}"
         )
-    if "faults.wording" in entry.touches:
-        found.append(
-            f"wordings of errors: for training {_counted(error_texts.TRAIN)}; for "
-            f"evaluation {_counted(error_texts.TEST)}"
-        )
-    return ". ".join(x[0].upper() + x[1:] if i else x for i, x in enumerate(found))
+    return perturb.RESPONSES[entry.response]
+
+
+def forms(split: str) -> dict[str, str]:
+    """Return lists of the forms of a split, by their names in NOTES."""
+    train = split == "train"
+    results = result_forms.TRAIN if train else result_forms.TEST
+    errors = error_texts.TRAIN if train else error_texts.TEST
+    keys = key_forms.TRAIN if train else key_forms.TEST
+    noted = [note.strip() for some in symbols.NOTES[split] for note in some]
+    return {
+        "results": _listed(results),
+        "errors": ", ".join(f"{_listed([x])} ({len(y)})" for x, y in errors.items()),
+        "keys": _listed(keys),
+        "gates": _quoted(name for name, _ in symbols.GATES[split]),
+        "notes": _quoted(noted),
+        "joints": _quoted(joint.strip() for joint in symbols.JOINTS[split]),
+    }
+
+
+def source_name(address: str) -> str:
+    """Return a short name of a source.
+
+    >>> source_name("https://github.com/openai/codex/pull/2611")
+    'codex #2611'
+    >>> source_name("https://www.rfc-editor.org/rfc/rfc9745")
+    'rfc-editor.org'
+    """
+    parts = urlsplit(address)
+    if found := re.match(r"/[^/]+/([^/]+)/(?:issues|pull)/(\d+)$", parts.path):
+        return f"{found[1]} #{found[2]}"
+    if found := re.match(r"/(?:abs|html)/([\d.]+\d)", parts.path):
+        return f"arXiv {found[1]}"
+    return parts.netloc.removeprefix("www.")
 
 
 def parts(entry: Entry) -> Parts:
@@ -178,6 +235,5 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(name.replace("_", " ") for name in names)
 
 
-def _counted(families: dict) -> str:
-    every = (f"{name.replace('_', ' ')} ({len(x)})" for name, x in families.items())
-    return ", ".join(every)
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join(f"`{text}`" for text in texts)

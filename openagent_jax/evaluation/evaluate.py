@@ -240,16 +240,18 @@ def results(
       repeats: the number of episodes of each task.
 
     Returns:
-      Its `rows`, the `phrasings` of the clean tasks, and the success of scripted agents
-      (`bounds`, if they played) on the tasks that each row counts. If the tasks are of
-      several domains, `rows` and `bounds` are means in which each domain weighs the
-      same, and `domains` is a list of what the tasks of each domain alone give, by
-      name. A perturbed task belongs to the domain of its clean version.
+      Its `rows`, a `glossary` of their perturbations, the `phrasings` of the clean
+      tasks, and the success of scripted agents (`bounds`, if they played) on the tasks
+      that each row counts. If the tasks are of several domains, `rows` and `bounds` are
+      means in which each domain weighs the same, and `domains` is a list of what the
+      tasks of each domain alone give, by name. A perturbed task belongs to the domain
+      of its clean version.
     """
     domains = np.array([""] if scored.domains is None else scored.domains)
     names = list(dict.fromkeys(domains.tolist()))
+    glossary = {"glossary": perturb.glossary(entries.values())}
     if len(names) == 1:
-        return _results(entries, scored, strength, claims, repeats)
+        return glossary | _results(entries, scored, strength, claims, repeats)
     parts = []
     for name in names:
         some, of_one = _among(scored, domains == name), replace(claims, domains=(name,))
@@ -261,7 +263,7 @@ def results(
         theirs = [part["rows"][i] for part in parts]
         for key in (*report.RATES, "chain_length_ratio", "needless_questions"):
             row[key] = report.average(x[key] for x in theirs)
-    return {**made, "domains": parts}
+    return {**glossary, **made, "domains": parts}
 
 
 def _among(scored: Scored, among: Bool[np.ndarray, "n"]) -> Scored:

@@ -28,6 +28,7 @@ from openagent_jax.report.tables import (
     by_domain_table,
     by_group_table,
     claims_note,
+    glossary,
     spent,
     table,
 )
@@ -97,6 +98,11 @@ class _Row(_Model):
         return self
 
 
+class _Meaning(_Model):
+    summary: str
+    right: str
+
+
 class _Report(_Model):
     suite: str
     policy: str
@@ -104,6 +110,7 @@ class _Report(_Model):
     rows: list[_Row]
     phrasings: _Numbers | None = None
     bounds: dict[str, dict[str, Rate]] = {}
+    glossary: dict[str, _Meaning] = {}
 
     @pydantic.model_validator(mode="after")
     def _of_the_same_tasks(self):
@@ -141,6 +148,8 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
         markdown += f"\n{domains}\n\n{DOMAINS_NOTE}\n"
     if scripted := bounds(report, markdown=True):
         markdown += f"\n{scripted}\n\n{BOUNDS_NOTE}\n"
+    if meanings := glossary(report):
+        markdown += f"\n{meanings}\n"
     contents = {
         "report.md": markdown,
         "report.html": page(report),

@@ -16,6 +16,7 @@ from openagent_jax.report.tables import (
     claims_note,
     column,
     heading,
+    meaning,
     means_of,
     origin,
     percent,
@@ -87,6 +88,8 @@ def page(report: Json) -> str:
         groups=by_group(report),
         cost=spent(report.get("cost", {})),
         claims=claims_note(report),
+        meaning=lambda r: meaning(report, r).replace("`", ""),
+        glossary=report.get("glossary", {}),
     )
 
 

@@ -308,6 +308,15 @@ def label(r: Json) -> str:
     return "clean" if r["tier"] == "clean" else f"  {r['scenario']}{strength}"
 
 
+def perturbations(r: Json) -> list[str]:
+    """Return the names of the perturbations of a row; a composition has several.
+
+    >>> perturbations({"scenario": "semantic_trap+runtime_error@0.5"})
+    ['semantic_trap', 'runtime_error']
+    """
+    return r["scenario"].partition("@")[0].split("+")
+
+
 def average(values: Iterable[Any]) -> float | None:
     """Average numbers or the means of intervals, leaving out None."""
     values = [x["mean"] if isinstance(x, dict) else x for x in values]

@@ -14,6 +14,7 @@ from openagent_jax.report.rows import (
     claim_of,
     label,
     means,
+    perturbations,
     summary,
 )
 
@@ -168,7 +169,9 @@ def by_domain(report: Json) -> dict[str, tuple[int, Any, Any]]:
     return found
 
 
-def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
+def side_by_side(
+    reports: Mapping[str, Json], markdown: bool = False, page: str = ""
+) -> str:
     """Format the success of several reports as one table, with a column for each.
 
     Only rows that all reports have are shown, and means are over these; a line below
@@ -179,6 +182,7 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
     Args:
       reports: the reports, by the heading of their column.
       markdown: whether to write Markdown instead of plain text.
+      page: a page with a section for each perturbation, to which rows are linked.
     """
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     all_rows = {k: r for x in labelled for k, r in x.items()}
@@ -203,7 +207,8 @@ def side_by_side(reports: Mapping[str, Json], markdown: bool = False) -> str:
         if text := heading(name, averages[0], tiers, which):
             lines.append([text, *(cells(m)[0] for m in averages)])
         for k in map(label, tiers.get(name, [])):
-            lines.append([k, *(cells(x[k])[0] for x in labelled)])
+            name = linked(all_rows[k], page) if page else k
+            lines.append([name, *(cells(x[k])[0] for x in labelled)])
     for text, group, rate in _REFUSALS:
         rates = [x[group][rate] if group in x else None for x in summaries]
         if any(value is not None for value in rates):
@@ -364,6 +369,46 @@ def means_of(report: Json) -> dict[str, Json]:
 def scenario_set(report: Json) -> str:
     """Return what the scenarios of a report are, such as "suite"; "" if unknown."""
     return report.get("scenario_set", "")
+
+
+def linked(r: Json, page: str) -> str:
+    """Return the label of a row in Markdown, linked to the sections of a page.
+
+    >>> linked({"tier": "reasoning", "scenario": "rule_shift", "strength": 0.5}, "a.md")
+    '[rule_shift](a.md#rule_shift) at 0.5'
+    """
+    text = label(r).strip()
+    if r["tier"] == "clean":
+        return text
+    links = "+".join(f"[{name}]({page}#{name})" for name in perturbations(r))
+    return links + text.removeprefix(r["scenario"])
+
+
+def meaning(report: Json, r: Json) -> str:
+    """Say what the perturbations of a row do, and what is right to do then.
+
+    The text is "" if the report does not say, as those of earlier versions.
+    """
+    known = report.get("glossary", {})
+    found = [known[name] for name in perturbations(r) if name in known]
+    return " ".join(f"{x['summary']} Right: {x['right']}".strip() for x in found)
+
+
+def glossary(report: Json) -> str:
+    """Return a list of what the perturbations of a report do, in Markdown.
+
+    The text is "" if the report does not say.
+
+    >>> meanings = {"tool_order": {"summary": "Shuffle them.", "right": "Go on."}}
+    >>> print(glossary({"glossary": meanings}))
+    What the scenarios change, and what is right to do then:
+    <BLANKLINE>
+    * `tool_order`: Shuffle them. Right: Go on.
+    """
+    known = report.get("glossary", {})
+    lines = [f"* `{k}`: {x['summary']} Right: {x['right']}" for k, x in known.items()]
+    title = "What the scenarios change, and what is right to do then:"
+    return "\n".join([title, "", *lines]) if lines else ""
 
 
 def asks_needlessly(report: Json) -> bool:

@@ -8,6 +8,7 @@ from absl.testing import flagsaver
 
 from launch import perturbations
 from launch.common import perturbation_page
+from openagent_jax import perturb
 from openagent_jax.environments import registry
 from tests import helpers, pages
 
@@ -24,6 +25,112 @@ def test_every_entry_has_a_section():
     assert sorted(titles) == sorted(names)
     links = re.findall(r"\]\(#([\w-]+)\)", perturbation_page.page())
     assert len(links) == len({*links}) == len(names)
+
+
+def entries(title):
+    return registry.spec(perturbation_page.WORLDS[title]).perturbations
+
+
+@pytest.mark.parametrize("title", perturbation_page.WORLDS)
+def test_every_entry_says_what_is_right(title):
+    for one in entries(title):
+        assert one.response in perturb.RESPONSES, (
+            f"the entry {one.name} has no right behaviour; set its `response` in the "
+            f"catalogue to one of {', '.join(perturb.RESPONSES)}"
+        )
+        assert (one.response == "refuse") == (not one.solvable), one.name
+        assert one.response != "ask" or "shown" in one.touches, one.name
+
+
+# Entries without a public case of their kind. Shorten this list rather than extend it.
+NOTHING_ELSEWHERE = {
+    "tool": {"spare_withheld", "spare_contradiction"},
+    "crafting": {
+        "recipe_order",
+        "request_rewrite",
+        "vague_goal",
+        "more_recipes",
+        "failing_bench",
+        "sold_out",
+        "nonstandard_feedback",
+        "extra_ingredient",
+        "longer_chain",
+        "entity_shift",
+        "impossible_goal",
+        "missing_spare",
+    },
+}
+# Entries that write no texts of their own.
+NO_FORMS = {
+    "tool": {
+        "distractor_tools",
+        "tool_order",
+        "query_underspecified",
+        "runtime_error",
+        "tool_removal",
+        "missing_values",
+        "rate_limit",
+        "stale_value",
+        "logic_inversion",
+        "dependency_rewire",
+        "domain_transfer",
+        "unsolvable",  # see the entries of which it applies one
+        "still_solvable",
+        "tool_withheld",
+        "spare_withheld",
+    },
+    "crafting": {
+        "recipe_order",
+        "vague_goal",
+        "more_recipes",
+        "failing_bench",
+        "sold_out",
+        "sold_out_with_recipe",
+        "extra_ingredient",
+        "recipe_swap",
+        "longer_chain",
+        "impossible_goal",
+        "missing_spare",
+    },
+}
+
+
+@pytest.mark.parametrize("title", perturbation_page.WORLDS)
+def test_notes_on_every_entry(title):
+    """What the page says besides the catalogue; a new entry is missing until it is
+    noted, or listed above."""
+    world, file = perturbation_page.world_of(title), perturbation_page.NOTES.name
+    notes, names = perturbation_page.notes()[world], [x.name for x in entries(title)]
+    assert {*notes} <= {*names}, f"{file} has entries that are not in the catalogue"
+    for name in names:
+        note, at = notes.get(name, {}), f"[{world}.{name}] of {file}"
+        assert {*note} <= {"right", "train", "test", "incident", "source"}, at
+        has = ("incident" in note, "source" in note)
+        assert has == (name not in NOTHING_ELSEWHERE[world],) * 2, (
+            f"the entry {name} has no incident with a source in {at}: add them, or "
+            "list it in NOTHING_ELSEWHERE of this test"
+        )
+        assert note.get("source", "https://").startswith("http"), at
+        assert ("test" in note) == (name not in NO_FORMS[world]), (
+            f"the forms of the entry {name} are not in {at}: add `train` and `test`, "
+            "or list it in NO_FORMS of this test"
+        )
+        trained = not perturb.catalogue(registry.spec(perturbation_page.WORLDS[title]))[
+            name
+        ].unseen
+        assert ("train" in note) == ("test" in note and trained), at
+
+
+def test_forms_of_the_splits_differ():
+    train, test = map(perturbation_page.forms, ("train", "test"))
+    assert train.keys() == test.keys()
+    assert not {*train.values()} & {*test.values()}
+
+
+def test_an_entry_without_right_behaviour_is_named():
+    one = dataclasses.replace(helpers.CATALOGUE["tool_order"], response="")
+    with pytest.raises(ValueError, match="the entry tool_order has no right behaviour"):
+        [*perturbation_page.section(one, "tool")]
 
 
 def entry(text, **changes):
@@ -60,18 +167,32 @@ def test_docstrings_are_divided():
     assert perturbation_page.parts(entry("Do it.", includes=("a",))).summary == "Do it."
 
 
+def section(name):
+    return [*perturbation_page.section(helpers.CATALOGUE[name], "tool")]
+
+
 def test_a_section():
-    text = "\n".join(perturbation_page.section(helpers.CATALOGUE["unsolvable"]))
-    assert "cannot be solved: refuse" in text
+    text = "\n".join(section("unsolvable"))
+    assert "cannot be solved" in text
     assert "* Counterpart: still_solvable." in text
     assert "* One of tool_withheld, fatal_error, contradiction." in text
-    text = "\n".join(
-        perturbation_page.section(helpers.CATALOGUE["nonstandard_feedback"])
+    text = "\n".join(section("nonstandard_feedback"))
+    assert "* Forms in training: results as json, pairs, separated; keys in" in text
+    assert "* Forms in the test: results as markup, ruled, prose, code; keys in" in text
+    text = "\n".join(section("entity_shift"))
+    assert "not trained on" in text and "in training" not in text
+
+
+def test_a_section_says_what_is_right_and_what_happened_elsewhere():
+    lines = section("stale_value")
+    assert (
+        "* Right: Do what the feedback says. Read the value again, and use the new one."
+        in lines
     )
-    assert "for training json, pairs, separated" in text
-    assert "for evaluation markup, ruled, prose, code" in text
-    text = "\n".join(perturbation_page.section(helpers.CATALOGUE["entity_shift"]))
-    assert "not trained on" in text
+    (elsewhere,) = [x for x in lines if x.startswith("* Elsewhere: ")]
+    source = "https://github.com/carvel-dev/kapp/issues/86"
+    assert elsewhere.endswith(f"([kapp #86]({source}))")
+    assert not any("Elsewhere" in line for line in section("spare_withheld"))
 
 
 def test_the_command_writes_the_page(tmp_path):

@@ -142,3 +142,35 @@ def test_columns(tmp_path):
         report.load_columns([f"Twice={a}+{a}"])
     with pytest.raises(ValueError, match='two columns are called "A"'):
         report.load_columns([f"A={a}", f"A={b}"])
+
+
+MEANINGS = {
+    "semantic_trap": {"summary": "Give `a` & b other names.", "right": "Read on."},
+    "tool_order": {"summary": "Shuffle.", "right": "Go on."},
+}
+
+
+def test_scenarios_are_explained(tmp_path):
+    """In a list at the end, and in HTML as a tooltip of each row too."""
+    made = make_report(glossary=MEANINGS)
+    made["rows"][1]["scenario"] = "semantic_trap+tool_order"
+    report.write(tmp_path, made)
+    assert report.load(tmp_path) == made
+    text = (tmp_path / "report.md").read_text()
+    assert text.endswith("* `tool_order`: Shuffle. Right: Go on.\n")
+    text = (tmp_path / "report.html").read_text()
+    tip = "Give a &amp; b other names. Right: Read on."
+    assert f'<td title="{tip}">  semantic_trap<td>' in text
+    assert f'<td title="{tip} Shuffle. Right: Go on.">  semantic_trap+tool' in text
+    assert "<td>tool_order<td>Shuffle.<td>Go on.</tr>" in text
+    assert "<td>clean<td>" in text  # without a tooltip
+    made = make_report()
+    report.write(tmp_path, made)
+    for name in ("report.md", "report.html"):
+        assert "right" not in (tmp_path / name).read_text().split("</style>")[-1]
+
+
+def test_a_damaged_glossary_is_refused(tmp_path):
+    made = make_report(glossary={"tool_order": {"summary": "Shuffle."}})
+    with pytest.raises(ValueError, match=r"it lacks glossary\.tool_order\.right"):
+        report.write(tmp_path, made)

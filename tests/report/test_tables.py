@@ -238,3 +238,11 @@ def test_side_by_side_warns_about_missing_settings():
     del silent["seed"]
     text = report.side_by_side({"a": make_report(), "b": silent})
     assert text.startswith("Warning: not comparable: seed is 0 (a), unknown (b).\n")
+
+
+def test_rows_are_linked_to_their_definitions():
+    text = report.side_by_side({"a": make_report()}, markdown=True, page="x.md")
+    links = ("[semantic_trap](x.md#semantic_trap)", "[rule_shift](x.md#rule_shift)")
+    for link in (*links, f"{links[0]} at 0.5"):
+        assert f"| {link} " in text
+    assert "](" not in report.side_by_side({"a": make_report()}, markdown=True)

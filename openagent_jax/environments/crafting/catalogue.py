@@ -11,6 +11,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.name",),
+        response="read",
     ),
     Entry(
         name="recipe_order",
@@ -19,6 +20,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.place",),
+        response="proceed",
     ),
     Entry(
         name="request_rewrite",
@@ -27,6 +29,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="vague_goal",
@@ -35,6 +38,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("shown",),
+        response="ask",
     ),
     Entry(
         name="more_recipes",
@@ -43,6 +47,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("items.ingredients",),
+        response="proceed",
     ),
     Entry(
         name="failing_bench",
@@ -53,6 +58,7 @@ CATALOGUE = (
         touches=("faults.failures",),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="sold_out",
@@ -67,6 +73,7 @@ CATALOGUE = (
         position="any",
         solvable=False,
         counterpart="sold_out_with_recipe",
+        response="refuse",
     ),
     Entry(
         name="sold_out_with_recipe",
@@ -79,6 +86,7 @@ CATALOGUE = (
             "faults.sold_out",
         ),
         position="any",
+        response="switch",
     ),
     Entry(
         name="nonstandard_feedback",
@@ -89,6 +97,7 @@ CATALOGUE = (
         touches=("faults.form",),
         explicit=False,
         position="any",
+        response="understand",
     ),
     Entry(
         name="extra_ingredient",
@@ -97,6 +106,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("items.ingredients",),
+        response="read",
     ),
     Entry(
         name="recipe_swap",
@@ -105,6 +115,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("items.ingredients",),
+        response="read",
     ),
     Entry(
         name="longer_chain",
@@ -116,6 +127,7 @@ CATALOGUE = (
             "items.ingredients",
             "items.raw",
         ),
+        response="read",
     ),
     Entry(
         name="entity_shift",
@@ -125,6 +137,7 @@ CATALOGUE = (
         part="task",
         touches=("items.name",),
         unseen="entities",
+        response="proceed",
     ),
     Entry(
         name="impossible_goal",
@@ -138,6 +151,7 @@ CATALOGUE = (
         ),
         solvable=False,
         counterpart="missing_spare",
+        response="refuse",
     ),
     Entry(
         name="missing_spare",
@@ -149,6 +163,7 @@ CATALOGUE = (
             "items.ingredients",
             "items.raw",
         ),
+        response="proceed",
     ),
 )
 

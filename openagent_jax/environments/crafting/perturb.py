@@ -94,7 +94,7 @@ def request_rewrite(pools: Pools) -> Perturbation:
 
 
 def vague_goal(pools: Pools) -> Perturbation:
-    """Leave the goal out of the request, so that the agent must ask the user for it.
+    """Leave the goal out of the request.
 
     Before: `please make: oak door`. After: `please make: something`.
     """
@@ -155,7 +155,7 @@ def failing_bench(pools: Pools) -> Perturbation:
 
 
 def sold_out(pools: Pools) -> Perturbation:
-    """Make `get` of a needed raw item fail for good: try it, then refuse.
+    """Make `get` of a needed raw item fail for good.
 
     The book gets a recipe for another raw item that is needed.
 
@@ -168,8 +168,6 @@ def sold_out(pools: Pools) -> Perturbation:
 
 def sold_out_with_recipe(pools: Pools) -> Perturbation:
     """Make `get` of a needed raw item fail for good, but add a recipe for it.
-
-    This is the solvable counterpart of `sold_out`: craft it when it is sold out.
 
     Before: `{"result":"done"}`
     After:  `{"error":"sold out"}` for an oak log; the book has `oak log: salt bag`
@@ -276,7 +274,7 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def impossible_goal(pools: Pools) -> Perturbation:
-    """Take the source of an item away that the goal needs: the task must be refused.
+    """Take the source of an item away that the goal needs.
 
     The item is not needed for the other goal of the task. Another item gets its
     recipe, or becomes raw in its place, so that the book and the lists keep their
@@ -290,10 +288,9 @@ def impossible_goal(pools: Pools) -> Perturbation:
 
 
 def missing_spare(pools: Pools) -> Perturbation:
-    """Take the source of an item away that is not needed: the task stays solvable.
+    """Take the source of an item away that is not needed.
 
-    The item is needed for the other goal of the task, but not for the goal. This is the
-    solvable counterpart of `impossible_goal`.
+    The item is needed for the other goal of the task, but not for the goal.
 
     Before: `oak door: oak plank` and `oak box: oak plank`, for an oak door
     After:  `oak door: oak plank` and `salt bag: oak plank`, for an oak door

@@ -30,6 +30,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="semantic_trap",
@@ -38,6 +39,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="semantic_renaming",
@@ -46,6 +48,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="argument_renaming",
@@ -54,6 +57,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.arg_name", "tools.arg_path"),
+        response="read",
     ),
     Entry(
         name="description_rewrite",
@@ -62,6 +66,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
+        response="read",
     ),
     Entry(
         name="distractor_tools",
@@ -70,6 +75,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.visible",),
+        response="proceed",
     ),
     Entry(
         name="tool_order",
@@ -78,6 +84,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.place",),
+        response="proceed",
     ),
     Entry(
         name="query_rewrite",
@@ -86,6 +93,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_underspecified",
@@ -94,6 +102,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("shown",),
+        response="ask",
     ),
     Entry(
         name="query_typos",
@@ -102,6 +111,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_redundant",
@@ -110,6 +120,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase",),
+        response="understand",
     ),
     Entry(
         name="query_ambiguous",
@@ -118,6 +129,7 @@ CATALOGUE = (
         shift="query",
         part="observation",
         touches=("phrase", "shown"),
+        response="ask",
     ),
     Entry(
         name="tool_name_noise",
@@ -126,6 +138,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.name",),
+        response="read",
     ),
     Entry(
         name="description_noise",
@@ -134,6 +147,7 @@ CATALOGUE = (
         shift="action",
         part="observation",
         touches=("tools.description",),
+        response="read",
     ),
     Entry(
         name="runtime_error",
@@ -144,6 +158,7 @@ CATALOGUE = (
         touches=("faults.failures",),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="tool_redirection",
@@ -153,6 +168,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="tool_deprecation",
@@ -162,6 +178,7 @@ CATALOGUE = (
         part="observation",
         touches=("tools", "faults"),
         position="any",
+        response="proceed",
     ),
     Entry(
         name="tool_addition",
@@ -171,6 +188,7 @@ CATALOGUE = (
         part="action",
         touches=("tools", "faults"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="schema_drift",
@@ -180,6 +198,7 @@ CATALOGUE = (
         part="action",
         touches=("tools", "faults"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="nonstandard_feedback",
@@ -190,6 +209,7 @@ CATALOGUE = (
         touches=("faults.form", "tools.result_name", "tools.result_path"),
         explicit=False,
         position="any",
+        response="understand",
     ),
     Entry(
         name="error_wording",
@@ -200,6 +220,7 @@ CATALOGUE = (
         touches=("faults.failures", "faults.wording"),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="tool_removal",
@@ -208,6 +229,7 @@ CATALOGUE = (
         shift="action",
         part="action",
         touches=("tools.visible",),
+        response="proceed",
     ),
     Entry(
         name="missing_values",
@@ -219,6 +241,7 @@ CATALOGUE = (
         explicit=False,
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="rate_limit",
@@ -229,6 +252,7 @@ CATALOGUE = (
         touches=("faults.quota", "faults.pause"),
         transient=True,
         position="any",
+        response="retry",
     ),
     Entry(
         name="verification_code_change",
@@ -238,6 +262,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults.new_code"),
         position="any",
+        response="follow",
     ),
     Entry(
         name="stale_value",
@@ -247,6 +272,7 @@ CATALOGUE = (
         part="transition",
         touches=("faults.stale",),
         position="any",
+        response="follow",
     ),
     Entry(
         name="query_evolution",
@@ -256,6 +282,7 @@ CATALOGUE = (
         part="reward",
         touches=("faults.change",),
         position="any",
+        response="follow",
     ),
     Entry(
         name="dependency_extension",
@@ -264,6 +291,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="read",
     ),
     Entry(
         name="rule_shift",
@@ -272,6 +300,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="read",
     ),
     Entry(
         name="incomplete_information",
@@ -281,6 +310,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults.untold"),
         explicit=False,
+        response="follow",
     ),
     Entry(
         name="logic_inversion",
@@ -289,6 +319,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from",),
+        response="read",
     ),
     Entry(
         name="dependency_rewire",
@@ -297,6 +328,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.code_from", "tools.call_after"),
+        response="read",
     ),
     Entry(
         name="conflicting_sources",
@@ -305,6 +337,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "goal.tool"),
+        response="read",
     ),
     Entry(
         name="domain_transfer",
@@ -314,6 +347,7 @@ CATALOGUE = (
         part="task",
         touches=("",),
         unseen="domain",
+        response="read",
     ),
     Entry(
         name="cross_domain_composition",
@@ -323,6 +357,7 @@ CATALOGUE = (
         part="task",
         touches=("",),
         unseen="domain",
+        response="read",
     ),
     Entry(
         name="entity_shift",
@@ -332,6 +367,7 @@ CATALOGUE = (
         part="task",
         touches=_RANGES,
         unseen="entities",
+        response="proceed",
     ),
     Entry(
         name="unsolvable",
@@ -343,6 +379,7 @@ CATALOGUE = (
         solvable=False,
         counterpart="still_solvable",
         includes=("tool_withheld", "fatal_error", "contradiction"),
+        response="refuse",
     ),
     Entry(
         name="still_solvable",
@@ -352,6 +389,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults"),
         includes=("spare_withheld", "error_with_alternative", "spare_contradiction"),
+        response="proceed",
     ),
     Entry(
         name="tool_withheld",
@@ -362,6 +400,7 @@ CATALOGUE = (
         touches=("tools.visible", "faults.failures"),
         solvable=False,
         counterpart="spare_withheld",
+        response="refuse",
     ),
     Entry(
         name="spare_withheld",
@@ -370,6 +409,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.visible", "faults.failures"),
+        response="proceed",
     ),
     Entry(
         name="fatal_error",
@@ -380,6 +420,7 @@ CATALOGUE = (
         touches=("tools", "faults"),
         solvable=False,
         counterpart="error_with_alternative",
+        response="refuse",
     ),
     Entry(
         name="error_with_alternative",
@@ -388,6 +429,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools", "faults"),
+        response="switch",
     ),
     Entry(
         name="contradiction",
@@ -398,6 +440,7 @@ CATALOGUE = (
         touches=("tools",),
         solvable=False,
         counterpart="spare_contradiction",
+        response="refuse",
     ),
     Entry(
         name="spare_contradiction",
@@ -406,6 +449,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools",),
+        response="proceed",
     ),
 )
 

@@ -23,14 +23,14 @@ MAX_CALLS = 6  # of a task whose request changes, so that there are turns enough
 
 
 def missing_values(pools: Pools) -> Perturbation:
-    """Let tools return no values at first; a tool that is called again returns them.
+    """Let tools that the goal needs return no values at first.
 
     Before: `{"hour":"17"}`
     After:  `{"hour":null}`, then `{"hour":"17"}`
 
     Strength: the probability that a tool that the goal needs does so; of one task, two
-    at most do, so that there are turns enough. Tools that have an effect do not, since
-    they must not be called again.
+    at most do, so that there are turns enough. Tools that have an effect return their
+    values at once, since they must not be called again.
     """
     del pools
 
@@ -77,7 +77,7 @@ def verification_code_change(pools: Pools) -> Perturbation:
             `{"error":"code expired, get a new one from get_pass"}`; then both again
 
     Strength: the probability that a code that the goal needs expires. A goal that needs
-    none comes to need that of a new tool.
+    no code comes to need that of a new tool.
     """
 
     def apply(key, task, strength):

@@ -101,7 +101,7 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def tool_withheld(pools: Pools) -> Perturbation:
-    """Replace the document of a tool that the task needs by another one: refuse.
+    """Replace the document of a tool that the task needs by another one.
 
     Before: `"description":"opening hour of a place"` is among five documents.
     After:  no document mentions an opening hour, and there are still five.
@@ -119,7 +119,7 @@ def spare_withheld(pools: Pools) -> Perturbation:
 
 
 def fatal_error(pools: Pools) -> Perturbation:
-    """Let every call of a tool that the task needs fail: try it, then refuse.
+    """Let every call of a tool that the task needs fail, which only a call shows.
 
     The documents have a second tool for something else.
 
@@ -139,7 +139,7 @@ def error_with_alternative(pools: Pools) -> Perturbation:
 
 
 def contradiction(pools: Pools) -> Perturbation:
-    """Let a tool that the task needs and a new tool need each other's code: refuse.
+    """Let a tool that the task needs and a new tool need each other's code.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour",...,"code_from":"get_pass"` beside
@@ -160,7 +160,7 @@ def spare_contradiction(pools: Pools) -> Perturbation:
 
 
 def unsolvable(pools: Pools) -> Perturbation:
-    """Apply one of `tool_withheld`, `fatal_error` and `contradiction`: refuse.
+    """Apply one of `tool_withheld`, `fatal_error` and `contradiction`.
 
     A task that has no room for one of the others loses a tool instead, so at strength 1
     no task stays solvable.

@@ -171,10 +171,9 @@ def tool_name_noise(pools: Pools) -> Perturbation:
     After:  `"name":"acme_opening_hour_v2"`, or `"name":"opnngHr"` in the test
 
     Strength s is the probability that a tool is renamed, and bounds how far the new
-    name is from the old one: it has noise of level 1 to 3, at most 3 s rounded up. In
-    training these are a version (3 letters more), a vendor (5) and both (8); in the
-    test, another case, then one word without vowels, then all. The edit distance grows
-    with the level. Names stay distinct; the few that would not be are kept.
+    name is from the old one: it has noise of level 1 to 3, at most 3 s rounded up. The
+    edit distance grows with the level. Names stay distinct; the few that would not be
+    are kept.
 
     An agent that takes a name from its memory calls a tool that does not exist.
     """
@@ -199,8 +198,7 @@ def description_noise(pools: Pools) -> Perturbation:
             or `"description":"openning hour of a place [see note 4]"` in the test
 
     Strength is the probability of each of two changes of a description: a remark after
-    it, and another one that is praise before it in training. In the test that is a
-    word misspelt, or the last word cut short where no other description begins alike.
+    it, and a change of the text itself.
 
     All tools are hit alike, so that noise does not tell which of them is needed.
     """

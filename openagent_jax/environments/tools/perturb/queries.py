@@ -41,7 +41,7 @@ def query_rewrite(pools: Pools) -> Perturbation:
 
 
 def query_underspecified(pools: Pools) -> Perturbation:
-    """Leave a value out of the request, so that the agent must ask the user for it.
+    """Leave a value that the task needs out of the request.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Find the evening event in something.`
@@ -70,10 +70,8 @@ def query_typos(pools: Pools) -> Perturbation:
     between two values or choices of words, is misspelt. Then half of its words are that
     can be. Values, short words and capitalised words stay. A misspelt word is one edit
     away from the right one and close to no other word of the world, so that it can be
-    told. Rare pieces are never misspelt.
-
-    Training transposes and omits letters; the test doubles them, or hits the key beside
-    the right one. An agent that looks for words literally fails where it needs them.
+    told. Rare pieces are never misspelt. An agent that looks for words literally fails
+    where it needs them.
     """
 
     def apply(key, task, strength):
@@ -103,8 +101,8 @@ def query_redundant(pools: Pools) -> Perturbation:
     fails in half of these tasks, and so does one that takes the last. Asides that find
     no room in the request are left out.
 
-    Training speaks of earlier occasions; the test speaks of other people. Two values
-    occur here as in `query_ambiguous`, in the same words: no question is needed though.
+    Two values occur here as in `query_ambiguous`, in the same words: no question is
+    needed though.
     """
 
     def apply(key, task, strength):
@@ -149,7 +147,7 @@ def query_redundant(pools: Pools) -> Perturbation:
 
 
 def query_ambiguous(pools: Pools) -> Perturbation:
-    """Name two values where one is meant, so that the agent must ask which.
+    """Name two values where one is meant, without telling which.
 
     Before: `Find the evening event in Fern Park.`
     After:  `Find the evening event in Elm Park or Fern Park. (I forget which one.)`
@@ -159,7 +157,6 @@ def query_ambiguous(pools: Pools) -> Perturbation:
     constants are, and the right one comes first in half of the tasks: a guess succeeds
     in half of them. The user answers a question with the right value.
 
-    The user is unsure from memory in training, and because of a record in the test.
     That two values are named tells nothing: requests of `query_redundant` name two in
     the same words, and then say which it is, so that a question there is needless.
     """

@@ -69,7 +69,8 @@ def incomplete_information(pools: Pools) -> Perturbation:
             says `needs the code from get_pass`
 
     Strength: the probability that the document of a tool with a prerequisite leaves it
-    out. If no tool that the goal needs has one, one comes to need a new tool.
+    out. If no tool that the goal needs has a prerequisite, one comes to need a new
+    tool.
     """
 
     def apply(key, task, strength):
@@ -204,12 +205,12 @@ def conflicting_sources(pools: Pools) -> Perturbation:
     After:  `"description":"opening hour of a place (cached copy)","name":...` beside
             `"description":"opening hour of a place (system of record)","name":...`
 
-    The results of both tools differ, and only the one whose note says so counts: follow
-    it. It is the tool of the domain or the new one by the flip of a coin, so that
-    neither its name nor its place tells. Only tools whose results are drawn from ten
-    values or more have a second source, so that few results are equal by chance, and
-    only those that change nothing, read no record, and that no other documented tool
-    needs to be called first.
+    The results of both tools differ, and only the one whose note says so counts. It is
+    the tool of the domain or the new one by the flip of a coin, so that neither its
+    name nor its place tells. Only tools whose results are drawn from ten values or more
+    have a second source, so that few results are equal by chance, and only those that
+    change nothing, read no record, and that no other documented tool needs to be called
+    first.
 
     The strength is the probability that a task has two such tools.
     """
