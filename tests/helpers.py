@@ -62,6 +62,9 @@ SHOWN = (
     "runtime_error",
     "tool_redirection",
     "tool_deprecation",
+    "tool_addition",
+    "schema_drift",
+    "query_evolution",
     "nonstandard_feedback",
     "error_wording",
     "missing_values",
@@ -349,6 +352,10 @@ class Writer:
         documents, request = "".join(documents), "".join(request)
         return f"<|system|>{documents}<|user|>{request}<|assistant|>"
 
+    def is_documented(self, n):
+        """Whether a document has the name of a tool, if with other arguments."""
+        return self.tools.name[n] in self.tools.name[self.tools.visible]
+
     def agent_text(self, t):
         action = row(self.episode.action, t)
         if action.kind == reply_scan.CALL:
@@ -361,7 +368,7 @@ class Writer:
             if call.code >= 0:
                 pairs["code"] = self.texts[call.code]
             purpose = self.description(n, NUM_PURPOSE_PIECES)
-            purpose = purpose if self.tools.visible[n] else ""
+            purpose = purpose if self.is_documented(n) else ""
             said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
         if action.kind == reply_scan.ANSWER:
@@ -378,6 +385,12 @@ class Writer:
             told = zip(self.task.constants, self.task.shown, strict=True)
             told = ", ".join(self.texts[value] for value, shown in told if not shown)
             return f"<|user|>{told or 'I said all'}<|assistant|>"
+        if result.status == forms.USER_CHANGE:
+            change = self.task.faults.change
+            new, old = change.value, self.task.constants[change.constant]
+            text = zip(change.text, (new, old, 0), strict=True)
+            said = "".join(self.texts[x] + self.texts[value] for x, value in text)
+            return f"<|user|>{said}<|assistant|>"
         if result.status == forms.OK:
             names = self.tools.result_name[result.tool]
             fields = zip(names, result.values, strict=True)
@@ -386,7 +399,10 @@ class Writer:
             pairs = {key: self.texts[value] for key, value in values.items()}
             bare = [self.texts[name] for name in names[names > 0] if result.blank]
             pairs = dict.fromkeys(bare, "null") or pairs
-            if result.code >= 0:
+            if result.tool == self.task.faults.lister:
+                key, name = "new_tool", self.texts[max(result.code, 0)]
+                pairs, bare = {key: name or "[]"}, [] if name else [key]
+            elif result.code >= 0:
                 pairs["code"] = self.texts[result.code]
             pairs = pairs or {"result": "done"}
             form = self.task.faults.form[result.tool]
@@ -397,6 +413,9 @@ class Writer:
             about = self.name(result.target) if result.target >= 0 else ""
             if result.status == forms.RATE_LIMITED:
                 about = str(result.wait)
+            if result.status == forms.SCHEMA_CHANGED:
+                names = self.tools.arg_name[result.target]
+                about = ", ".join(self.texts[name] for name in names if name > 0)
             body = writing.error(int(result.status), about, result.wording)
         if result.status == forms.BAD_FORMAT:  # no tool was called
             return f"<|user|>{body}<|assistant|>"

@@ -55,7 +55,7 @@ def error(status, about, which):
 
     Args:
       status: see `text.style`.
-      about: the tool or the number that it names; "" for none.
+      about: the tool, the number or the arguments that it names; "" for none.
       which: the number of the wording.
     """
     wording = error_texts.WORDINGS[which]
@@ -71,6 +71,7 @@ def error(status, about, which):
         styles.EXPIRED_CODE: wording.expired_code,
         styles.STALE: wording.stale,
         styles.RATE_LIMITED: wording.rate_limit,
+        styles.SCHEMA_CHANGED: wording.schema_changed,
         styles.MOVED: wording.moved_guided if about else wording.moved,
     }[status]
     if not isinstance(message, str):

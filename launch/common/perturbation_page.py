@@ -171,6 +171,8 @@ def forms(split: str) -> dict[str, str]:
         "errors": ", ".join(f"{_listed([x])} ({len(y)})" for x, y in errors.items()),
         "keys": _listed(keys),
         "gates": _quoted(name for name, _ in symbols.GATES[split]),
+        "listers": _quoted(name for name, _ in symbols.LISTERS[split]),
+        "changes": _quoted("...".join(x) for x in symbols.CHANGES[split]),
         "notes": _quoted(noted),
         "joints": _quoted(joint.strip() for joint in symbols.JOINTS[split]),
     }

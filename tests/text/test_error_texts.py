@@ -15,7 +15,7 @@ SHARED = set(
     "must no not nothing now of off one out so such that the there this to was will "
     "with your error message code".split()
 )
-SILENT = {style.OK, style.USER_REPLY, style.NO_RESULT}
+SILENT = {style.OK, style.USER_REPLY, style.USER_CHANGE, style.NO_RESULT}
 
 
 def texts(wording):

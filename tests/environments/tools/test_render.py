@@ -87,11 +87,14 @@ class TestTrajectory:
         wanted = {(0, False), (1, False), (2, False), (1, True), (2, True)}
         assert arguments >= wanted | ({(3, True)} if name == "medical" else set())
         expected = {style.OK, style.TRANSIENT, style.PERMANENT, style.MOVED}
+        expected |= {style.SCHEMA_CHANGED, style.USER_CHANGE}
         assert set(statuses) == expected | {style.USER_REPLY, style.NO_RESULT}
         assert after >= {
             (style.TRANSIENT, reply_scan.CALL),
             (style.PERMANENT, reply_scan.REFUSE),
             (style.MOVED, reply_scan.CALL),
+            (style.SCHEMA_CHANGED, reply_scan.CALL),
+            (style.USER_CHANGE, reply_scan.CALL),
             (style.USER_REPLY, reply_scan.CALL),
         }
 
@@ -99,7 +102,8 @@ class TestTrajectory:
         count = collections.Counter()
         for writer, *_ in written(name):
             prompt = writer.prompt()  # `test_text` checks that the tokens spell it
-            for n, visible in enumerate(writer.tools.visible):
+            for n in range(len(writer.tools.visible)):
+                visible = writer.is_documented(n)
                 if writer.tools.name[n]:
                     document = writer.document(n).partition(',"parameters"')[0]
                     assert prompt.count(document + ",") == visible

@@ -189,7 +189,17 @@ class TestPools:
 
     @pytest.mark.parametrize("name", helpers.DOMAINS)
     @pytest.mark.parametrize(
-        "field", ["names", "descriptions", "arg_names", "opaque", "gates", "phrases"]
+        "field",
+        [
+            "names",
+            "descriptions",
+            "arg_names",
+            "opaque",
+            "gates",
+            "listers",
+            "changes",
+            "phrases",
+        ],
     )
     def test_share_no_surface_form(self, name, field):
         texts = helpers.texts(name)
