@@ -97,6 +97,8 @@ class Wanted:
 @dataclass(frozen=True)
 class Failing:
     failures: Int[Array, "N"]  # how many calls of each function fail
+    moved_to: Int[Array, "N"]  # -1: no function of BFCL is replaced
+    lister: Int[Array, ""]  # -1: none lists the others
 
 
 @jax.tree_util.register_dataclass
@@ -316,7 +318,7 @@ class Suite:
                 call_after=np.full(num, -1, np.int32),
             ),
             Wanted(np.array([item.wanted], np.int32)),
-            Failing(np.zeros(num, np.int32)),
+            Failing(np.zeros(num, np.int32), np.full(num, -1, np.int32), np.int32(-1)),
         )
         return task, pools
 
@@ -351,6 +353,8 @@ class Suite:
                 choices=choices.empty(),
                 notes=zero,
                 joints=zero[0],
+                listers=zero,
+                changes=zero,
                 forms=zero[0],
                 wordings=zero[0],
                 key_range=zero[0],

@@ -417,11 +417,11 @@ def _respond(lexicon, task, state, action) -> _Response:
     is_gone, is_there = (
         of(task, state.clock)[tool] for of in (dynamic.gone, dynamic.there)
     )
-    same_name = tools.visible & (tools.name == tools.name[tool])
+    is_old = tools.visible & (faults.moved_to == tool)
     is_drift = (successor >= 0) & (tools.name[moved] == tools.name[tool])
     moved_status = jnp.where(is_drift, style.SCHEMA_CHANGED, style.MOVED)
     # The arguments of a tool are not yet those that it will have.
-    too_early = ~tools.visible[tool] & jnp.any(same_name)
+    too_early = jnp.any(is_old & (tools.name == tools.name[tool]))
     unknown = jnp.where(too_early, style.BAD_ARGUMENT, style.UNKNOWN_TOOL)
     is_unknown = ~is_there & ~(is_gone & (moved >= 0) & tools.visible[tool])
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import (
     FOREVER,
-    Faults,
     Reworded,
     Task,
     TaskPools,
@@ -87,12 +86,11 @@ def rename(task: Task, name: Int[Array, "N"], hit: Bool[Array, "N"]) -> Task:
     old = task.tools.name
     hit &= name > 0
     other = ~jnp.eye(len(old), dtype=bool)
-    if isinstance(task.faults, Faults):
-        # Two rows of one tool, whose arguments change, keep one name.
-        twin = drifted(task)
-        first = jnp.where(twin >= 0, twin, jnp.arange(len(old)))
-        name, hit = name[first], hit[first]
-        other &= first[:, None] != first[None]
+    # Two rows of one tool, whose arguments change, keep one name.
+    twin = drifted(task)
+    first = jnp.where(twin >= 0, twin, jnp.arange(len(old)))
+    name, hit = name[first], hit[first]
+    other &= first[:, None] != first[None]
 
     def clashes(hit):
         new = jnp.where(hit, name, old)
@@ -130,7 +128,7 @@ def other_name(
 def in_use(task: Task) -> Bool[Array, "N"]:
     """Return the rows that are documented, or that a redirection leads to."""
     row = jnp.arange(task.tools.name.shape[0])
-    moved = getattr(task.faults, "moved_to", -jnp.ones_like(row))
+    moved = task.faults.moved_to
     return task.tools.visible | jnp.any(moved[:, None] == row[None], axis=0)
 
 

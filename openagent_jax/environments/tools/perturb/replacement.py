@@ -78,6 +78,7 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
 
     def apply(key, task, strength, kind):
         coin, which, name, words, gate_key, drift_key, when = jax.random.split(key, 7)
+        kind = jnp.asarray(kind)
         is_drift, deprecated = kind == _DRIFT, kind == _DEPRECATION
         listed, lister = with_gate(gate_key, task, pools.listers)
         may_list = (lister >= 0) & (task.faults.lister < 0)

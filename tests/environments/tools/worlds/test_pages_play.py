@@ -183,8 +183,10 @@ def check_perturbed(name, episodes):
     elif name != "distractor_tools":  # all tools are documented already
         # Tasks whose steps form one chain of results have no dependency to invert.
         assert made.changed.mean() > (0.25 if name == "logic_inversion" else 0.3)
-    # What the documents leave out is seen when a call fails.
-    if name not in (*ALTERNATIVES, "incomplete_information"):
+    # What the documents leave out is seen when a call fails; what will be replaced
+    # could be used in time.
+    unknown = "incomplete_information", "tool_redirection"
+    if name not in (*ALTERNATIVES, *unknown):
         rows = state.solvable
         np.testing.assert_array_equal(state.num_calls[rows], state.fewest_calls[rows])
 
