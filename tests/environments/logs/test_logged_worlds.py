@@ -50,6 +50,8 @@ _NOT_IN_JSON = {
 }
 LOST = {
     "tool_redirection": {"a call of an undocumented tool"},
+    "tool_addition": {"a call of an undocumented tool"},
+    "schema_drift": {"an undocumented argument"},
     "nonstandard_feedback": _NOT_IN_JSON,
     "tool_deprecation": _NOT_IN_JSON,
     **dict.fromkeys(
