@@ -1,10 +1,13 @@
 """Write the page that defines the perturbations, from the catalogues.
 
     python -m launch.perturbations [--out=docs/perturbations.md]
+    python -m launch.perturbations --measure    play simple agents anew before that
 
-A test compares the page with what this command writes.
+A test compares the page with what this command writes. The success of the simple agents
+is kept in docs/results; playing them takes some minutes.
 """
 
+import json
 from pathlib import Path
 
 from absl import flags
@@ -12,12 +15,26 @@ from absl import flags
 from launch.common import cli
 
 OUT = flags.DEFINE_string("out", "docs/perturbations.md", "Page to write.")
+MEASURE = flags.DEFINE_bool(
+    "measure", False, "Play simple agents, and keep the result."
+)
+STORED = flags.DEFINE_string(
+    "stored", "docs/results/simple_agents.json", "What was measured of simple agents."
+)
 
 
 def main() -> None:
     from launch.common import perturbation_page
 
-    Path(OUT.value).write_text(perturbation_page.page(), "utf-8")
+    stored = Path(STORED.value)
+    if MEASURE.value:
+        import openagent_jax
+        from launch.common import simple_agents_table, tokenizer_files
+
+        folder = Path(openagent_jax.__file__).parent / "backbones/nano"
+        made = simple_agents_table.measure(tokenizer_files.tokenizer(folder))
+        stored.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    Path(OUT.value).write_text(perturbation_page.page(stored), "utf-8")
     print(OUT.value)
 
 

@@ -145,6 +145,12 @@ class Environment(NamedTuple):
     nth_task: Callable[[Tables, jax.Array, jax.Array, str], Task] | None = None
     # Which of the domains of a mixture a sampled task is of: (tables, task) -> []
     domain: Callable[[Tables, Task], jax.Array] = lambda tables, task: jnp.int32(0)
+    # What agents believe that lack a skill; see `evaluation.simple_agents`. A task in
+    # which all is as its documents say, and nothing fails: (tables, task) -> task
+    documented: Callable[[Tables, Task], Task] = lambda tables, task: task
+    # A task in which the request is that of the second one, and all else as in the
+    # first one: (tables, task before a perturbation, task) -> task
+    remembered: Callable[[Tables, Task, Task], Task] = lambda tables, clean, task: clean
 
 
 @jax.tree_util.register_dataclass

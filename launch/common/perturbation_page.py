@@ -11,9 +11,10 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from launch.common import simple_agents_table
 from openagent_jax import perturb
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import symbols
@@ -44,6 +45,24 @@ that is "not trained on" takes its tasks from what evaluation holds out
 ([claims](how_it_works.md#what-a-row-claims)). An unsolvable entry names a counterpart,
 whose tasks can be solved and look the same. Cases *elsewhere* are told as their sources
 tell them; where none was found, the line is missing."""
+SIMPLE_AGENTS = f"""\
+## Agents that lack a skill
+
+Scripted agents show which skill an entry asks for: who lacks it fails the tasks that
+the entry changes. The *memoriser* makes the calls that it would have made before the
+change, by the names that tools and arguments had then. The *reader* plans by the
+documents as they are. Neither reads feedback: after an error they have nothing to go
+on. The *retrier* is a reader that repeats a call until it returns no error. The
+*refuser* refuses everything. They act on the state of the sandbox rather than on texts:
+they understand each request and each form of results, and ask for what a request leaves
+out. Of two tools that do the same they take the older one.
+
+An agent *solves* all tasks or *fails* all of them; otherwise its success is given in
+percent, with an interval of 95 % in which tasks that are worded alike do not count as
+independent. What each entry declares is kept beside the texts of this page; a result
+that differs from it is marked. {{num_tasks}} tasks of each domain were played by
+`{COMMAND} --measure` (split {{split}}, seed {{seed}}, {{max_turns}} turns, strength 1),
+and a row counts those that the entry changes."""
 
 
 class Parts(NamedTuple):
@@ -56,8 +75,12 @@ class Parts(NamedTuple):
     strength: str
 
 
-def page() -> str:
-    """Return the page in Markdown."""
+def page(stored: Path) -> str:
+    """Return the page in Markdown.
+
+    Args:
+      stored: the file of what was measured of simple agents.
+    """
     lines, seen = [INTRODUCTION, ""], set[str]()
     for title, domain in WORLDS.items():
         entries = registry.spec(domain).perturbations
@@ -73,7 +96,25 @@ def page() -> str:
             )
             lines.append("\n\n".join("\n".join(lines) for lines in sections))
         lines.append("")
+    lines += _simple_agents(simple_agents_table.load(stored))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _simple_agents(stored: simple_agents_table.Json) -> Iterator[str]:
+    """Yield the part of the page on agents that lack a skill."""
+    yield SIMPLE_AGENTS.format_map(stored)
+    for title, domain in WORLDS.items():
+        kind, domains = registry.spec(domain), [*stored["domains"]]
+        domains = [x for x in domains if registry.spec(x) is kind]
+        if not domains:
+            continue
+        sizes = simple_agents_table.sizes(stored, domains)
+        yield ""
+        yield f"{title} ({', '.join(domains)}), with {sizes} tasks in a row:"
+        yield ""
+        declared = notes()["agents"][world_of(title)]
+        entries = kind.perturbations
+        yield from simple_agents_table.table(stored, domains, entries, declared)
 
 
 def _end(text: str) -> str:
@@ -91,8 +132,8 @@ def world_of(title: str) -> str:
 
 
 @cache
-def notes() -> dict[str, dict[str, dict[str, str]]]:
-    """Return the notes on each entry, by kind of worlds and name."""
+def notes() -> dict[str, Any]:
+    """Return the notes on each entry, by kind of worlds and name; see NOTES."""
     return tomllib.loads(NOTES.read_text("utf-8"))
 
 

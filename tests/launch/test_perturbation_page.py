@@ -7,23 +7,25 @@ import pytest
 from absl.testing import flagsaver
 
 from launch import perturbations
-from launch.common import perturbation_page
+from launch.common import perturbation_page, simple_agents_table
 from openagent_jax import perturb
 from openagent_jax.environments import registry
 from tests import helpers, pages
 
+STORED = pages.ROOT / simple_agents_table.STORED
+
 
 def test_the_stored_page_is_current():
-    made = perturbation_page.page()
+    made = perturbation_page.page(STORED)
     assert pages.page("perturbations.md") == made, f"run {perturbation_page.COMMAND}"
 
 
 def test_every_entry_has_a_section():
-    titles = re.findall(r"^#### (\w+)$", perturbation_page.page(), re.MULTILINE)
+    titles = re.findall(r"^#### (\w+)$", perturbation_page.page(STORED), re.MULTILINE)
     specs = map(registry.spec, perturbation_page.WORLDS.values())
     names = [entry.name for spec in specs for entry in spec.perturbations]
     assert sorted(titles) == sorted(names)
-    links = re.findall(r"\]\(#([\w-]+)\)", perturbation_page.page())
+    links = re.findall(r"\]\(#([\w-]+)\)", perturbation_page.page(STORED))
     assert len(links) == len({*links}) == len(names)
 
 
@@ -199,6 +201,92 @@ def test_the_command_writes_the_page(tmp_path):
     if not perturbations.flags.FLAGS.is_parsed():
         perturbations.flags.FLAGS(["perturbations"])
     file = tmp_path / "page.md"
-    with flagsaver.flagsaver(out=str(file)):
+    with flagsaver.flagsaver(out=str(file), stored=str(STORED)):
         perturbations.main()
-    assert file.read_text("utf-8") == perturbation_page.page()
+    assert file.read_text("utf-8") == perturbation_page.page(STORED)
+
+
+def declarations(title):
+    return perturbation_page.notes()["agents"][perturbation_page.world_of(title)]
+
+
+@pytest.mark.parametrize("title", perturbation_page.WORLDS)
+def test_simple_agents_land_where_each_entry_says(title):
+    """As measured, in each domain; `test_what_is_stored_is_current` plays them."""
+    stored = simple_agents_table.load(STORED)
+    assert {*declarations(title)} <= {entry.name for entry in entries(title)}
+    for domain, rows in stored["domains"].items():
+        if registry.spec(domain) is not registry.spec(perturbation_page.WORLDS[title]):
+            continue
+        for one in entries(title):
+            wanted = simple_agents_table.declared(declarations(title), one)
+            assert one.name in rows, (
+                f"{one.name} was not measured in {domain}; run "
+                f"{perturbation_page.COMMAND} --measure"
+            )
+            for agent, word in wanted.items():
+                landed = simple_agents_table.word([rows[one.name][agent]])
+                assert landed in (word, ""), f"{agent} {landed} {one.name} in {domain}"
+        for agent in ("memoriser", "reader", "retrier"):
+            assert rows["clean"][agent]["mean"] == 1
+    assert len(stored["domains"]) == 3
+
+
+# Of each skill that an agent lacks, and of each kind of worlds.
+PLAYED = (
+    "semantic_trap",
+    "runtime_error",
+    "missing_values",
+    "verification_code_change",
+    "dependency_extension",
+    "unsolvable",
+    "item_renaming",
+    "failing_bench",
+)
+
+
+@pytest.mark.slow
+def test_what_is_stored_is_current():
+    made = simple_agents_table.measure(helpers.tokenizer(), PLAYED)
+    stored = simple_agents_table.load(STORED)
+    for domain, rows in made.pop("domains").items():
+        assert len(rows) > 2
+        assert rows == {name: stored["domains"][domain][name] for name in rows}
+    assert made.items() <= stored.items()
+
+
+@pytest.mark.hours
+def test_everything_that_is_stored_is_current():
+    made = simple_agents_table.measure(helpers.tokenizer())
+    assert made == simple_agents_table.load(STORED)
+
+
+def test_an_entry_without_declared_agents_is_named():
+    with pytest.raises(ValueError, match="tool_order does not say where 3 simple"):
+        simple_agents_table.declared({}, helpers.CATALOGUE["tool_order"])
+
+
+def test_table_of_simple_agents():
+    """A result that differs from what was declared is marked."""
+    agents = ("memoriser", "reader", "retrier", "refuser")
+
+    def row(*means):
+        rates = [{"mean": x, "low": x, "high": x} for x in means]
+        return {"n": 9} | dict(zip(agents, rates, strict=True))
+
+    stored = {
+        "domains": {
+            "a": {"clean": row(1, 1, 1, 0), "tool_order": row(1, 0, 0.5, 0)},
+            "b": {"clean": row(1, 1, 1, 0), "tool_order": row(1, 0, 1, 0)},
+        }
+    }
+    chosen = [helpers.CATALOGUE[x] for x in ("tool_order", "unsolvable")]
+    declared = {"tool_order": ["solves", "partly", "partly"]}
+    lines = [*simple_agents_table.table(stored, ["a", "b"], chosen, declared)]
+    assert lines[2] == "| clean | solves | solves | solves | fails |"
+    partly = "a 50.0 [50.0, 50.0], b 100.0 [100.0, 100.0]"
+    assert lines[3] == (
+        f"| tool_order | solves | fails (declared: partly) | {partly} | fails |"
+    )
+    assert lines[4].startswith("| unsolvable | not measured |")
+    assert simple_agents_table.sizes(stored, ["a"]) == "9 to 9"

@@ -195,7 +195,7 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
 
 
 def extra_ingredient(pools: Pools) -> Perturbation:
-    """Add a raw item to the ingredients of a needed recipe.
+    """Add a raw item that is not held to the ingredients of a needed recipe.
 
     Before: `oak plank: oak log`. After: `oak plank: oak log, iron pipe`.
     """
@@ -205,7 +205,8 @@ def extra_ingredient(pools: Pools) -> Perturbation:
         coin, which, what = worlds.uniforms(key, (), (NUM_ITEMS,), (NUM_ITEMS,))
         ingredients = task.items.ingredients
         item = _pick(which, _todo(task) & _crafted(task) & (ingredients[:, -1] < 0))
-        new = _other_raw(what, task, item)
+        # Who holds it could craft without having read the book.
+        new = _other_raw(what, task, item, among=task.held == 0)
         at = jnp.argmax(ingredients[item] < 0)
         longer = _edit_items(task, ingredients=ingredients.at[item, at].set(new))
         hit = (coin < strength) & (item >= 0) & (new >= 0)
@@ -215,7 +216,7 @@ def extra_ingredient(pools: Pools) -> Perturbation:
 
 
 def recipe_swap(pools: Pools) -> Perturbation:
-    """Replace a raw ingredient of a needed recipe by another raw item.
+    """Replace a raw ingredient of a needed recipe by one that is not held.
 
     Before: `oak plank: oak log, salt bag`. After: `oak plank: oak log, iron pipe`.
     """
@@ -229,7 +230,8 @@ def recipe_swap(pools: Pools) -> Perturbation:
         simple &= (_todo(task) & _crafted(task))[:, None]
         slot = _pick(which, simple.reshape(-1))
         item, at = slot // ingredients.shape[1], slot % ingredients.shape[1]
-        new = _other_raw(what, task, item)
+        # Who holds it could craft without having read the book.
+        new = _other_raw(what, task, item, among=task.held == 0)
         swapped = _edit_items(task, ingredients=ingredients.at[item, at].set(new))
         hit = (coin < strength) & (slot >= 0) & (new >= 0)
         return select(hit, swapped, task)
@@ -425,13 +427,16 @@ def _spare(task: Task) -> Bool[Array, "I"]:
 
 
 def _other_raw(
-    uniforms: Float[Array, "I"], task: Task, item: Int[Array, ""]
+    uniforms: Float[Array, "I"],
+    task: Task,
+    item: Int[Array, ""],
+    among: Bool[Array, "I"] | bool = True,
 ) -> Int[Array, ""]:
-    """Return a raw item that is neither `item` nor in its recipe; -1 if none is."""
+    """Return one of some raw items, neither `item` nor in its recipe; -1 if none is."""
     fits = _available(task) & (oracle.uses(task.items)[item] == 0)
     # An item that has a recipe besides is left out, so that no cycle can arise.
     fits &= ~oracle.has_recipe(task.items)
-    return _pick(uniforms, fits & (jnp.arange(NUM_ITEMS) != item))
+    return _pick(uniforms, fits & among & (jnp.arange(NUM_ITEMS) != item))
 
 
 def _pick(uniforms: Float[Array, "R"], among: Bool[Array, "R"]) -> Int[Array, ""]:

@@ -110,13 +110,18 @@ def sample(pools: Pools, key: jax.Array, split: int) -> Task:
         held=held + (extra & ~needed),
         goal=goals[asked],
         other_goal=goals[1 - asked],
-        faults=Faults(
-            failures=jnp.zeros(NUM_ITEMS, jnp.int32),
-            sold_out=jnp.zeros(NUM_ITEMS, bool),
-            form=jnp.zeros(NUM_TOOLS, jnp.int32),
-        ),
+        faults=no_faults(),
         phrase=pools.phrases[which],
         shown=jnp.bool_(True),
+    )
+
+
+def no_faults() -> Faults:
+    """Return the faults of a world whose tools all work and answer in normal form."""
+    return Faults(
+        failures=jnp.zeros(NUM_ITEMS, jnp.int32),
+        sold_out=jnp.zeros(NUM_ITEMS, bool),
+        form=jnp.zeros(NUM_TOOLS, jnp.int32),
     )
 
 

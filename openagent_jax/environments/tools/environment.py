@@ -364,6 +364,36 @@ def leaves_trace(
     return tools.access.writes[tool] & jnp.any(lost)
 
 
+def documented(task: Task) -> Task:
+    """Return a task in which all is as its documents say, and nothing fails."""
+    tools, told = task.tools, ~task.faults.untold
+    num_tools, num_steps = tools.relation.shape[0], task.goal.tool.shape[0]
+    return replace(
+        task,
+        tools=replace(
+            tools,
+            code_from=jnp.where(told, tools.code_from, -1),
+            call_after=jnp.where(told, tools.call_after, -1),
+        ),
+        faults=types.no_faults(num_tools, num_steps),
+    )
+
+
+def remembered(clean: Task, task: Task) -> Task:
+    """Return a task with the tools and the goal that it had before it was perturbed.
+
+    What the request says is as in the perturbed task, and so are the values that tools
+    return, which may be of unfamiliar entities.
+    """
+    tools = replace(
+        clean.tools,
+        result_low=task.tools.result_low,
+        result_high=task.tools.result_high,
+        access=task.tools.access,
+    )
+    return replace(clean, tools=tools, constants=task.constants, shown=task.shown)
+
+
 def callable_tools(task: Task) -> Bool[Array, "N"]:
     """Return the rows that can be called: documented tools and their replacements."""
     row = jnp.arange(task.tools.relation.shape[0])

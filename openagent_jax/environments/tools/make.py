@@ -161,6 +161,8 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         suite=perturb.SUITE,
         rewards=grading.REWARDS,
         reasons=oracle.REASONS,
+        documented=lambda tables, task: environment.documented(task),
+        remembered=lambda tables, clean, task: environment.remembered(clean, task),
         domain=lambda tables, task: tables.source.tasks.goal_domain[task.goal.kind],
     )
 

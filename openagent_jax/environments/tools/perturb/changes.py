@@ -97,16 +97,18 @@ def verification_code_change(pools: Pools) -> Perturbation:
         added = edit_tools(gated, code_from=code_from)
         alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0)
         alone &= bernoulli(jax.random.fold_in(coin, 1), strength)
-        task = select(alone, added, task)
+        task, old = select(alone, added, task), task
         expires = jnp.where(alone, row == gate, is_source)
-        # A code that no call reveals takes the place of one that expires.
+        # Codes that no call reveals take the place of those that expire.
         points = jnp.any(task.tools.code_from[:, None] == row[None], axis=0)
         spare = jax.random.permutation(new, row)
         spare = spare[jnp.argsort(points[spare], stable=True)]
+        spare = spare[jnp.maximum(jnp.cumsum(expires) - 1, 0)]
         codes = task.tools.code[spare]
         expires &= ~points[spare] & (codes > 0)
         new_code = jnp.where(expires, codes, task.faults.new_code)
-        return edit_faults(task, new_code=new_code)
+        # A new tool whose code would not expire is of no use.
+        return select(jnp.any(expires), edit_faults(task, new_code=new_code), old)
 
     return apply
 

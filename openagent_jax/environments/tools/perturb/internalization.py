@@ -160,7 +160,7 @@ def spare_contradiction(pools: Pools) -> Perturbation:
 
 
 def unsolvable(pools: Pools) -> Perturbation:
-    """Apply one of `tool_withheld`, `fatal_error` and `contradiction`.
+    """Make the task unsolvable in one of three ways.
 
     A task that has no room for one of the others loses a tool instead, so at strength 1
     no task stays solvable.
@@ -169,10 +169,7 @@ def unsolvable(pools: Pools) -> Perturbation:
 
 
 def still_solvable(pools: Pools) -> Perturbation:
-    """Apply the counterpart of one of the kinds of `unsolvable`.
-
-    That is `spare_withheld`, `error_with_alternative` or `spare_contradiction`.
-    """
+    """Apply the counterpart of one of the three ways of `unsolvable`."""
     return _perturbation(_any, pools, solvable=True)
 
 

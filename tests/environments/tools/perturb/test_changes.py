@@ -74,6 +74,14 @@ def test_a_retry_solves_what_passes_and_nothing_else(name):
             assert not np.any(success[hit])
 
 
+@every_domain
+def test_a_code_expires_in_every_changed_task(name):
+    """Also that of a new tool, whose row is the last one that is free."""
+    _, new, hit = pair(name, "verification_code_change")
+    assert np.array_equal(np.any(new.faults.new_code > 0, axis=1), hit)
+    assert hit.mean() > 0.9
+
+
 def test_how_a_value_changes_cannot_be_foreseen():
     """Otherwise an agent could name the new value without reading it again."""
     _, new, _ = pair("poi", "stale_value")

@@ -1,0 +1,162 @@
+"""Scripted agents that lack a skill, which show what skill a perturbation asks for.
+
+    memoriser  makes the calls that it would have made before the perturbation, by the
+               names that tools and arguments had then; it reads no document and no
+               feedback
+    reader     plans by the documents as they are, and reads no feedback
+    retrier    does what the reader does, but repeats a call that returns an error
+    refuser    refuses every task
+
+Each plays the expert in a world that it believes in, where nothing ever fails, and says
+in the real one what it would say there. A memoriser believes that tools are as they
+were; a reader believes that all is as documented. All of them understand requests, ask
+for what these leave out, and take values from results whatever their form, so that
+entries which only change those are none of their trouble. After an error, memoriser and
+reader have nothing to go on, and say nothing of use any more.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from openagent_jax import brief, perturb
+from openagent_jax.curriculum import draw
+from openagent_jax.environments.world import World
+from openagent_jax.text import lexicon as lexicons
+from openagent_jax.text import reply_scan
+from openagent_jax.types import Action, Environment, Outcome, Tables, Task
+
+
+class Solved(NamedTuple):
+    """Which of the n tasks that a scenario changes are solved."""
+
+    success: dict[str, Bool[np.ndarray, "n"]]  # by each agent of `AGENTS`
+    phrasing: Int[np.ndarray, "n"]  # equal for tasks whose requests are worded alike
+
+
+AGENTS = ("memoriser", "reader", "retrier", "refuser")
+BLOCK = 128  # tasks that `successes` plays at once
+
+
+def play(
+    environment: Environment, tables: Tables, clean: Task, task: Task
+) -> dict[str, Outcome]:
+    """Play one task with each agent.
+
+    Args:
+      environment: the environment of the task.
+      tables: its arrays.
+      clean: the task before it was perturbed.
+      task: the task.
+
+    Returns:
+      The outcome of each agent of `AGENTS`.
+    """
+    documented = partial(environment.documented, tables)
+    as_told = documented(task)
+    as_ever = documented(environment.remembered(tables, clean, task))
+    blank, refuse = environment.blank(tables, task), environment.refuse(tables, task)
+
+    def episode(agent: Int[Array, ""]) -> Outcome:
+        memoriser, _, retrier, refuser = (agent == i for i in range(len(AGENTS)))
+        believed = perturb.select(memoriser, as_ever, as_told)
+
+        def turn(played, _):
+            state, belief, lost = played
+            plan = environment.expert(tables, believed, belief)
+            action = _said(environment, tables, believed, task, plan)
+            action = perturb.select(lost, blank, action)
+            action = perturb.select(refuser, refuse, action)
+            after, _ = environment.step(tables, task, state, action)
+            ahead, _ = environment.step(tables, believed, belief, plan)
+            failed = _errors(environment, tables, task, after)
+            failed = failed > _errors(environment, tables, task, state)
+            belief = perturb.select(failed & retrier, belief, ahead)
+            return (after, belief, lost | (failed & ~retrier)), None
+
+        start = environment.reset(tables, task), environment.reset(tables, believed)
+        (state, *_), _ = jax.lax.scan(
+            turn, (*start, jnp.bool_(False)), length=environment.sizes.max_turns
+        )
+        return environment.outcome(tables, task, state)
+
+    # All agents in one program, which compiles faster than one for each.
+    found = jax.vmap(episode)(jnp.arange(len(AGENTS)))
+    return {
+        name: jax.tree.map(lambda x, i=i: x[i], found) for i, name in enumerate(AGENTS)
+    }
+
+
+def successes(
+    world: World,
+    scenarios: Sequence[str],
+    *,
+    split: str,
+    seed: int,
+    num_tasks: int,
+) -> dict[str, Solved]:
+    """Play tasks that perturbations change.
+
+    Args:
+      world: the world of the tasks.
+      scenarios: names of perturbations; they are played at strength 1.
+      split: the split of the tasks.
+      seed: the seed of the tasks.
+      num_tasks: the number of tasks of each scenario, before those are left out that
+        it does not change.
+
+    Returns:
+      Which tasks the agents solve, by scenario; clean tasks are one too.
+    """
+    drawn = draw.make_batch(world.environment, tuple(scenarios), split, BLOCK)
+    play_block, key = player(world.environment), jax.random.key(seed)
+    found: dict[str, Solved] = {}
+    for i, name in enumerate((draw.CLEAN, *scenarios)):
+        blocks = []
+        for start in range(0, num_tasks, BLOCK):
+            clean, edited = (
+                drawn(world.tables, which, key, start, jnp.float32(1))[0]
+                for which in (0, i)
+            )
+            played, phrasing = play_block(world.tables, clean.task, edited.task)
+            success = {agent: one.success for agent, one in played.items()}
+            blocks.append(jax.device_get((edited.changed, success, phrasing)))
+        changed, success, phrasing = jax.tree.map(
+            lambda *x: np.concatenate(x)[:num_tasks], *blocks
+        )
+        success = {agent: x[changed] for agent, x in success.items()}
+        found[name] = Solved(success, phrasing[changed])
+    return found
+
+
+@cache  # evaluations of one environment share compiled programs
+def player(environment: Environment) -> Callable[..., tuple[dict[str, Outcome], Array]]:
+    """Return `play` for a batch of tasks, compiled; it returns their phrasing too."""
+
+    def one(tables: Tables, clean: Task, task: Task):
+        phrasing = environment.phrasing(tables, clean)
+        return play(environment, tables, clean, task), phrasing
+
+    return brief.jit(jax.vmap(one, (None, 0, 0)))
+
+
+def _said(
+    environment: Environment, tables: Tables, believed: Task, task: Task, plan: Action
+) -> Action:
+    """Return what the words for an action in one task mean in another one."""
+    pieces = environment.utterance(tables, believed, plan)
+    tokens, _, num = lexicons.write(
+        tables.lexicon, pieces, environment.sizes.action_tokens
+    )
+    # The last token ends the reply, and is no part of it.
+    text, num_bytes = reply_scan.detokenize(tables.lexicon, tokens, num - 1)
+    return environment.parse(tables, task, text, num_bytes)
+
+
+def _errors(environment: Environment, tables: Tables, task: Task, state) -> Array:
+    return environment.outcome(tables, task, state).num_errors
