@@ -149,7 +149,7 @@ def certificate(
 
     Args:
       task: the task, with the steps that its goal needs (see `conditions.with_needed`).
-      steps: the records that its steps touch; see `environment.solution`. None if its
+      steps: the records that its steps touch; see `solution.solution`. None if its
         tools touch none.
       reading: how far their results have to be read; None if these are whole.
       again: the steps to do once more, after the user has changed the request; None if

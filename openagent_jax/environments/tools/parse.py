@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
-from openagent_jax.environments.tools import environment
+from openagent_jax.environments.tools.response import callable_tools
 from openagent_jax.environments.tools.types import (
     MISSING,
     UNACCEPTABLE,
@@ -66,7 +66,7 @@ def _bind(
 ) -> tuple[ToolCall, Bool[Array, ""]]:
     """Return the call on the tools of the task, and whether its arguments fit."""
     tools = task.tools
-    callable_ = environment.callable_tools(task)
+    callable_ = callable_tools(task)
     equal = lexicons.same_text(lexicon, reply.name, tools.name) & callable_
     # One name may have two rows, if the arguments of the tool change.
     rows = jnp.argmax(equal), len(equal) - 1 - jnp.argmax(equal[::-1])

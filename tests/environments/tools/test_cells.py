@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import cells, environment, oracle, types
+from openagent_jax.environments.tools import cells, environment, oracle, solution, types
 from openagent_jax.text import reply_scan, scalars, style
 from tests import helpers
 from tests.environments.tools import small_model
@@ -33,7 +33,7 @@ STATUSES = {
 @jax.vmap
 def facts(task, rows, args):
     """The plain results of calls, and the initial columns of each key."""
-    values = jax.vmap(lambda row, arg: environment.results(task, row, arg))(rows, args)
+    values = jax.vmap(lambda row, arg: solution.results(task, row, arg))(rows, args)
     access = task.tools.access
     row = jnp.argmax(access.table)
     keys = jnp.arange(*small.KEYS)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from openagent_jax.domains import domain_spec
-from openagent_jax.environments.tools import environment, types
+from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.solution import solution
 from openagent_jax.text import reply_scan, style
 from tests import helpers
 
@@ -641,7 +642,7 @@ def test_random_actions():
 def test_batched_results_equal_single_tasks():
     """`vmap` over tasks equals one task at a time."""
     tasks = helpers.tasks("poi")
-    args, _, values, _ = jax.jit(jax.vmap(environment.solution))(tasks)
+    args, _, values, _ = jax.jit(jax.vmap(solution))(tasks)
     for i, task in enumerate(clean()[:16]):
         state = helpers.reset(helpers.lexicon("poi"), task)
         assert jnp.array_equal(state.args, args[i])

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool
 
 from openagent_jax import draw
 from openagent_jax.environments.tools import cells as records
-from openagent_jax.environments.tools import conditions, environment
+from openagent_jax.environments.tools import conditions, solution
 from openagent_jax.environments.tools.types import Task
 
 NUM_SEEDS = 3  # that are tried; in calendar, one in 1,000 is no use
@@ -33,11 +33,11 @@ def with_changes(task: Task) -> Task:
 
 def _is_useless(task: Task) -> Bool[Array, ""]:
     """Return whether a step changes nothing in the initial world."""
-    access, solution = task.tools.access, environment.solution(task)
-    assert access is not None and solution.steps is not None
+    access, solved = task.tools.access, solution.solution(task)
+    assert access is not None and solved.steps is not None
     num_steps, num_columns = task.goal.tool.shape[0], access.source.shape[1]
-    tool = conditions.with_needed(task, solution.values).goal.tool
+    tool = conditions.with_needed(task, solved.values).goal.tool
     cells = records.start(num_steps, num_columns)
-    now = records.now(access, task.world, tool, solution.steps, cells)
-    there = records.in_place(access, tool, solution.steps, now)
+    now = records.now(access, task.world, tool, solved.steps, cells)
+    there = records.in_place(access, tool, solved.steps, now)
     return jnp.any(there & access.writes[tool] & (tool >= 0))

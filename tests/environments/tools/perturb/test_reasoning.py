@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools import environment
+from openagent_jax.environments.tools import solution
 from openagent_jax.environments.world import SPLITS
 from tests import helpers
 from tests.environments.tools.perturb.playing import pair, replay
@@ -69,7 +69,7 @@ class TestDependencyRewire:
 @jax.jit
 def first_results(tasks, rows, args):
     """The results of a tool of each task for some arguments."""
-    return jax.vmap(environment.results)(tasks, rows, args)
+    return jax.vmap(solution.results)(tasks, rows, args)
 
 
 class TestConflictingSources:
