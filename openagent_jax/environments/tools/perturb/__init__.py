@@ -5,6 +5,7 @@ from openagent_jax.environments.tools.perturb import (
     composition,
     interaction,
     internalization,
+    knowledge,
     perception,
     queries,
     reasoning,
@@ -15,6 +16,7 @@ __all__ = ["CATALOGUE", "SUITE", "TRAINING_MIX"]
 
 _RANGES = (
     "constants",
+    "said",
     "tools.result_low",
     "tools.result_high",
     "tools.access.initial_low",
@@ -304,6 +306,14 @@ CATALOGUE = (
         part="task",
         touches=_RANGES,
         unseen="entities",
+    ),
+    Entry(
+        name="knowledge_update",
+        make=knowledge.knowledge_update,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools.description", "constants"),
     ),
     Entry(
         name="unsolvable",
