@@ -199,17 +199,29 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the perturbations that PAFT draws from by default.
 
     They are all kinds that can be trained on, in forms of the training split. A name
-    that occurs more than once is drawn more often: refusing is learned slowest, so
-    about half of the draws are of unsolvable tasks and of their counterparts, in equal
-    numbers, so that the look alone is no reason to refuse.
+    that occurs more than once is drawn more often:
+
+    - Refusing is learned slowest, so about half of the draws are of unsolvable tasks
+      and of their counterparts, in equal numbers, so that the look alone is no reason
+      to refuse.
+    - A third of the others need a question to the user, which is right in no other
+      task.
     """
     within = {name for one in entries for name in one.includes}
     usable = [one for one in entries if not one.unseen and one.name not in within]
     pairs = [(one.name, one.counterpart) for one in usable if not one.solvable]
     paired = {name for pair in pairs for name in pair}
-    others = [one.name for one in usable if one.name not in paired]
-    times = max(1, round(len(others) / (2 * len(pairs)))) if pairs else 0
+    others = [one for one in usable if one.name not in paired]
+    asking = [one.name for one in others if "shown" in one.touches]
+    others = [one.name for one in others if one.name not in asking]
+    others += asking * _repeats(len(others) / 2, len(asking))
+    times = _repeats(len(others) / 2, len(pairs))
     return (*others, *(name for pair in pairs for name in pair * times))
+
+
+def _repeats(wanted: float, num: int) -> int:
+    """Return how often so many names are repeated to be about as many as wanted."""
+    return max(1, round(wanted / num)) if num else 0
 
 
 def _joined(words: Iterable[str]) -> str:

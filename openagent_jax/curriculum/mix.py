@@ -91,8 +91,8 @@ def chosen(
       environment: an environment, or the spec of one.
       names: what a config names; see `draw.expand`.
       left_out: perturbations, tiers or shifts that are not trained on. What consists of
-        one of them goes too, as do unsolvable tasks with their counterparts. The others
-        are drawn in turn in place of what goes, except for unsolvable tasks and
+        one of them goes too, as do unsolvable tasks with their counterparts. Each other
+        name in turn is drawn in place of what goes, except for unsolvable tasks and
         counterparts, whose share stays as it is.
 
     Raises:
@@ -120,7 +120,8 @@ def chosen(
     catalogue = perturb.catalogue(environment)
     paired = {x.name for x in catalogue.values() if not x.solvable}
     paired |= {catalogue[x].counterpart for x in paired}
-    in_turn = itertools.cycle([x for x in stays if x not in paired] or [""])
+    kept = dict.fromkeys(x for x in stays if x not in paired)
+    in_turn = itertools.cycle(kept or [""])
     found: list[str] = []
     for i, name in enumerate(mixed):
         if name in stays:

@@ -15,7 +15,7 @@ from openagent_jax.environments.tools.perturb import knowledge
 from openagent_jax.environments.tools.perturb.edits import FILING
 from openagent_jax.environments.tools.worlds import asides
 from openagent_jax.environments.world import SPLITS
-from openagent_jax.text import reply_scan
+from openagent_jax.text import reply_scan, scalars
 from tests import differences, helpers
 from tests.environments.tools.perturb.playing import guess, pair
 
@@ -53,6 +53,12 @@ def facts(name, split):
     for said, given in zip(new.said[rows, q], new.constants[rows, q], strict=True):
         (among,) = [x for x in values(name) if texts[said] in x]
         yield texts[said], texts[given], among
+
+
+def constant_ranges(name, split, tasks):
+    """What the constants of tasks are drawn from: `low, high` of each."""
+    source = helpers.arrays(name).constant_range
+    return np.asarray(source)[SPLITS.index(split), tasks.goal.kind]
 
 
 @jax.jit
@@ -131,10 +137,69 @@ class TestTable:
     def test_only_one_value_of_a_list_is_passed(self, name, split):
         _, new, rows, q = update(name, split)
         assert len(rows) > 25
-        pools = helpers.arrays(name).constant_range[SPLITS.index(split)]
-        ranges = np.asarray(pools)[new.goal.kind[rows], :, 0]
+        ranges = constant_ranges(name, split, helpers.row(new, rows))[..., 0]
         own = ranges[np.arange(len(rows)), q]
         assert (np.sum(ranges == own[:, None], axis=1) == 1).all()
+
+
+class TestWhatStays:
+    """Tasks in which it would not be clear which value is meant."""
+
+    def changed(self, edit):
+        """Whether edited tasks are changed, of those that are without the edit."""
+        world = helpers.world("poi")
+        _, new, rows, q = update("poi", "test")
+        tasks = helpers.row(helpers.tasks("poi", "test"), rows)
+        edited = edit(helpers.host(tasks), q)
+        apply = perturb.make(world.environment, world.tables, ENTRY, "test")
+        keys = helpers.keys(1)[rows]
+        found = jax.jit(perturb.batched(apply))(keys, edited, jnp.float32(1))
+        return differences.changed_tasks(edited, found)
+
+    def with_goal(self, tasks, **fields):
+        return dataclasses.replace(
+            tasks, goal=dataclasses.replace(tasks.goal, **fields)
+        )
+
+    def test_others_change(self):
+        assert self.changed(lambda tasks, q: tasks).all()
+
+    def test_a_value_that_is_the_answer(self):
+        assert not self.changed(lambda x, q: self.with_goal(x, answer=q)).any()
+
+    def test_a_result_that_is_passed_to_the_tool(self):
+        def edit(tasks, q):
+            """A further step calls the tool with a result."""
+            source, tool = tasks.goal.source.copy(), tasks.goal.tool.copy()
+            for i, c in enumerate(q):
+                step = np.argmax((source[i] == c).any(axis=1))
+                (free,) = np.flatnonzero(tool[i] < 0)[:1]
+                tool[i, free] = tool[i, step]
+                source[i, free] = np.where(
+                    source[i, step] == c, len(tasks.constants[i]), source[i, step]
+                )
+            return self.with_goal(tasks, source=source, tool=tool)
+
+        assert not self.changed(edit).any()
+
+    def test_another_value_of_the_list(self):
+        """One that the user has mentioned is not the one to give."""
+
+        def edit(tasks, q):
+            low, high = constant_ranges("poi", "test", tasks)[np.arange(len(q)), q].T
+            every = np.arange(low[0], high[0])
+            phrase = np.concatenate(
+                [tasks.phrase[:, : -len(every)], np.tile(every, (len(q), 1))], axis=1
+            )
+            return dataclasses.replace(tasks, phrase=phrase.astype(np.int32))
+
+        assert not self.changed(edit).any()
+
+    def test_a_task_that_has_replaced_another(self):
+        def edit(tasks, q):
+            return self.with_goal(tasks, kind=-1 - tasks.goal.kind)
+
+        assert not self.changed(edit).any()
 
 
 class TestRemarks:
@@ -257,6 +322,8 @@ class TestWithOthers:
         else:
             hit = differences.changed_tasks(helpers.tasks("poi", split), new)
             assert not state.solvable[hit & ~filed].any()
+        given = np.where(new.constants != new.said, new.constants, scalars.NUMBER)
+        assert not (new.phrase[:, :, None] == given[:, None]).any()
         read = [remarks(split, prompt) for prompt in prompt_texts("poi", new)]
         belief = believed("poi", new, lambda i, text: read[i].get(text, text))
         wrong = (belief.constants != new.constants).any(axis=1)
