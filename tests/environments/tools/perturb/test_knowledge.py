@@ -169,13 +169,13 @@ class TestWhatStays:
 
     def test_a_result_that_is_passed_to_the_tool(self):
         def edit(tasks, q):
-            """A further step calls the tool with a result."""
+            """Another step calls the tool with a result."""
             source, tool = tasks.goal.source.copy(), tasks.goal.tool.copy()
             for i, c in enumerate(q):
                 step = np.argmax((source[i] == c).any(axis=1))
-                (free,) = np.flatnonzero(tool[i] < 0)[:1]
-                tool[i, free] = tool[i, step]
-                source[i, free] = np.where(
+                other = 0 if step else 1
+                tool[i, other] = tool[i, step]
+                source[i, other] = np.where(
                     source[i, step] == c, len(tasks.constants[i]), source[i, step]
                 )
             return self.with_goal(tasks, source=source, tool=tool)
