@@ -343,7 +343,7 @@ class Writer:
         task = self.task
         order = np.argsort(self.tools.place, kind="stable")
         documents = [self.document(n) for n in order if self.tools.visible[n]]
-        said = [self.texts[value] for value in task.constants]
+        said = [self.texts[value] for value in task.said]
         constants = [
             text if shown else "something"
             for text, shown in zip(said, task.shown, strict=True)
@@ -382,7 +382,7 @@ class Writer:
         if result.status == forms.NO_RESULT:
             return ""
         if result.status == forms.USER_REPLY:
-            told = zip(self.task.constants, self.task.shown, strict=True)
+            told = zip(self.task.said, self.task.shown, strict=True)
             told = ", ".join(self.texts[value] for value, shown in told if not shown)
             return f"<|user|>{told or 'I said all'}<|assistant|>"
         if result.status == forms.USER_CHANGE:

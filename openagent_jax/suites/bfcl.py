@@ -360,6 +360,7 @@ class Suite:
                 key_range=zero[0],
                 keys=KeyForms(zero[0], zero),
                 special=zero[0],
+                tabled=jnp.bool_(False),
                 shifted=zero[None],
                 constant_range=zero,
                 own_range=zero,

@@ -220,6 +220,11 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             ),
         ),
         "entity_shift": (not _entities(spec), "no type is an entity"),
+        "knowledge_update": (
+            True,
+            "no goal without changes of records passes one text of a list of four or "
+            "more to a tool",
+        ),
         "logic_inversion": (
             True,
             "no tool needs the code of another (code_from), and no goal has two steps "

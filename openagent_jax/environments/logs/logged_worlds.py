@@ -179,6 +179,7 @@ class LoggedWorlds:
             faults=replace(faults, failures=self.failures[r]),
             phrase=self.phrase[r],
             constants=self.constants[r],
+            said=self.constants[r],
             shown=self.shown[r],
             facts=jax.tree.map(lambda x: x[r], self.facts),
         )

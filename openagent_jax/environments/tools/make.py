@@ -409,6 +409,7 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         key_range=jnp.array(key_forms.RANGES)[s],
         keys=source.keys,
         special=source.special,
+        tabled=jnp.asarray(s == domains.TRAIN),
         wordings=jnp.array(error_texts.RANGES)[s],
         transfer=lambda key: source.transfer.sample(key, s, num_visible),
     )

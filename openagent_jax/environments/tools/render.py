@@ -52,8 +52,8 @@ def prompt(
 
 def request(style: Style[int], task: Task) -> Int[Array, "P"]:
     """Return the request, as symbols and values."""
-    shown = jnp.where(task.shown, task.constants, style.unknown)
-    said = jnp.concatenate([shown, task.constants])
+    shown = jnp.where(task.shown, task.said, style.unknown)
+    said = jnp.concatenate([shown, task.said])
     return jnp.where(task.phrase < 0, said[-1 - task.phrase], task.phrase)
 
 
@@ -145,9 +145,9 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     notice = jnp.where(noticed, jnp.stack([before, about, after]), 0)
     body = jnp.concatenate([body, notice])
 
-    told, constants = ~task.shown, scalars.spell(style.digits, task.constants)
+    told, said = ~task.shown, scalars.spell(style.digits, task.said)
     between = jnp.where(jnp.cumsum(told) > 1, style.comma_blank, 0)
-    reply = jnp.concatenate([between[:, None], constants], axis=1)
+    reply = jnp.concatenate([between[:, None], said], axis=1)
     reply = jnp.where(told[:, None], reply, 0).reshape(-1)
     reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 

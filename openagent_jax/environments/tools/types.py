@@ -37,8 +37,9 @@ from openagent_jax.environments.tools.pages import Pages, Reading
 
 # A call in the compact style repeats this many pieces of a description, its purpose.
 NUM_PURPOSE_PIECES = Limits.num_pieces
-# The last pieces of a description are free for remarks that perturbations add.
-NUM_REMARKS = 1
+# The last pieces of a description are free for remarks that perturbations add: one that
+# names two values, with a text before, between and after them, and then an idle one.
+NUM_REMARKS = 6
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works
 MISSING, UNACCEPTABLE = -1, -2  # in place of the value of an argument of a call
 RECORDED = -1  # `Tools.result_low` of a tool that only returns recorded results
@@ -220,7 +221,10 @@ class Task:
     # Symbols, and values that are said besides; -1 - q stands for constant q, and
     # -1 - Q - q for constant q even if the request does not show it.
     phrase: Int[Array, "P"]
-    constants: Int[Array, "Q"]  # values; 0 where unused
+    constants: Int[Array, "Q"]  # values that calls need; 0 where unused
+    # What the user says for them: the same, unless a document says that another value
+    # has to be given.
+    said: Int[Array, "Q"]
     shown: Bool[Array, "Q"]  # False: the request leaves it out, the agent must ask
     facts: Facts | None = None  # None if results are generated
 

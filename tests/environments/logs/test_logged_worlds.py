@@ -260,6 +260,7 @@ def test_calls_that_are_not_in_the_log(player, played, name, arguments, error):
 WITHOUT_EFFECT = {
     "stale_value",
     "entity_shift",
+    "knowledge_update",
     "query_ambiguous",
     "conflicting_sources",
     "cross_domain_composition",

@@ -351,6 +351,7 @@ class World:
             faults=self._faults(failures),
             phrase=np.zeros(1, np.int32),
             constants=constants,
+            said=constants,
             shown=np.ones(Q, bool),
         )
 

@@ -5,6 +5,7 @@ from openagent_jax.environments.tools.perturb import (
     composition,
     interaction,
     internalization,
+    knowledge,
     perception,
     queries,
     reasoning,
@@ -16,6 +17,7 @@ __all__ = ["CATALOGUE", "SUITE", "TRAINING_MIX"]
 
 _RANGES = (
     "constants",
+    "said",
     "tools.result_low",
     "tools.result_high",
     "tools.access.initial_low",
@@ -368,6 +370,14 @@ CATALOGUE = (
         touches=_RANGES,
         unseen="entities",
         response="proceed",
+    ),
+    Entry(
+        name="knowledge_update",
+        make=knowledge.knowledge_update,
+        tier="internalization",
+        shift="action",
+        part="transition",
+        touches=("tools.description", "constants"),
     ),
     Entry(
         name="unsolvable",

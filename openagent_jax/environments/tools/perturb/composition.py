@@ -149,6 +149,7 @@ def _composed(key: jax.Array, task: Task, other: Task, joint: Array) -> Task:
         faults=_faults(task, other, rows),
         phrase=jnp.where(at < mine.pieces + 1 + theirs.pieces, phrase, 0),
         constants=follow(task.constants, other.constants, mine.constants),
+        said=follow(task.said, other.said, mine.constants),
         shown=follow(task.shown, other.shown, mine.constants),
     )
 

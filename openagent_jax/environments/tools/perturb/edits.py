@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import (
     FOREVER,
+    NUM_REMARKS,
     Reworded,
     Task,
     TaskPools,
@@ -41,6 +42,7 @@ class Pools(TaskPools):
     key_range: Int[Array, "2"]  # range of forms of keys of results
     keys: KeyForms
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
+    tabled: Bool[Array, ""]  # whether knowledge is that of training; see `knowledge`
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
 
 
@@ -61,6 +63,8 @@ OF_ROWS = (
 # The piece of a description that holds a note on the source of a result. It follows the
 # purpose of the tool, and calls repeat both.
 NOTE = 1
+# The pieces that hold a remark on which value stands for another one.
+FILING = slice(-NUM_REMARKS, -1)
 
 
 def edit_tools(task: Task, **fields) -> Task:

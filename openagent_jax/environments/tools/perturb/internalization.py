@@ -80,7 +80,10 @@ def entity_shift(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         uniforms = jax.random.uniform(key, (3,))
         ranges = pools.constant_range
-        constants = draw.distinct_symbols(uniforms[1:], ranges[:, 0], ranges[:, 1])
+        new = draw.distinct_symbols(uniforms[1:], ranges[:, 0], ranges[:, 1])
+        new = scalars.canonical(new)
+        # A value that a document says to replace stays.
+        same = task.said == task.constants
         access, columns = task.tools.access, pools.shifted_columns
         if access is not None and columns is not None:
             low, high = columns[..., 0], columns[..., 1]
@@ -88,7 +91,11 @@ def entity_shift(pools: Pools) -> Perturbation:
         # A copy of a tool returns what the tool does.
         results = pools.shifted[source_row(task)]
         shifted = edit_tools(
-            replace(task, constants=scalars.canonical(constants)),
+            replace(
+                task,
+                constants=jnp.where(same, new, task.constants),
+                said=jnp.where(same, new, task.said),
+            ),
             result_low=results[..., 0],
             result_high=results[..., 1],
             access=access,

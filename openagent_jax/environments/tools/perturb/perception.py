@@ -121,8 +121,8 @@ def description_rewrite(pools: Pools) -> Perturbation:
         text = variant(which, pools.descriptions)
         hit = bernoulli(coin, strength, text.shape) & (text > 0)
         old = task.tools.description
-        # A note stays: it says what no paraphrase knows.
-        new = old.at[:, NUM_PURPOSE_PIECES:].set(0).at[:, 0].set(text)
+        # Notes and remarks stay: they say what no paraphrase knows.
+        new = old.at[:, NUM_PURPOSE_PIECES:-NUM_REMARKS].set(0).at[:, 0].set(text)
         return edit_tools(task, description=jnp.where(hit[:, None], new, old))
 
     return apply
@@ -206,7 +206,7 @@ def description_noise(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         asides, worse = pools.asides, pools.worse_descriptions
         old = task.tools.description
-        num, size = old.shape
+        num = len(old)
         coins, which = jax.random.split(key)
         remarked, changed = bernoulli(coins, strength, (2, num))
         rows = jax.random.randint(which, (3, num), 0, jnp.iinfo(jnp.int32).max)
@@ -220,8 +220,8 @@ def description_noise(pools: Pools) -> Perturbation:
         new = old.at[:, 0].set(jnp.where(changed, form, old[:, 0]))
         pair = jnp.stack([praise, new[:, 0]], axis=1)
         new = new.at[:, :2].set(jnp.where(praised[:, None], pair, new[:, :2]))
-        free = remarked & there & (old[:, size - NUM_REMARKS] == 0)
-        last = jnp.where(free, remark, new[:, size - NUM_REMARKS])
-        return edit_tools(task, description=new.at[:, size - NUM_REMARKS].set(last))
+        free = remarked & there & (old[:, -1] == 0)
+        last = jnp.where(free, remark, new[:, -1])
+        return edit_tools(task, description=new.at[:, -1].set(last))
 
     return apply

@@ -210,12 +210,14 @@ def other_value(
     index = jnp.arange(task.constants.shape[0])
     # Constants may have been replaced by those of unfamiliar entities.
     own, shifted = pools.own_range, pools.constant_range
-    is_own = scalars.within(task.constants, own[:, 0], own[:, 1])
+    is_own = scalars.within(task.said, own[:, 0], own[:, 1])
     low, high = jnp.where(is_own[:, None], own, shifted).T
     size = jnp.maximum(high - low, 1)
     value = low[None] + draw.below(uniforms[:NUM_TRIES, None], size[None])
     value = scalars.canonical(value)
-    is_new = jnp.all(value[:, :, None] != task.constants[None, None], axis=2)
+    # Neither what is said, nor what a document says to give in its place.
+    taken = jnp.concatenate([task.said, task.constants])
+    is_new = jnp.all(value[:, :, None] != taken[None, None], axis=2)
     value = value[jnp.argmax(is_new, axis=0), index]
     named = task.phrase[:, None] == -1 - index[None]
     may &= (

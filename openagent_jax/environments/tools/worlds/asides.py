@@ -113,6 +113,23 @@ REMARKS = {
     ),
 }
 
+# What the description of a tool says of a value: that another one stands for it. Each
+# row has texts around the two: first those that name this other value last, then those
+# that name it first. Training says where entries are kept; the test says what to write.
+FILINGS = {
+    "train": (
+        ((" (", " is filed under ", ")"), (" (", " also holds all of ", ")")),
+        (
+            (" (entries of ", " are kept under ", ")"),
+            (" (under ", " we keep ", " too)"),
+        ),
+    ),
+    "test": (
+        ((" [for ", " pass ", "]"), (" [write ", " when ", " is meant]")),
+        ((" [instead of ", " send ", "]"), (" [", " stands in for ", "]")),
+    ),
+}
+
 
 class Asides(NamedTuple):
     """The symbols of these sentences; R of each kind."""
@@ -124,6 +141,8 @@ class Asides(NamedTuple):
     resolved: Int[Array, "R 2 2"]  # the value is right, or wrong; around the value
     praise: Int[Array, "R"]
     remarks: Int[Array, "R"]
+    # Which value is named last: the one to give, or the other; around the values.
+    filings: Int[Array, "R 2 3"]
 
 
 def compile(one: Callable[[str], int], described: Callable[[str], int]) -> Asides:
@@ -135,7 +154,7 @@ def compile(one: Callable[[str], int], described: Callable[[str], int]) -> Aside
     """
     requests = (TALK, LURES, EITHER, UNSURE, RESOLVED)
     made = [_symbols(table, one) for table in requests]
-    made += [_symbols(table, described) for table in (PRAISE, REMARKS)]
+    made += [_symbols(table, described) for table in (PRAISE, REMARKS, FILINGS)]
     return Asides(*made)
 
 

@@ -162,6 +162,7 @@ class Domain:
         world = jax.random.key_data(key)[-1].astype(jnp.uint32)
         ranges = self.constant_range[split, g]
         constants = draw.distinct_symbols(uniforms[-4:-2], ranges[:, 0], ranges[:, 1])
+        constants = scalars.canonical(constants)
         code_range = (jnp.full(num_tools, end) for end in self.codes)
         task = Task(
             world=(world & ~jnp.uint32(1)) | jnp.asarray(split != TRAIN, jnp.uint32),
@@ -184,7 +185,8 @@ class Domain:
             phrase=choices.spoken(
                 self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
             ),
-            constants=scalars.canonical(constants),
+            constants=constants,
+            said=constants,
             shown=jnp.ones(self.constant_range.shape[2], bool),
             facts=self.facts,
         )

@@ -213,6 +213,7 @@ def sample_task(worlds: RandomWorlds, key: jax.Array, limits: Limits) -> Task:
         faults=no_faults(num_tools, limits.num_steps),
         phrase=jnp.concatenate([request, jnp.stack(ending)]),
         constants=constants,
+        said=constants,
         shown=jnp.ones(limits.num_constants, bool),
     )
 
