@@ -387,7 +387,7 @@ class Writer:
             return f"<|user|>{told or 'I said all'}<|assistant|>"
         if result.status == forms.USER_CHANGE:
             change = self.task.faults.change
-            new, old = change.value, self.task.constants[change.constant]
+            new, old = change.value, self.task.said[change.constant]
             text = zip(change.text, (new, old, 0), strict=True)
             said = "".join(self.texts[x] + self.texts[value] for x, value in text)
             return f"<|user|>{said}<|assistant|>"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from launch.common import simple_agents_table
 from openagent_jax import perturb
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools.worlds import symbols
+from openagent_jax.environments.tools.worlds import asides, symbols
 from openagent_jax.perturb import Entry
 from openagent_jax.text import error_texts, key_forms, result_forms
 
@@ -215,6 +215,9 @@ def forms(split: str) -> dict[str, str]:
         "listers": _quoted(name for name, _ in symbols.LISTERS[split]),
         "changes": _quoted("...".join(x) for x in symbols.CHANGES[split]),
         "notes": _quoted(noted),
+        "filings": _quoted(
+            "...".join(x).strip() for row in asides.FILINGS[split] for x in row
+        ),
         "joints": _quoted(joint.strip() for joint in symbols.JOINTS[split]),
     }
 

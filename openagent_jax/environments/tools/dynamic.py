@@ -22,7 +22,11 @@ def as_changed(task: Task, changed: Bool[Array, ""] | bool = True) -> Task:
     """Return a task with the constants that the user wants by now."""
     change = task.faults.change
     here = (jnp.arange(len(task.constants)) == change.constant) & changed
-    return replace(task, constants=jnp.where(here, change.value, task.constants))
+    return replace(
+        task,
+        constants=jnp.where(here, change.value, task.constants),
+        said=jnp.where(here, change.value, task.said),
+    )
 
 
 def _uses(task: Task) -> Bool[Array, "C C"]:

@@ -152,7 +152,7 @@ def observation(style: Style[int], task: Task, result: ToolResult) -> Int[Array,
     reply = jnp.append(reply, jnp.where(jnp.any(told), 0, style.nothing))
 
     change = task.faults.change
-    values = jnp.stack([change.value, task.constants[change.constant]])
+    values = jnp.stack([change.value, task.said[change.constant]])
     (new, old), text = scalars.spell(style.digits, values), change.text
     change = jnp.stack([text[0], *new, text[1], *old, text[2]])
 

@@ -378,6 +378,7 @@ CATALOGUE = (
         shift="action",
         part="transition",
         touches=("tools.description", "constants"),
+        response="read",
     ),
     Entry(
         name="unsolvable",

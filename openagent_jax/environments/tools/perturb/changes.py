@@ -161,7 +161,7 @@ def query_evolution(pools: Pools) -> Perturbation:
         if goal.when is not None:
             ok &= ~jnp.any(valid & (goal.when[:, 0] >= 0))
         # Another constant with this value would be meant as well.
-        same = task.constants[:, None] == task.constants[None]
+        same = task.said[:, None] == task.said[None]
         used = jnp.any(-1 - task.phrase[:, None] == index[None], axis=0)
         ok &= jnp.sum(same & used[None], axis=1) == 1
         ok &= (task.faults.change.constant < 0) & ~jnp.any(task.faults.stale)

@@ -102,7 +102,8 @@ def _may_change(
     may &= pools.special[high] == pools.special[low]
     may &= scalars.within(task.said, low, high) & (task.said == task.constants)
     # Nothing else that is said has the value, or can have it later.
-    said = jnp.concatenate([task.said, task.constants, task.phrase])
+    said = [task.said, task.constants, task.phrase, task.faults.change.value[None]]
+    said = jnp.concatenate(said)
     may &= ~jnp.any(said[:, None] == other[None], axis=0)
     may &= jnp.sum(own[:, None, 0] == own[None, :, 0], axis=1) == 1
     # It is given to tools that the remark is for, and nothing else of the list is.

@@ -237,7 +237,7 @@ def _changes(task: Task) -> Bool[Array, "Q"]:
     """Return the constant that the user changes, and those with its new value."""
     change = task.faults.change
     there = jnp.arange(len(task.constants)) == change.constant
-    return (there | (task.constants == change.value)) & (change.constant >= 0)
+    return (there | (task.said == change.value)) & (change.constant >= 0)
 
 
 def _either(
