@@ -54,6 +54,7 @@ RESPONSES = {
     "retry": "Call the tool again.",
     "follow": "Do what the feedback says.",
     "switch": "Use the documented alternative.",
+    "revise": "Do what the user wants by now.",
     "refuse": "Refuse the task.",
 }
 WHOLE = ""  # the path of all fields of a task, in `Entry.touches`

@@ -284,7 +284,7 @@ CATALOGUE = (
         part="reward",
         touches=("faults.change",),
         position="any",
-        response="follow",
+        response="revise",
     ),
     Entry(
         name="dependency_extension",

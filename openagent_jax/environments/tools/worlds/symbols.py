@@ -99,10 +99,10 @@ CHANGES = {
         ("I should have said ", " where I said ", "."),
     ),
     "test": (
-        ("Our plans changed, redo it with ", " for ", "."),
-        ("New wish: ", " replaces ", "."),
-        ("Once more please, now using ", " rather than ", "."),
-        ("We switch to ", ", so forget ", "."),
+        ("Our plans changed, redo it with ", " for ", " please."),
+        ("New wish: ", " replaces ", "!"),
+        ("Once more, now using ", " rather than ", " please."),
+        ("We switch to ", ", so forget ", "!"),
     ),
 }
 

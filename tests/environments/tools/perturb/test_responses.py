@@ -7,7 +7,7 @@ from openagent_jax import perturb
 from tests import helpers
 from tests.environments.tools.perturb.playing import pair
 
-WITHOUT_ERRORS = {"proceed", "understand", "read", "ask"}
+WITHOUT_ERRORS = {"proceed", "understand", "read", "ask", "revise"}
 AFTER_ERRORS = {"follow", "switch"}
 
 
