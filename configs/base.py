@@ -277,7 +277,8 @@ def get_config(arg: str = "") -> ConfigDict:
     # The default is the environment's own suite at the end of training, and the whole
     # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
     # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.
-    # Or one suite of scenarios: "paper", "tc", "hazards", "maze", "full", or a file.
+    # Or one suite of scenarios: "paper", "tc", "hazards", "maze", "dynamic",
+    # "full", or a file.
     c.eval.scenarios = ("default",)
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.

@@ -15,7 +15,7 @@ have are compared. What is written for others to read, by --markdown or --figure
 refused if the reports were not made alike; without them there is a warning.
 
 The whole catalogue of perturbations is played; --config.eval.scenarios chooses some,
-or a suite of scenarios (paper, tc, hazards, maze, full, or a file). Reports of
+or a suite of scenarios (paper, tc, hazards, maze, dynamic, full, or a file). Reports of
 different suites are only compared with --across_suites.
 
 To evaluate a run under other settings, start from it:
