@@ -123,7 +123,8 @@ def respond(lexicon, task, state, action) -> Response:
         status = jnp.where(trouble, code, status)
         target = jnp.where(trouble, about, target)
     ok = status == style.OK
-    target = jnp.where(ok & deprecated, successor, target)
+    # A result without values has no notice.
+    target = jnp.where(ok & deprecated & ~blank, successor, target)
     valid_code = jnp.where(state.renewed, faults.new_code, tools.code)[tool]
     code = jnp.where(ok & reveals_code(task)[tool], valid_code, -1)
     new = dynamic.new_tool(task, state.clock)

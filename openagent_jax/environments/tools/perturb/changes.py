@@ -100,13 +100,19 @@ def verification_code_change(pools: Pools) -> Perturbation:
         task, old = select(alone, added, task), task
         expires = jnp.where(alone, row == gate, is_source)
         # Codes that no call reveals take the place of those that expire.
+        relation = task.tools.relation
+        same = relation[:, None] == relation[None]
         points = jnp.any(task.tools.code_from[:, None] == row[None], axis=0)
+        points = jnp.any(same & points[:, None], axis=0)
         spare = jax.random.permutation(new, row)
         spare = spare[jnp.argsort(points[spare], stable=True)]
         spare = spare[jnp.maximum(jnp.cumsum(expires) - 1, 0)]
         codes = task.tools.code[spare]
         expires &= ~points[spare] & (codes > 0)
-        new_code = jnp.where(expires, codes, task.faults.new_code)
+        new_code = jnp.where(expires, codes, 0)
+        # It is also that of a second tool that does the same.
+        new_code = jnp.max(jnp.where(same, new_code[None], 0), axis=1)
+        new_code = jnp.maximum(new_code, task.faults.new_code)
         # A new tool whose code would not expire is of no use.
         return select(jnp.any(expires), edit_faults(task, new_code=new_code), old)
 
