@@ -111,6 +111,10 @@ class World:
         self.expires = {
             n for n, _ in enumerate(self.names) if rare[1] and self._only_reads(n)
         }
+        # A call for the values that were missing would also get the new code.
+        self.expires -= {
+            n for n, num in zip(self.rows, self.blanks, strict=True) if num
+        }
         self.untold = [rare[2] and rng.random() < 0.5 for _ in self.rows]
         sources = [x for _, given in self.steps[1:] for x in given]
         used = ("step", 0, 0) in sources and self.steps[0][0] == "find"

@@ -37,7 +37,8 @@ def missing_values(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, num = jax.random.split(key)
         hit = wanted(task) & ~task.tools.effect & (task.faults.blanks == 0)
-        hit &= lasting(task)
+        # One call would get the values and the new code.
+        hit &= lasting(task) & (task.faults.new_code == 0)
         hit &= bernoulli(coin, strength, hit.shape)
         hit &= jnp.cumsum(hit) <= 2
         first = jnp.cumsum(hit) == 1  # the only one that may do so twice
@@ -88,7 +89,7 @@ def verification_code_change(pools: Pools) -> Perturbation:
         source = jnp.where(needs, tools.code_from, -1)
         is_source = jnp.any(source[:, None] == row[None], axis=0)
         is_source &= ~tools.effect & (faults.new_code == 0) & ~_is_stale(task)
-        is_source &= lasting(task)
+        is_source &= lasting(task) & (faults.blanks == 0)
         is_source &= bernoulli(coin, strength, row.shape)
 
         tool = pick(which, wanted(task))
