@@ -223,11 +223,11 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
     They are all kinds that can be trained on, in forms of the training split. A name
     that occurs more than once is drawn more often:
 
-    - Refusing is learned slowest, so about half of the draws are of unsolvable tasks
-      and of their counterparts, in equal numbers, so that the look alone is no reason
-      to refuse.
-    - A third of the others need a question to the user, which is right in no other
-      task.
+    - A third of the draws are of unsolvable tasks and of their counterparts, in equal
+      numbers, so that the look alone is no reason to refuse.
+    - A third need a question to the user, which is right in no other task.
+
+    Refusing and asking are learned slowest: each is right in tasks of few kinds only.
     """
     within = {name for one in entries for name in one.includes}
     usable = [one for one in entries if not one.unseen and one.name not in within]
@@ -236,8 +236,8 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
     others = [one for one in usable if one.name not in paired]
     asking = [one.name for one in others if one.response == "ask"]
     others = [one.name for one in others if one.name not in asking]
-    others += asking * _repeats(len(others) / 2, len(asking))
     times = _repeats(len(others) / 2, len(pairs))
+    others += asking * _repeats(len(others), len(asking))
     return (*others, *(name for pair in pairs for name in pair * times))
 
 
