@@ -59,6 +59,7 @@ def reset(lexicon: lexicons.Lexicon, task: Task) -> State:
         first_args=first_args,
         new_values=later.values,
         new_args=later.args,
+        again=again,
         spoiled=jnp.bool_(False),
         cells=cells,
         steps=steps,
@@ -89,9 +90,9 @@ def step(
 
     An episode succeeds with the right answer (or "done") if all steps of the goal have
     been done and nothing else has changed; if the user changes the request then, with
-    the right answer to that. Wrong changes of records count, but fail an
-    episode only if they are still there. It also succeeds with a refusal if the oracle
-    certifies the task as unsolvable. See `grading.REWARDS` for the rewards.
+    the right answer to that. Wrong changes of records count, but fail an episode only
+    if they are still there. It also succeeds with a refusal if the oracle certifies the
+    task as unsolvable. See `grading.REWARDS` for the rewards.
 
     Args:
       lexicon: holds the surface forms of the task.
@@ -181,11 +182,10 @@ def step(
     expired &= live & (result.status == style.EXPIRED_CODE)
     changed = response.outdated & live & (result.status == style.STALE)
     num_done = jnp.sum(graded.done & ~state.done & valid)
-    again = valid & jnp.any(state.new_args != state.args, axis=1)
-    num_wanted = jnp.sum(valid) + jnp.sum(again & (faults.change.constant >= 0))
+    num_wanted = jnp.sum(valid) + jnp.sum(valid & state.again)
     new = replace(
         graded,
-        done=graded.done & ~(changes & again),
+        done=graded.done & ~(changes & state.again),
         clock=state.clock + num_done,
         missed=(state.missed & ~lists) | (here & missed),
         changed=state.changed | changes,

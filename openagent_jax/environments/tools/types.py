@@ -373,6 +373,7 @@ class State(Record):
     # Results and arguments of the steps after the request has changed.
     new_values: Int[Array, "C V"]
     new_args: Int[Array, "C A"]
+    again: Bool[Array, "C"]  # the steps that have to be done once more then
     spoiled: Bool[Array, ""]  # an effect that no call can undo was wrong
     cells: Cells | None = None  # the records that were touched
     steps: Steps | None = None  # the records of the steps, as the goal leaves them
