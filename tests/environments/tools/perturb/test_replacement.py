@@ -104,6 +104,8 @@ def test_the_first_answer_is_not_right_any_more(name):
     answers = (kinds == reply_scan.ANSWER) & episodes.valid
     assert np.all(np.sum(answers, axis=1) == 1 + hit)
     assert np.all(np.sum(statuses(episodes) == style.USER_CHANGE, axis=1) == hit)
+    progress = np.sum(episodes.timestep.reward["progress"], axis=1)
+    np.testing.assert_allclose(progress, 1, rtol=1e-6)
     first = np.argmax(answers, axis=1)
     turn = np.arange(kinds.shape[1])[None]
     # As before, and then the same answer again.
