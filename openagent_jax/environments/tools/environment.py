@@ -253,7 +253,8 @@ def remembered(clean: Task, task: Task) -> Task:
         result_high=task.tools.result_high,
         access=task.tools.access,
     )
-    return replace(clean, tools=tools, constants=task.constants, shown=task.shown)
+    said = task.said  # no document says that another value has to be given
+    return replace(clean, tools=tools, constants=said, said=said, shown=task.shown)
 
 
 def _unread(task: Task, values: Int[Array, "C V"]) -> Reading | None:
