@@ -259,6 +259,7 @@ def test_calls_that_are_not_in_the_log(player, played, name, arguments, error):
 # two worlds.
 WITHOUT_EFFECT = {
     "stale_value",
+    "query_evolution",
     "entity_shift",
     "knowledge_update",
     "query_ambiguous",
