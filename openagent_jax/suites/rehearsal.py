@@ -206,6 +206,16 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
             f"{num_visible})",
         ),
         "tool_removal": (True, "no tool is shown that is not needed"),
+        "tool_addition": (
+            num_tools + 2 > limits.num_tools,
+            f"sandbox.num_tools={limits.num_tools} has no rows for two more tools; "
+            "raise it",
+        ),
+        "query_evolution": (
+            True,
+            "no value of a request can change without an effect or a record that would "
+            "have to be undone",
+        ),
         "semantic_trap": (num_tools < 2, "there is one tool alone"),
         "tool_order": (num_tools < 2, "there is one tool alone"),
         "argument_renaming": (
@@ -254,6 +264,7 @@ def _why(name: str, spec: DomainSpec, limits: Limits, num_visible: int) -> str:
                 "incomplete_information",
                 "tool_redirection",
                 "tool_deprecation",
+                "schema_drift",
                 "fatal_error",
                 "error_with_alternative",
                 "contradiction",

@@ -171,6 +171,9 @@ def test_troubles(rehearsed):
         "(sandbox.num_visible=12)",
         f"tool_redirection changes nothing here: {full}",
         f"tool_deprecation changes nothing here: {full}",
+        "tool_addition changes nothing here: sandbox.num_tools=12 has no rows for two "
+        "more tools; raise it",
+        f"schema_drift changes nothing here: {full}",
         f"verification_code_change changes nothing here: {full}",
         "stale_value changes nothing here: no goal uses a value that a call without an "
         "effect has found, and that can be another",
@@ -183,6 +186,8 @@ def test_troubles(rehearsed):
         "fits beside one of these; they have too many tools, steps or values together, "
         "or tools of one name",
         "entity_shift changes nothing here: no type is an entity",
+        "knowledge_update changes nothing here: no goal without changes of records "
+        "passes one text of a list of four or more to a tool",
         f"fatal_error changes nothing here: {full}",
         f"error_with_alternative changes nothing here: {full}",
         f"contradiction changes nothing here: {full}",
