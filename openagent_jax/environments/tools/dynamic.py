@@ -15,7 +15,9 @@ from jaxtyping import Array, Bool, Int
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import FOREVER, Task
 
-MAX_WINDOWS = 3  # tools that cease to work at some time, of one task
+# The most tools of a task that cease to work after the first step: one for each entry
+# of the catalogue that replaces a tool.
+MAX_WINDOWS = 4
 
 
 def as_changed(task: Task, changed: Bool[Array, ""] | bool = True) -> Task:
@@ -70,13 +72,13 @@ def there(task: Task, clock: Int[Array, ""]) -> Bool[Array, "N"]:
     """Return the rows that can be called at some time."""
     is_gone = gone(task, clock)
     leads = (is_gone | task.faults.deprecated) & task.tools.visible
-    return (task.tools.visible & ~is_gone) | _successors(task, leads)
+    return (task.tools.visible & ~is_gone) | successors(task, leads)
 
 
 def new_tool(task: Task, clock: Int[Array, ""]) -> Int[Array, ""]:
     """Return the row that a list of new tools names at some time; -1 for none."""
     silent = gone(task, clock) & task.tools.visible & ~task.faults.guided
-    found = _successors(task, silent)
+    found = successors(task, silent)
     return jnp.where(jnp.any(found), jnp.argmax(found), -1)
 
 
@@ -85,7 +87,7 @@ def offered(task: Task) -> Bool[Array, "N"]:
     tools, faults = task.tools, task.faults
     listed = (faults.lister >= 0) & tools.visible[faults.lister]
     named = (faults.guided | listed) & (faults.gone_at < FOREVER) & tools.visible
-    return tools.visible | _successors(task, named)
+    return tools.visible | successors(task, named)
 
 
 def detours(task: Task) -> Int[Array, "N"]:
@@ -94,7 +96,7 @@ def detours(task: Task) -> Int[Array, "N"]:
     return (offered(task) & ~task.tools.visible).astype(jnp.int32)
 
 
-def _successors(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
+def successors(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
     """Return the rows that replace some rows."""
     row = jnp.arange(len(rows))
     to = task.faults.moved_to[:, None] == row[None]

@@ -10,7 +10,7 @@ from openagent_jax.environments.tools import dynamic, oracle, pages, types
 from openagent_jax.environments.tools.cells import Touch
 from openagent_jax.environments.tools.pages import Page
 from openagent_jax.environments.tools.solution import leaves_trace, recorded, results
-from openagent_jax.environments.tools.types import Task, ToolResult
+from openagent_jax.environments.tools.types import Action, State, Task, ToolResult
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars, style
 
@@ -25,8 +25,18 @@ class Response(NamedTuple):
     leaves_trace: Bool[Array, ""]
 
 
-def respond(lexicon, task, state, action) -> Response:
-    """Return what comes of an action."""
+def respond(
+    lexicon: lexicons.Lexicon, task: Task, state: State, action: Action
+) -> Response:
+    """Return what comes of an action.
+
+    Args:
+      lexicon: holds the surface forms of the task.
+      task: the task, with the steps that its goal needs, and the constants that the
+        user wants by now.
+      state: the state before the action.
+      action: the action of the agent.
+    """
     tools, faults = task.tools, task.faults
     call = action.call
     tool = jnp.maximum(call.tool, 0)
@@ -54,11 +64,11 @@ def respond(lexicon, task, state, action) -> Response:
     is_gone, is_there = (
         of(task, state.clock)[tool] for of in (dynamic.gone, dynamic.there)
     )
-    is_old = tools.visible & (faults.moved_to == tool)
+    precedes = tools.visible & (faults.moved_to == tool)
     is_drift = (successor >= 0) & (tools.name[moved] == tools.name[tool])
     moved_status = jnp.where(is_drift, style.SCHEMA_CHANGED, style.MOVED)
     # The arguments of a tool are not yet those that it will have.
-    too_early = jnp.any(is_old & (tools.name == tools.name[tool]))
+    too_early = jnp.any(precedes & (tools.name == tools.name[tool]))
     unknown = jnp.where(too_early, style.BAD_ARGUMENT, style.UNKNOWN_TOOL)
     is_unknown = ~is_there & ~(is_gone & (moved >= 0) & tools.visible[tool])
     args, cursor = jnp.where(has_arg, given, 0), jnp.int32(0)
@@ -98,6 +108,7 @@ def respond(lexicon, task, state, action) -> Response:
     status, target = jnp.int32(style.OK), jnp.int32(-1)
     if tools.access is not None:
         cells = state.cells
+        assert cells is not None
         touch = records.touch(tools.access, task.world, cells, tool, args, values)
         status, values = touch.status, touch.values
     cycle = jnp.maximum(faults.quota + faults.pause, 1)
@@ -169,6 +180,4 @@ def reveals_code(task: Task) -> Bool[Array, "N"]:
 
 def callable_tools(task: Task) -> Bool[Array, "N"]:
     """Return the rows that can be called: documented tools and their replacements."""
-    row = jnp.arange(task.tools.relation.shape[0])
-    moved = task.faults.moved_to[:, None] == row[None]
-    return task.tools.visible | jnp.any(moved & task.tools.visible[:, None], axis=0)
+    return task.tools.visible | dynamic.successors(task, task.tools.visible)

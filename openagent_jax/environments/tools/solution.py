@@ -143,5 +143,6 @@ def leaves_trace(
 
 
 def source(task: Task, values: Int[Array, "C V"], source: Int[Array, "..."]) -> Array:
+    """Return the values of some sources; 0 where there is none."""
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     return jnp.where(source < 0, 0, table[source])

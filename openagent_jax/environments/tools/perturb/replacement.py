@@ -105,7 +105,7 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
             visible=tools.visible.at[new].set(False),
             arg_name=jnp.where(is_drift, renamed, tools.arg_name),
         )
-        # What a deprecated tool fails to do, its successor does.
+        # The successor of a deprecated tool works from its first call on.
         is_fresh = deprecated & (jnp.arange(len(faults.failures)) == new)
         is_fresh &= faults.failures < FOREVER
         moved = edit_faults(
