@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, style
 from tests import differences, helpers
 from tests.environments.tools.perturb.playing import pair, replay
@@ -116,3 +117,34 @@ def test_the_first_answer_is_not_right_any_more(name):
     last = np.sum(episodes.valid, axis=1) - 1
     assert np.mean((values[rows, first] != values[rows, last])[hit]) > 0.9
     assert not np.any(np.asarray(states.success)[hit])
+
+
+@every_domain
+def test_calls_are_bound_to_the_row_whose_arguments_they_name(name):
+    """Old and new arguments of a tool go by one name."""
+    _, new, hit = pair(name, "schema_drift")
+    tables, environment = helpers.world(name).tables, helpers.ENVIRONMENT
+    episodes, _ = helpers.demonstrate(tables, new)
+
+    @jax.jit
+    @jax.vmap
+    def read(task, actions):
+        def one(action):
+            pieces = environment.utterance(tables, task, action)
+            tokens, _, num = lexicons.write(tables.lexicon, pieces, 64)
+            text = reply_scan.detokenize(tables.lexicon, tokens, num - 1)
+            return environment.parse(tables, task, *text).call
+
+        return jax.vmap(one)(actions)
+
+    said, call = read(new, episodes.action), episodes.action.call
+    is_call = np.asarray(episodes.valid & (episodes.action.kind == reply_scan.CALL))
+    assert np.array_equal(
+        np.asarray(said.tool)[is_call], np.asarray(call.tool)[is_call]
+    )
+    assert np.array_equal(
+        np.asarray(said.args)[is_call], np.asarray(call.args)[is_call]
+    )
+    successor = np.max(new.faults.moved_to, axis=1)[:, None]
+    used = np.any(is_call & (np.asarray(call.tool) == successor), axis=1)
+    assert np.mean(used[hit]) > 0.9
