@@ -10,6 +10,7 @@ The format is the same for checkpoints and for agents that are reached by messag
     success, solvable, refused, num_calls, num_errors, num_questions,
     num_needless_questions, fewest_calls, changed, answered              the outcome
     failure                        one of `FAILURES`; "" for a success
+    cause                          one of `causes.CAUSES`; "" for a success
     unsolvable                     one of the environment's reasons; "" if solvable
     tools, messages                as the agent sees them
     actions, results               per turn: what the agent did, what it was shown
@@ -20,7 +21,6 @@ The format is the same for checkpoints and for agents that are reached by messag
 import gzip
 import json
 import shutil
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -33,10 +33,10 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation.evaluate import Played, Recording
+from openagent_jax.report import causes, trajectories
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Outcome
 
-FOLDER = "trajectories"
 CUT = "\N{HORIZONTAL ELLIPSIS}"  # marks the end of a reply that was cut off
 MAX_BYTES = 10_000_000  # a larger file is compressed
 Failure = Literal[
@@ -49,7 +49,6 @@ Failure = Literal[
     "wrong_answer",
 ]
 FAILURES: tuple[str, ...] = get_args(Failure)
-Line = dict[str, Any]
 
 
 class Keeper:
@@ -72,7 +71,7 @@ class Keeper:
         self._world, self._folder, self._num = world, folder, num
         self._repeats = repeats
         self._root = jax.random.key(seed)
-        self._lines: dict[str, list[Line]] = {}
+        self._lines: dict[str, list[trajectories.Line]] = {}
         self._spelled = _token_bytes(world.tables.lexicon)
         environment = world.environment
         # Jitted separately: plans are for people to read and do not affect scores.
@@ -117,11 +116,11 @@ class Keeper:
         Args:
           num_episodes: of each scenario; the last batch may have more.
         """
-        clear(self._folder / FOLDER, self._lines)
+        clear(self._folder / trajectories.FOLDER, self._lines)
         for name, lines in self._lines.items():
-            write(self._folder / FOLDER, name, lines[:num_episodes])
+            write(self._folder / trajectories.FOLDER, name, lines[:num_episodes])
 
-    def _line(self, played: Played, plan: Any) -> Line:
+    def _line(self, played: Played, plan: Any) -> trajectories.Line:
         """Return the fields of an episode except those that identify its task."""
         recording = played.recording
         assert recording is not None
@@ -132,7 +131,7 @@ class Keeper:
             transcriber, episode, recording.shown, self._texts(recording)
         )
         num_turns, timestep = len(made), episode.timestep
-        return {
+        line = {
             **outcome(played.outcome),
             "changed": bool(played.changed),
             "answered": True,
@@ -152,6 +151,7 @@ class Keeper:
             },
             "plan": transcript.plan(transcriber, task, actions, valid),
         }
+        return line | {"cause": causes.why(line).cause}
 
     def _texts(self, recording: Recording) -> list[str]:
         """Return the text of each turn, with `CUT` after those that did not end."""
@@ -168,7 +168,7 @@ class Keeper:
         return texts
 
 
-def outcome(found: Outcome) -> Line:
+def outcome(found: Outcome) -> trajectories.Line:
     """Return the fields of an outcome as plain Python values."""
     return {name: np.asarray(x).item() for name, x in found._asdict().items()}
 
@@ -238,56 +238,6 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
     for file in folder.glob("*.jsonl*"):
         if file.suffix == ".part" or file.name.split(".jsonl")[0] not in but:
             file.unlink()
-
-
-def newest(workdir: Path) -> Path:
-    """Return the `trajectories` folder of a run's last evaluation that kept episodes.
-
-    Raises:
-      FileNotFoundError: there is none.
-    """
-    if not workdir.is_dir():
-        raise FileNotFoundError(f"{workdir}: no such folder")
-    folders = (step / FOLDER for step in (workdir / "eval").glob("*"))
-    found = [x for x in folders if x.parent.name.isdecimal() and scenarios(x)]
-    if not found:
-        raise FileNotFoundError(
-            f"{workdir} has no kept episodes; evaluate it with eval.keep above 0"
-        )
-    return max(found, key=lambda x: int(x.parent.name))
-
-
-def read(folder: Path, name: str) -> Iterator[Line]:
-    """Yield the episodes of a scenario.
-
-    Args:
-      folder: the `trajectories` folder of an evaluation.
-      name: the name of the scenario.
-
-    Raises:
-      FileNotFoundError: no episodes of the scenario were kept.
-      ValueError: the file is damaged.
-    """
-    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
-    if not (plain.exists() or packed.exists()):
-        kept = ", ".join(scenarios(folder)) or "none"
-        raise FileNotFoundError(f"{plain}: no such file; kept are: {kept}")
-    file = plain if plain.exists() else packed
-    number = 0
-    try:
-        with gzip.open(file) if file == packed else file.open("rb") as opened:
-            for line in opened:
-                number += 1
-                yield dict(json.loads(line))
-    except (ValueError, TypeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        where = f"{file} is damaged at or behind line {number}"
-        raise ValueError(f"{where}: {error}") from None
-
-
-def scenarios(folder: Path) -> list[str]:
-    """Return the sorted names of the scenarios whose episodes were kept."""
-    files = (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))
-    return sorted({file.name.split(".jsonl")[0] for file in files})
 
 
 def _plan(environment, tables, task):

@@ -19,6 +19,7 @@ from openagent_jax.report.rows import (
     Episodes,
     Standing,
     average,
+    on_solvable,
     row,
     summary,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "load",
     "load_columns",
     "number",
+    "on_solvable",
     "of_different_suites",
     "page",
     "pass_hat_k",

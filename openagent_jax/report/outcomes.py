@@ -28,6 +28,7 @@ SOLVED, REFUSED, SOLVABLE, UNSOLVABLE = "1Rs", "rR", "10r", "Rxs"
 # counts.
 RATES = {
     "success": (COUNTED, SOLVED),
+    "solved": (SOLVABLE, "1"),
     "refusal_rate": (UNSOLVABLE, REFUSED),
     "false_refusal_rate": (SOLVABLE, REFUSED),
 }
@@ -112,7 +113,10 @@ def of_rows(rows: Sequence[Json], phrasings: str | None, rate: str) -> Outcomes 
 
 
 def pairs(
-    rows: Sequence[Json], clean: Json | None, phrasings: str | None
+    rows: Sequence[Json],
+    clean: Json | None,
+    phrasings: str | None,
+    rate: str = "success",
 ) -> tuple[Outcomes, Outcomes] | None:
     """Return success with and without the perturbations, on the same tasks.
 
@@ -120,6 +124,8 @@ def pairs(
       rows: rows of one report, possibly of several seeds.
       clean: its clean row.
       phrasings: the `phrasings` of the report.
+      rate: a key of `RATES`; tasks that are not of this rate on either side are left
+        out.
 
     Returns:
       `(new, old)`; None if there are none, or if a row does not have its outcomes.
@@ -127,10 +133,10 @@ def pairs(
     every, first = _all_letters(rows), letters(clean) if clean else None
     if first is None or not every or any(x.shape != first.shape for x in every):
         return None
-    first_known = np.isin(first, list(COUNTED))
-    solved = np.isin(first, list(SOLVED))
-    cells = [np.isin(x, list(COUNTED)) & first_known for x in every]
-    new = _join(rows, phrasings, cells, [np.isin(x, list(SOLVED)) for x in every])
+    among, counts = (list(x) for x in RATES[rate])
+    cells = [np.isin(x, among) & np.isin(first, among) for x in every]
+    solved = np.isin(first, counts)
+    new = _join(rows, phrasings, cells, [np.isin(x, counts) for x in every])
     old = _join(rows, phrasings, cells, [solved] * len(every))
     return (new, old) if new and old else None
 
