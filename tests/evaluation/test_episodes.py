@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import gzip
 import json
 import re
 
@@ -214,7 +213,7 @@ def test_lines_have_all_keys(kept):
         assert [line["index"] for line in found] == list(range(NUM))
         for line in found:
             assert set(line) == KEYS and line["scenario"] == name
-            assert line["answered"] and line["failure"] in episodes.FAILURES
+            assert line["answered"] and line["failure"] in trajectories.FAILURES
             assert line["cause"] in causes.CAUSES or line["success"]
             assert (line["cause"] == "") == (line["failure"] == "") == line["success"]
             num_turns = len(line["actions"])
@@ -316,7 +315,7 @@ def test_each_failure_label(outcome, ends, word):
     plain = dict.fromkeys(Outcome._fields, 0) | {"solvable": True} | outcome
     found = Outcome(**{name: np.asarray(x) for name, x in plain.items()})
     assert episodes.failure(found, *ends) == word
-    assert word in episodes.FAILURES and len(episodes.FAILURES) == 7
+    assert word in trajectories.FAILURES and len(trajectories.FAILURES) == 7
 
 
 def test_replies_are_stored_verbatim(kept):
@@ -398,7 +397,7 @@ def test_number_of_kept_episodes(compact, tmp_path):
     # The last batch is larger than the number of remaining tasks.
     fewer, _ = keep(helpers.COMPACT, tmp_path, num_tasks=2)
     assert fewer == {name: found[:2] for name, found in lines.items()}
-    episodes.clear(folder)
+    trajectories.clear(folder)
     assert not list(folder.iterdir())
 
 
@@ -410,80 +409,3 @@ def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
     keeper("clean", 0, played)
     keeper.write(NUM)
     assert not list(tmp_path.iterdir())
-
-
-LINES = [{"index": i, "text": "x" * 100 + "\ud83d…"} for i in range(5)]
-READ = [line | {"text": "x" * 100 + "?…"} for line in LINES]
-
-
-def test_large_files_are_compressed(tmp_path, monkeypatch):
-    plain = episodes.write(tmp_path, "clean", LINES)
-    size = plain.stat().st_size
-    assert plain.name == "clean.jsonl"
-    assert list(trajectories.read(tmp_path, "clean")) == READ
-    assert len(plain.read_text("utf-8").splitlines()) == 5
-    monkeypatch.setattr(episodes, "MAX_BYTES", size)
-    assert episodes.write(tmp_path, "clean", LINES) == plain
-    monkeypatch.setattr(episodes, "MAX_BYTES", size - 1)
-    packed = episodes.write(tmp_path, "clean", LINES)
-    assert packed.name == "clean.jsonl.gz" and [*tmp_path.iterdir()] == [packed]
-    assert list(trajectories.read(tmp_path, "clean")) == READ
-    assert trajectories.scenarios(tmp_path) == ["clean"]
-    assert gzip.decompress(packed.read_bytes()).count(b"\n") == 5
-    monkeypatch.setattr(episodes, "MAX_BYTES", size)
-    assert episodes.write(tmp_path, "clean", LINES[:2]) == plain
-    assert [*tmp_path.iterdir()] == [plain]
-    assert list(trajectories.read(tmp_path, "clean")) == READ[:2]
-
-
-@pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_a_file_appears_only_when_complete(tmp_path, monkeypatch, max_bytes):
-    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
-    before = episodes.write(tmp_path, "clean", LINES)
-
-    def broken():
-        yield LINES[0]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        episodes.write(tmp_path, "clean", broken())
-    with pytest.raises(KeyboardInterrupt):
-        episodes.write(tmp_path, "other", broken())
-    assert trajectories.scenarios(tmp_path) == ["clean"]
-    assert list(trajectories.read(tmp_path, "clean")) == READ
-    with pytest.raises(ValueError):
-        episodes.write(tmp_path, "other", [{"x": float("nan")}])
-    assert trajectories.scenarios(tmp_path) == ["clean"] and before.exists()
-
-
-@pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_damaged_files_are_reported(tmp_path, monkeypatch, max_bytes):
-    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
-    file = episodes.write(tmp_path, "clean", LINES)
-    data = file.read_bytes()
-    for damaged in (data[: len(data) // 2], b"[1]\n", b"\xff\xfe"):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is damaged") as error:
-            list(trajectories.read(tmp_path, "clean"))
-        assert str(file) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_missing_scenarios_are_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match="kept are: none"):
-        list(trajectories.read(tmp_path, "clean"))
-    episodes.write(tmp_path, "clean", LINES)
-    with pytest.raises(FileNotFoundError, match="kept are: clean"):
-        list(trajectories.read(tmp_path, "rule_shift"))
-
-
-def test_the_newest_evaluation(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none: no such folder"):
-        trajectories.newest(tmp_path / "none")
-    for step in ("9", "10", "best", "11"):
-        folder = tmp_path / "eval" / step / trajectories.FOLDER
-        folder.mkdir(parents=True)
-        with pytest.raises(FileNotFoundError, match="no kept episodes; .* eval.keep"):
-            trajectories.newest(tmp_path)
-    for step in ("9", "10", "best"):
-        episodes.write(tmp_path / "eval" / step / trajectories.FOLDER, "clean", LINES)
-    assert trajectories.newest(tmp_path) == tmp_path / "eval/10" / trajectories.FOLDER

@@ -8,7 +8,6 @@ import pytest
 
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
-from openagent_jax.evaluation import episodes
 from openagent_jax.evaluation import transcript as texts
 from openagent_jax.report import trajectories
 from tests import helpers, messages
@@ -203,7 +202,7 @@ def run(tmp_path):
     for step, name in ((2, "clean"), (10, "clean"), (10, "unsolvable")):
         folder = tmp_path / "run" / "eval" / str(step) / trajectories.FOLDER
         lines = [LINE | {"index": i, "scenario": name} for i in range(3)]
-        episodes.write(folder, name, lines if step == 10 else lines[:1])
+        trajectories.write(folder, name, lines if step == 10 else lines[:1])
     return tmp_path / "run"
 
 
