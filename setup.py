@@ -13,6 +13,7 @@ REQUIRES = [
     "absl-py>=2.1",
     "jaxtyping>=0.3.2",
     "jinja2>=3.1",
+    "matplotlib>=3.9",
     "ml_collections>=1.1",
     "numpy>=2.0",
     "pydantic>=2.9",
@@ -74,7 +75,7 @@ setup(
     package_data={
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
-        "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.report.web": ["*.css", "*.html"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },

@@ -3,10 +3,9 @@
 A report is a dict with the keys of `report.json`.
 """
 
-from openagent_jax.report.files import load, load_columns, write
+from openagent_jax.report.files import columns, load, load_columns, write
 from openagent_jax.report.intervals import domain_weights, pass_hat_k
 from openagent_jax.report.outcomes import Json, counted, number
-from openagent_jax.report.picture import page, picture
 from openagent_jax.report.pool import (
     SET_HASH,
     differences,
@@ -36,6 +35,7 @@ from openagent_jax.report.tables import (
     spent,
     table,
 )
+from openagent_jax.report.web import Column, Page, page, picture
 
 __all__ = [
     "NUM_SEEDS",
@@ -43,17 +43,20 @@ __all__ = [
     "RATES",
     "SET_HASH",
     "TIERS",
+    "Column",
     "Episodes",
     "Json",
+    "Page",
     "Standing",
     "average",
     "bounds",
     "by_domain",
     "by_domain_table",
     "by_group_table",
-    "domain_weights",
+    "columns",
     "counted",
     "differences",
+    "domain_weights",
     "exploratory",
     "load",
     "load_columns",

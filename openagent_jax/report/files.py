@@ -17,7 +17,6 @@ from pydantic_core import PydanticCustomError
 from openagent_jax import files
 from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.picture import page
 from openagent_jax.report.pool import pool
 from openagent_jax.report.rows import Claim
 from openagent_jax.report.tables import (
@@ -32,6 +31,7 @@ from openagent_jax.report.tables import (
     spent,
     table,
 )
+from openagent_jax.report.web import Column, page
 
 _MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -152,7 +152,7 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
         markdown += f"\n{meanings}\n"
     contents = {
         "report.md": markdown,
-        "report.html": page(report),
+        "report.html": page({report["policy"]: Column(report, [folder])}).text,
         "report.json": text + "\n",
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,6 +160,15 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
         with files.replacing(folder / name) as part:
             part.write_text(content, encoding="utf-8")
     return folder / "report.json"
+
+
+def find(path: str | os.PathLike) -> pathlib.Path:
+    """Return the path of the report.json that `load` reads, which need not exist."""
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        return path
+    steps = [p for p in path.glob("eval/*/report.json") if p.parts[-2].isdecimal()]
+    return max(steps, key=lambda p: int(p.parts[-2]), default=path / "report.json")
 
 
 def load(path: str | os.PathLike) -> Json:
@@ -173,10 +182,7 @@ def load(path: str | os.PathLike) -> Json:
       ValueError: there is no report, or it is damaged. The message is one line that
         lists the problems with their places.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        steps = [p for p in path.glob("eval/*/report.json") if p.parts[-2].isdecimal()]
-        path = max(steps, key=lambda p: int(p.parts[-2]), default=path / "report.json")
+    path = find(path)
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -188,6 +194,11 @@ def load(path: str | os.PathLike) -> Json:
 
 
 def load_columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Json]:
+    """Read the reports of a comparison; see `columns`."""
+    return {name: x.report for name, x in columns(texts, across_suites).items()}
+
+
+def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Column]:
     """Read the reports of a comparison, as the command line names them.
 
     Args:
@@ -197,24 +208,25 @@ def load_columns(texts: Iterable[str], across_suites: bool = False) -> dict[str,
       across_suites: whether runs whose mean is taken may be of different suites.
 
     Returns:
-      The reports by name, or by path where no name was given.
+      The columns by name, or by path where no name was given.
 
     Raises:
       ValueError: as for `load` and `pool`, or two columns have one name; the message
         is one line.
     """
-    reports = {}
+    made = {}
     for text in texts:
         *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
         paths = [runs] if os.path.exists(runs) else runs.split("+")
         column = name[0] if name else runs
-        if column in reports:
+        if column in made:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
         if twice := next((x for x in paths if paths.count(x) > 1), None):
             raise ValueError(f"{column}: {twice} is named twice; join different runs")
         found = {path: load(path) for path in paths}
-        reports[column] = pool(found, across_suites)
-    return reports
+        folders = [find(path).parent for path in paths]
+        made[column] = Column(pool(found, across_suites), folders)
+    return made
 
 
 def _check(path: pathlib.Path, report: Any) -> None:

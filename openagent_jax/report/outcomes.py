@@ -114,15 +114,16 @@ def of_rows(rows: Sequence[Json], phrasings: str | None, rate: str) -> Outcomes 
 
 def pairs(
     rows: Sequence[Json],
-    clean: Json | None,
+    old: Json | Sequence[Json] | None,
     phrasings: str | None,
     rate: str = "success",
 ) -> tuple[Outcomes, Outcomes] | None:
-    """Return success with and without the perturbations, on the same tasks.
+    """Return success under two conditions, on the same tasks.
 
     Args:
       rows: rows of one report, possibly of several seeds.
-      clean: its clean row.
+      old: what they are compared with: the clean row of their report, or for each row
+        one of another report.
       phrasings: the `phrasings` of the report.
       rate: a key of `RATES`; tasks that are not of this rate on either side are left
         out.
@@ -130,15 +131,18 @@ def pairs(
     Returns:
       `(new, old)`; None if there are none, or if a row does not have its outcomes.
     """
-    every, first = _all_letters(rows), letters(clean) if clean else None
-    if first is None or not every or any(x.shape != first.shape for x in every):
+    olds = [old] * len(rows) if isinstance(old, Mapping) else list(old or ())
+    every, first = _all_letters(rows), _all_letters(olds)
+    if not every or not first or [x.shape for x in every] != [x.shape for x in first]:
         return None
     among, counts = (list(x) for x in RATES[rate])
-    cells = [np.isin(x, among) & np.isin(first, among) for x in every]
-    solved = np.isin(first, counts)
-    new = _join(rows, phrasings, cells, [np.isin(x, counts) for x in every])
-    old = _join(rows, phrasings, cells, [solved] * len(every))
-    return (new, old) if new and old else None
+    both = zip(every, first, strict=True)
+    cells = [np.isin(x, among) & np.isin(y, among) for x, y in both]
+    joined = [
+        _join(rows, phrasings, cells, [np.isin(x, counts) for x in found])
+        for found in (every, first)
+    ]
+    return (joined[0], joined[1]) if joined[0] and joined[1] else None
 
 
 def _all_letters(rows: Sequence[Json]) -> list[np.ndarray] | None:

@@ -143,8 +143,8 @@ def test_pages_show_each_domain(tmp_path):
     file = report.write(tmp_path, made)
     assert report.load(file) == made
     for name in ("report.md", "report.html"):
-        text = (tmp_path / name).read_text()
-        assert "success % of domain" in text and "each of which weighs the same" in text
+        text = " ".join((tmp_path / name).read_text().split())
+        assert "each of which weighs the same" in text
     lines = report.by_domain_table(made).splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [["b", "16"], ["a", "32"]]
     alone = results(scored(domains=None))

@@ -4,7 +4,7 @@ import pytest
 
 from openagent_jax import report
 from openagent_jax.report import tables
-from tests.report.builders import make_report
+from tests.report.builders import make_report, page
 
 GOLDEN = """\
 # Robustness of base
@@ -166,7 +166,7 @@ def test_groups_of_a_suite_have_means_of_their_own():
         ["b", "unseen kind", "1"],  # a row without tasks is left out
     ]
     assert found[0][3].startswith("75.0 [") and found[1][3].startswith("12.5 [")
-    assert "<td>b<td>unseen kind<td>1" in report.page(made)
+    assert '<td>b<td class="left">unseen kind<td>1' in page(made)
     assert "scenarios x version 3" in report.table(made)
     assert report.by_group_table(made | {"rows": made["rows"][1:]}) == ""
     assert report.by_group_table(make_report()) == ""
@@ -193,8 +193,6 @@ def test_bounds_are_listed():
     assert [[x.strip() for x in line.split("|")[1:-1]] for line in text.splitlines()][
         2:
     ] == [["clean", "100.0", "75.0"], ["semantic_trap", "100.0", "50.0"]]
-    page = report.page(make_report(bounds=found))
-    assert "<th>oracle<th>counting" in page and "<td>75.0" in page
     assert report.bounds(make_report()) == ""
 
 
