@@ -10,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
+from ml_collections import ConfigDict
 
 from configs import base
 from launch.common.errors import UsageError
@@ -78,6 +80,36 @@ def git(*words: str) -> str | None:
         return None
 
 
+def explain(error: Exception, argv: Sequence[str]) -> str:
+    """Return one line that names the flag, for an error of parsing."""
+    text = str(error)
+    no_key = isinstance(error, KeyError | AttributeError)
+    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
+    named = [arg.partition("=")[0] for arg in argv]
+    known = base.get_config()
+    for flag in sorted(named, key=lambda x: _is_key(known, x)):  # others come first
+        if missing and missing[1] in flag.split(".")[1:]:
+            key = flag.partition(".")[2]
+            if key in base.RENAMED:
+                return f"{flag}: this key is now called {base.RENAMED[key]}"
+            close = re.search(r'Did you mean "(\w+)"', text)
+            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
+            return f'{flag}: there is no key "{missing[1]}"; {hint}'
+    lines = text.strip().splitlines() or [""]
+    if isinstance(error, flags.Error) and len(lines) == 1:
+        return text
+    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
+
+
+def _is_key(config: Any, flag: str) -> bool:
+    """Return whether a flag sets a key that a config has."""
+    for part in flag.split(".")[1:]:
+        if not isinstance(config, ConfigDict) or part not in config:
+            return False
+        config = config[part]
+    return True
+
+
 def _parse(
     argv: Sequence[str],
     required: Sequence[str],
@@ -91,7 +123,7 @@ def _parse(
         if config is not None:
             config.lock()  # raises only now if the config file could not be read
     except Exception as error:  # flags and configs raise many kinds
-        raise UsageError(_explain(error, argv)) from error
+        raise UsageError(explain(error, argv)) from error
     words = 0
     if commands:
         if not extra or extra[0] not in commands:
@@ -108,25 +140,6 @@ def _parse(
         if flags.FLAGS[name].value is None:
             raise UsageError(f"--{name} is missing")
     return extra
-
-
-def _explain(error: Exception, argv: Sequence[str]) -> str:
-    """Return one line that names the flag, for an error of parsing."""
-    text = str(error)
-    no_key = isinstance(error, KeyError | AttributeError)
-    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
-    for flag in (arg.partition("=")[0] for arg in argv):
-        if missing and missing[1] in flag.split(".")[1:]:
-            key = flag.partition(".")[2]
-            if key in base.RENAMED:
-                return f"{flag}: this key is now called {base.RENAMED[key]}"
-            close = re.search(r'Did you mean "(\w+)"', text)
-            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
-            return f'{flag}: there is no key "{missing[1]}"; {hint}'
-    lines = text.strip().splitlines() or [""]
-    if isinstance(error, flags.Error) and len(lines) == 1:
-        return text
-    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
 
 
 def _diagnose(error: BaseException) -> tuple[int, str]:
