@@ -48,25 +48,26 @@ MAX_HOURS = flags.DEFINE_float(
 
 
 def main() -> None:
-    if bool(CONFIG.value) == bool(STUDY.value):
+    if (CONFIG.value is None) == (not STUDY.value):
         raise cli.UsageError("give --config or --study, one of them")
-    if CONFIG.value and not (SWEEP.value or ABLATE.value):
+    if CONFIG.value is not None and not (SWEEP.value or ABLATE.value):
         raise cli.UsageError("one run is no sweep; give --sweep or --ablate")
     from configs.paper.study import Setting, Study
-    from launch.common import execution, sweep_list, sweep_page, sweeps
+    from launch.common import config, execution, sweep_list, sweep_page, sweeps
     from openagent_jax import files
 
-    if STUDY.value:
-        study, about = sweeps.load(STUDY.value)
-        folder = Path("runs") / Path(STUDY.value.partition(":")[0]).stem
+    if file := STUDY.value:
+        study, about = sweeps.load(file)
+        folder = Path("runs") / Path(file.partition(":")[0]).stem
     else:
+        c = config.resolve(CONFIG.value)
         flag = flags.FLAGS["config"]
         given = config_flags.get_override_values(flag)
         file = config_flags.get_config_filename(flag)
         setting = Setting("", file, given)
-        study = Study((setting,), (CONFIG.value.seed,))
+        study = Study((setting,), (c.seed,))
         about = f"Sweep of {file}"
-        folder = Path("runs") / f"{CONFIG.value.name}_sweep"
+        folder = Path("runs") / f"{c.name}_sweep"
     study = sweeps.ablated(sweeps.swept(study, SWEEP.value), ABLATE.value)
     folder = Path(WORKDIR.value or folder)
     plan = sweeps.plan(study, folder)

@@ -10,10 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from absl import flags
-from ml_collections import ConfigDict
 
 from configs import base
 from launch.common.errors import UsageError
@@ -85,9 +83,7 @@ def explain(error: Exception, argv: Sequence[str]) -> str:
     text = str(error)
     no_key = isinstance(error, KeyError | AttributeError)
     missing = re.search(r"'(\w+)\\?'", text) if no_key else None
-    named = [arg.partition("=")[0] for arg in argv]
-    known = base.get_config()
-    for flag in sorted(named, key=lambda x: _is_key(known, x)):  # others come first
+    for flag in (arg.partition("=")[0] for arg in argv):
         if missing and missing[1] in flag.split(".")[1:]:
             key = flag.partition(".")[2]
             if key in base.RENAMED:
@@ -99,15 +95,6 @@ def explain(error: Exception, argv: Sequence[str]) -> str:
     if isinstance(error, flags.Error) and len(lines) == 1:
         return text
     return f"--config: {type(error).__name__}: {lines[-1].strip()}"
-
-
-def _is_key(config: Any, flag: str) -> bool:
-    """Return whether a flag sets a key that a config has."""
-    for part in flag.split(".")[1:]:
-        if not isinstance(config, ConfigDict) or part not in config:
-            return False
-        config = config[part]
-    return True
 
 
 def _parse(

@@ -140,6 +140,8 @@ def from_flags(words: Sequence[str]) -> Config:
         made: Any = values["config"].value
         made.lock()  # raises if the file could not be read
     except Exception as error:  # flags and configs raise many kinds
+        known = {f"--config.{key}" for key in defaults()}
+        argv.sort(key=lambda word: word.partition("=")[0] in known)  # others are blamed
         raise UsageError(cli.explain(error, argv)) from error
     return resolve(made)
 
