@@ -72,6 +72,8 @@ def main() -> None:
     folder = Path(WORKDIR.value or folder)
     plan = sweeps.plan(study, folder)
     sweep_page.load(plan)  # raises if what is there cannot be compared
+    for name in sweeps.not_evaluated(plan):
+        print(f"note: no run is evaluated on {name}; name it in eval.scenarios")
     if DRY_RUN.value:
         print(sweep_list.text(plan, folder))
         return

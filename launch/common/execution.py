@@ -141,11 +141,15 @@ def read(plan: Plan, folder: Path) -> dict[str, Record]:
     old = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads((folder / RECORDS).read_text("utf-8"))
-        old = {x["name"]: Record(seconds=x["seconds"]) for x in stored["runs"]}
+        for x in stored["runs"]:
+            # Only failures stay; what else the list says may be out of date.
+            state = FAILED if x["state"] == FAILED else WAITING
+            error = x["error"] if state == FAILED else ""
+            old[x["name"]] = Record(state, x["seconds"], error)
     found = {run.name: old.get(run.name, Record()) for run in plan.runs}
     for run in plan.runs:
         if run.report:
-            found[run.name].state = DONE
+            found[run.name] = Record(DONE, found[run.name].seconds)
     return found
 
 

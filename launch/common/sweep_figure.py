@@ -28,9 +28,10 @@ def write(results: Results, file: Path) -> None:
     ):
         height = num_rows * (0.8 + 0.28 * len(names))
         figure = Figure((2.3 * num_columns + 1.5, height), layout="constrained")
-        axes = figure.subplots(
+        grid = figure.subplots(
             num_rows, num_columns, sharex=True, sharey=True, squeeze=False
-        ).flat
+        )
+        axes = [*grid.flat]
         for ax, (column, rates) in zip(axes, panels.items(), strict=False):
             for y, (name, rate) in enumerate(rates.items()):
                 if rate is None:
@@ -48,11 +49,12 @@ def write(results: Results, file: Path) -> None:
             ax.set_title(column.heading, fontsize=9)
             ax.set_xlim(-2, 102)
             ax.grid(axis="x", alpha=0.3)
-        for ax in [*axes][len(panels) :]:
+        for ax in axes[len(panels) :]:
             ax.set_visible(False)
-        first = figure.axes[0]
-        first.set_yticks(range(len(names)), titles)
-        first.set_ylim(len(names) - 0.5, -0.5)
+        for ax in axes[max(len(panels) - num_columns, 0) : len(panels)]:
+            ax.tick_params(labelbottom=True)
+        axes[0].set_yticks(range(len(names)), titles)
+        axes[0].set_ylim(len(names) - 0.5, -0.5)
         figure.supxlabel("percent of tasks, with 95 % intervals")
         with files.replacing(file) as part:
             figure.savefig(part, format="svg", metadata={"Date": None})

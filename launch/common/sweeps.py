@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.paper.study import Setting, Study, vary
-from launch.common import checks, config, errors, runs, sizing
+from launch.common import checks, config, errors, runs, scenarios, sizing
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from openagent_jax import perturb
@@ -248,6 +248,17 @@ def plan(study: Study, folder: Path) -> Plan:
     if "" in (x.name for x in study.settings):
         trained.insert(0, UNCHANGED)
     return Plan(tuple(made), study.base or (*trained, settings[0].name)[0])
+
+
+def not_evaluated(plan: Plan) -> list[str]:
+    """Return the kinds that some setting leaves out and that no run is evaluated on."""
+    first = plan.runs[0].config
+    spec = registry.spec(first.eval_domain)
+    played = scenarios.choose(spec, first.eval.scenarios, "suite").names
+    left_out = (run.config.paft.leave_out for run in plan.runs)
+    named = dict.fromkeys(name for names in left_out for name in names)
+    found = perturb.kinds(spec, played)
+    return [x for x in named if x in perturb.catalogue(spec) and x not in found]
 
 
 def _run(setting: Setting, seed: int, folder: Path) -> Run:

@@ -1,5 +1,6 @@
 """Sweeps: what is planned, how it is executed, and the table that it ends in."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from configs.paper import alpha, data_and_steps, methods, study
 from launch.common import execution, sweep_page, sweeps
 from launch.common.errors import UsageError
 from openagent_jax import report
-from tests import fake_runs
+from tests import fake_runs, tiny
 
 FAKE = "tests.fake_runs"
 PAFT = "--config=configs/paft.py"
@@ -72,18 +73,16 @@ def test_bad_use(commands, tmp_path, args, words):
     assert not (tmp_path / "w").exists()
 
 
-@pytest.mark.parametrize("bad", [False, True])
-def test_planning_starts_no_device(tmp_path, bad):
+def test_the_command_uses_no_device(tmp_path):
     """The runs need the devices for themselves. There is no platform of this name."""
-    words = [*SMALL, f"--config.seed={'x' if bad else 3}", f"--workdir={tmp_path}/w"]
     done = subprocess.run(
-        [sys.executable, "-m", "launch.ablate", *words, "--dry_run"],
+        [sys.executable, "-m", FAKE, *SMALL, f"--workdir={tmp_path}"],
         env=os.environ | {"JAX_PLATFORMS": "nothing"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == (2 if bad else 0), done
-    assert not (tmp_path / "w").exists()
+    assert done.returncode == 0, done
+    assert (tmp_path / "table.md").exists()
 
 
 def test_the_list_of_runs(commands, tmp_path):
@@ -104,9 +103,18 @@ def test_the_list_of_runs(commands, tmp_path):
     listed = commands("ablate", *words, "--dry_run").out.splitlines()
     assert "1 of them done" in listed[0] and " done; " in listed[2]
     # 1,100 steps of 0.5 s.
-    assert "about 9 min (1,100 steps of 0.5 s, and 0 s for the rest" in listed[3]
-    assert "as in paft.alpha=0.1_0)" in listed[3]
-    assert listed[-1] == "All that is left: about 64 min."
+    said = "about 9 min (1,100 steps of 0.5 s, and 0 s for compiling and evaluating, "
+    assert f"{said}as in paft.alpha=0.1_0)" in listed[3]
+    assert listed[-1] == "All of these 7 together: about 64 min."
+
+
+def test_what_is_left_out_should_be_evaluated(commands, tmp_path):
+    words = [PAFT, "--ablate=no_rate_limit", "--ablate=shift:query", "--dry_run"]
+    words.append(f"--workdir={tmp_path}")
+    out = commands("ablate", *words).out
+    assert out.startswith("note: no run is evaluated on rate_limit; name it in eval.")
+    words.append("--config.eval.scenarios=('default','rate_limit')")
+    assert "note" not in commands("ablate", *words).out
 
 
 def test_a_sweep_ends_in_a_table(commands, tmp_path):
@@ -195,6 +203,8 @@ def test_a_failed_run_does_not_stop_the_others(commands, tmp_path):
     found = fake_runs.states(tmp_path)
     assert found.pop("paft.alpha=0.3_0") == "failed" and {*found.values()} == {"done"}
     assert "1 of 2" in (tmp_path / "table.md").read_text()
+    listed = commands(FAKE, *words, "--dry_run").out.splitlines()
+    assert listed[3].startswith("paft.alpha=0.3_0  failed (train.py: the loss is nan")
     assert commands(FAKE, *words).code == 0
     log = (tmp_path / "paft.alpha=0.3_0/log.txt").read_text()
     assert "from step 0" in log and "from step 2" in log  # it went on
@@ -217,8 +227,8 @@ def test_what_starts_from_a_failed_run_fails(tmp_path, monkeypatch):
     assert row.split("|")[3].strip() == "200"  # the tokens of both halves
 
 
-def wait_for(condition):
-    for _ in range(600):
+def wait_for(condition, seconds=60):
+    for _ in range(20 * seconds):
         if condition():
             return
         time.sleep(0.05)
@@ -389,3 +399,44 @@ def test_a_setting_starts_from_one_before_it(tmp_path):
     start = study.Setting("b", "configs/sft.py")
     with pytest.raises(UsageError, match="a: it starts from b, which is not among"):
         sweeps.plan(study.Study((late, start)), tmp_path)
+
+
+TINY = tiny.CHANGES | {"train.num_steps": 40, "checkpoint.every": 10}
+TINY = [f"--config.{key}={value}" for key, value in TINY.items()]
+TEN = [PAFT, *TINY, "--sweep=paft.alpha=0.25,0.5", "--sweep=seed=0..4"]
+TEN += ["--config.paft.perturbations=('identity_erasure',)"]
+
+
+@pytest.mark.slow
+def test_ten_runs_killed_twice_end_in_the_table_of_the_unbroken(tmp_path):
+    """With real training: all processes are killed, as when a machine is lost."""
+
+    def start(folder):
+        words = [f"--workdir={folder}", f"--config.compile_cache={tmp_path}/cache"]
+        words = [sys.executable, "-m", "launch.ablate", *TEN, *words]
+        return subprocess.Popen(words)
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert start(whole).wait() == 0
+    for name in ("paft.alpha=0.25_0", "paft.alpha=0.5_2"):
+        process = start(broken)
+        saved = broken / name / "checkpoints/10"
+        wait_for(saved.exists, 600)
+        process.kill()
+        kill_run(broken / name)
+        process.wait()
+        assert fake_runs.states(broken)[name] == "running"
+    assert start(broken).wait() == 0
+    for name in PAGES:
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+    for name in ("paft.alpha=0.25_0", "paft.alpha=0.5_2"):
+        log = (broken / name / "log.txt").read_text()
+        assert log.count("from step") == 2 and log.count("from step 0") == 1
+
+
+def kill_run(workdir):
+    """Kill the process of a run."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"--workdir={workdir}\0" in (folder / "cmdline").read_text():
+                os.kill(int(folder.name), signal.SIGKILL)
