@@ -280,7 +280,8 @@ def get_config(arg: str = "") -> ConfigDict:
     # catalogue), "default", or a tier or shift (as in paft.perturbations) of these.
     # The default is the environment's own suite at the end of training, and the whole
     # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
-    # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.
+    # tasks that every part changes, "runtime_error@0.5" has half of eval.strength, and
+    # "runtime_error:late" is at the last step of the goal (also :early and :mid).
     # Or one suite of scenarios: "paper", "tc", "hazards", "maze", "dynamic",
     # "full", or a file.
     c.eval.scenarios = ("default",)
