@@ -221,6 +221,10 @@ def get_config(arg: str = "") -> ConfigDict:
     # limit.
     c.train.max_tokens = 0
     c.train.batch_size = 8  # tasks of a step
+    # Number of different tasks, which come again and again in epochs, each in another
+    # order; at least train.batch_size. 0 draws new tasks in every step. Perturbations
+    # are drawn anew in any case.
+    c.train.num_tasks = 0
     # Parts of a batch whose gradients are summed. More parts need less memory and
     # change nothing else.
     c.train.num_micro_batches = 1

@@ -51,7 +51,7 @@ HOMES = {
     "flax": {"models"},
     "gguf": {"interop"},  # it may not be installed
     "grain": {"data"},
-    "matplotlib": {"report"},
+    "matplotlib": {"launch", "report"},
     "ml_collections": {"launch", "configs"},
     "openai": {"agents", "launch"},  # it may not be installed
     "optax": {"optim", "train"},

@@ -80,6 +80,25 @@ def git(*words: str) -> str | None:
         return None
 
 
+def explain(error: Exception, argv: Sequence[str]) -> str:
+    """Return one line that names the flag, for an error of parsing."""
+    text = str(error)
+    no_key = isinstance(error, KeyError | AttributeError)
+    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
+    for flag in (arg.partition("=")[0] for arg in argv):
+        if missing and missing[1] in flag.split(".")[1:]:
+            key = flag.partition(".")[2]
+            if key in base.RENAMED:
+                return f"{flag}: this key is now called {base.RENAMED[key]}"
+            close = re.search(r'Did you mean "(\w+)"', text)
+            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
+            return f'{flag}: there is no key "{missing[1]}"; {hint}'
+    lines = text.strip().splitlines() or [""]
+    if isinstance(error, flags.Error) and len(lines) == 1:
+        return text
+    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
+
+
 def _parse(
     argv: Sequence[str],
     required: Sequence[str],
@@ -95,7 +114,7 @@ def _parse(
         if config is not None:
             config.lock()  # raises only now if the config file could not be read
     except Exception as error:  # flags and configs raise many kinds
-        raise UsageError(_explain(error, argv)) from error
+        raise UsageError(explain(error, argv)) from error
     words = 0
     if commands:
         if not extra or extra[0] not in commands:
@@ -114,25 +133,6 @@ def _parse(
         if flags.FLAGS[name].value is None:
             raise UsageError(f"--{name} is missing")
     return extra
-
-
-def _explain(error: Exception, argv: Sequence[str]) -> str:
-    """Return one line that names the flag, for an error of parsing."""
-    text = str(error)
-    no_key = isinstance(error, KeyError | AttributeError)
-    missing = re.search(r"'(\w+)\\?'", text) if no_key else None
-    for flag in (arg.partition("=")[0] for arg in argv):
-        if missing and missing[1] in flag.split(".")[1:]:
-            key = flag.partition(".")[2]
-            if key in base.RENAMED:
-                return f"{flag}: this key is now called {base.RENAMED[key]}"
-            close = re.search(r'Did you mean "(\w+)"', text)
-            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
-            return f'{flag}: there is no key "{missing[1]}"; {hint}'
-    lines = text.strip().splitlines() or [""]
-    if isinstance(error, flags.Error) and len(lines) == 1:
-        return text
-    return f"--config: {type(error).__name__}: {lines[-1].strip()}"
 
 
 def _diagnose(error: BaseException) -> tuple[int, str]:

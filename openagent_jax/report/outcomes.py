@@ -170,11 +170,11 @@ def _join(
             weights.append(share * domain_weights(domains, cells[i]))
         else:
             weights.append(share * cells[i] / cells[i].sum(axis=1, keepdims=True))
-    shared = _numbers(phrasings, num_tasks)
+    shared = numbers(phrasings, num_tasks)
     groups, own = [np.tile(shared, len(used))], []
     for i in used:
         has_own = "phrasings" in rows[i]
-        mine = _numbers(rows[i]["phrasings"], num_tasks) if has_own else shared
+        mine = numbers(rows[i]["phrasings"], num_tasks) if has_own else shared
         # Only the row itself knows its numbers.
         own.append(mine + (num_tasks * (1 + i) if has_own else 0))
     if any("phrasings" in rows[i] for i in used):
@@ -190,7 +190,7 @@ def _join(
     )
 
 
-def _numbers(phrasings: str | None, num_tasks: int) -> Int[np.ndarray, "n"]:
+def numbers(phrasings: str | None, num_tasks: int) -> Int[np.ndarray, "n"]:
     """Read the groups of tasks; without them every task is a group of its own."""
     if phrasings is None:
         return np.arange(num_tasks)

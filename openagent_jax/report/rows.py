@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from jaxtyping import Bool, Int
 
-from openagent_jax.report import intervals, outcomes
+from openagent_jax.report import intervals, multiple, outcomes
 from openagent_jax.report.outcomes import Json
+from openagent_jax.report.repeats import of_row
 
 TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 # The rates that summaries average and tables show.
@@ -132,16 +133,21 @@ def row(
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
     nothing = dict.fromkeys(intervals.PARTS)
     success, delta = nothing, no_change if entry is None else nothing
+    kept = nothing  # the retention
+    if entry is None and counted.any():
+        kept = dict.fromkeys(intervals.PARTS, 1.0)
     if counted.any():
         solved_rate = mean(episodes.success, counted)
         success = intervals.rate(of(episodes.success, counted)) | {"mean": solved_rate}
     if entry and pairs.any():
         new, old = episodes.success, clean.success
-        delta = intervals.difference(of(new, pairs), of(old, pairs))
+        both = of(new, pairs), of(old, pairs)
+        delta = intervals.difference(*both)
         delta |= {"mean": mean(new, pairs) - mean(old, pairs)}
+        kept = multiple.retention(*both)
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
-    return {
+    made = {
         "tier": entry.tier if entry else "clean",
         "shift": entry.shift if entry else "none",
         "scenario": entry.name if entry else "clean",
@@ -150,6 +156,7 @@ def row(
         "n": len(np.unique(clean.task[counted])),
         "success": success,
         "delta": delta,
+        "retention": kept,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
         "recovery_rate": average(e.success[e.solvable & (e.num_errors > 0)]),
         "refusal_rate": average(e.refused[~e.solvable]),
@@ -168,6 +175,7 @@ def row(
         **({} if domains is None else {"domains": outcomes.number(domains)}),
         **({"unanswered": int(unanswered.sum())} if unanswered.any() else {}),
     }
+    return made | of_row(made, repeats, outcomes.number(clean.phrasing))
 
 
 def digest(tasks: Int[np.ndarray, "n"]) -> str:
@@ -208,7 +216,8 @@ def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Jso
       scenarios there are: `num_scenarios`, `num_solvable` with tasks that can be
       solved, and `num_unsolvable` with others. Success, delta, and the rates of
       refusals are intervals where the rows have the outcomes of their tasks, else
-      numbers.
+      numbers. `retention` is the ratio of the means, not a mean of ratios; None where
+      outcomes are missing.
 
     >>> row = {"tier": "perception", "scenario": "tool_order", "family": "train"}
     >>> row |= {"shift": "action", "claim": "unseen_forms", "domain": "poi"}
@@ -235,6 +244,7 @@ def means(
         "num_scenarios": len({r["scenario"] for r in rows}),
         "num_solvable": len({r["scenario"] for r in solvable}),
         "num_unsolvable": len({r["scenario"] for r in unsolvable}),
+        "retention": None,
     }
     for key in ("success", "delta", *RATES):
         averages[key] = mean = _over_scenarios(rows, key)
@@ -247,6 +257,7 @@ def means(
         elif key == "delta" and all(r["tier"] != "clean" for r in rows):
             pairs = outcomes.pairs(rows, clean, phrasings, "solved")
             found = intervals.difference(*pairs) if pairs else None
+            averages["retention"] = multiple.retention(*pairs) if pairs else None
         if not found and (rate in outcomes.RATES or key == "delta"):
             if known := by_seed(rows, key):
                 size = max(r["n"] for r in rows)
@@ -257,13 +268,13 @@ def means(
 
 
 def on_solvable(report: Json) -> Json:
-    """Return a report whose success and delta are of the tasks that can be solved.
+    """Return a report whose success is of the tasks that can be solved.
 
     In `report.json` success also counts refusals of tasks that cannot be solved. This
     is never what a page shows: an agent that refuses everything would look good.
-    Success and delta are None where a row has no task that can be solved, or where an
-    earlier version has not told which of its tasks can. Rows with other tasks have
-    `refusal`, the rate of their refusals, as an interval if it is known.
+    Success, delta and retention are None where a row has no task that can be solved, or
+    where an earlier version has not told which of its tasks can. Rows with other tasks
+    have `refusal`, the rate of their refusals, as an interval if it is known.
     """
     clean = next((r for r in report["rows"] if r["tier"] == "clean"), None)
     phrasings = report.get("phrasings")
@@ -275,7 +286,7 @@ def _on_solvable(r: Json, clean: Json | None, phrasings: str | None) -> Json:
     if r["refusal_rate"] is None or "refusal" in r:
         return r
     made = {**r, "success": dict.fromkeys(intervals.PARTS)}
-    made["delta"] = made["success"]
+    made["delta"] = made["retention"] = made["success"]
     if "runs" in r:
         olds = clean.get("runs", [None] * len(r["runs"])) if clean else ()
         each = zip(r["runs"], olds or [None] * len(r["runs"]), strict=True)
@@ -291,8 +302,10 @@ def _on_solvable(r: Json, clean: Json | None, phrasings: str | None) -> Json:
         made["success"] = intervals.rate(solved)
         if r["tier"] == "clean":
             made["delta"] = dict.fromkeys(intervals.PARTS, 0.0)
+            made["retention"] = dict.fromkeys(intervals.PARTS, 1.0)
         elif pairs := outcomes.pairs([r], clean, phrasings, "solved"):
             made["delta"] = intervals.difference(*pairs)
+            made["retention"] = multiple.retention(*pairs)
     return made
 
 

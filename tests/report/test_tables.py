@@ -11,29 +11,46 @@ GOLDEN = """\
 
 suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 1
 
-| scenario                       | claim        |   n |         success % |         delta points |         refusal % | false refusal % | tool errors % |
-| ------------------------------ | ------------ | --: | ----------------: | -------------------: | ----------------: | --------------: | ------------: |
-| clean                          | unseen forms |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
-| perception, mean of 1          |              |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
-| semantic_trap at 0.5           | unseen forms |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
-| semantic_trap                  | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |                 - |             0.0 |             - |
-| tool_order                     | unseen kind  |   0 |   no task changed |                    - |                 - |               - |             - |
-| reasoning, mean of 1           |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
-| rule_shift                     | unseen kind  |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
-| internalization, mean of 0 + 1 |              |     |                 - |                    - | 50.0 [21.5, 78.5] |               - |             - |
-| unsolvable                     | unseen forms |   8 |                 - |                    - | 50.0 [21.5, 78.5] |               - |             - |
-| perturbed, mean of 2 + 1       |              |     | 50.4 [23.3, 77.3] |  -43.3 [-70.6, -3.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
-| unseen forms, mean of 1 + 1    |              |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
-| unseen kind, mean of 1         |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| scenario                       | claim        |   n |         success % |          delta points |         refusal % | false refusal % | tool errors % |
+| ------------------------------ | ------------ | --: | ----------------: | --------------------: | ----------------: | --------------: | ------------: |
+| clean                          | unseen forms |   8 | 87.5 [52.9, 97.8] |     +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
+| perception, mean of 1          |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
+| semantic_trap at 0.5           | unseen forms |   8 | 75.0 [40.9, 92.9] |  -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
+| semantic_trap                  | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1]* |                 - |             0.0 |             - |
+| tool_order                     | unseen kind  |   0 |   no task changed |                     - |                 - |               - |             - |
+| reasoning, mean of 1           |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| rule_shift                     | unseen kind  |   7 | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
+| internalization, mean of 0 + 1 |              |     |                 - |                     - | 50.0 [21.5, 78.5] |               - |             - |
+| unsolvable                     | unseen forms |   8 |                 - |                     - | 50.0 [21.5, 78.5] |               - |             - |
+| perturbed, mean of 2 + 1       |              |     | 50.4 [23.3, 77.3] |   -43.3 [-70.6, -3.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
+| unseen forms, mean of 1 + 1    |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
+| unseen kind, mean of 1         |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
 
 Success, and delta from clean on the same tasks, are of tasks that can be solved.
 Refusal is of tasks that cannot, and is never part of success; false refusal is of tasks
 that can; tool errors are of calls. Intervals are of 95 % over the n distinct tasks that
 the scenario changed; tasks whose requests are worded alike are not counted as
 independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks that can be
-solved, and of 1 with tasks that cannot.
+solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's correction over
+the scenarios of the report (adjusted p at most 5 %; not for means).
 
 {CLAIMS}
+
+| scenario                    |         delta points |        retention % |     p | p (Holm) |       |
+| --------------------------- | -------------------: | -----------------: | ----: | -------: | ----: |
+| perception, mean of 1       |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
+| semantic_trap at 0.5        | -12.5 [-45.9, +22.8] | 85.7 [47.6, 140.6] | 0.474 |    0.474 |       |
+| semantic_trap               | -75.0 [-89.5, -26.1] |   14.3 [2.6, 60.5] | 0.002 |    0.005 | holds |
+| reasoning, mean of 1        |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+| rule_shift                  |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] | 0.059 |    0.118 |       |
+| perturbed, mean of 2 + 1    |  -43.3 [-70.6, -3.9] |  53.8 [24.9, 94.6] |       |          |       |
+| unseen forms, mean of 1 + 1 |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
+| unseen kind, mean of 1      |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+
+Retention is perturbed success in percent of the clean success on the same tasks, with
+an interval of 95 %; "-" if the clean success is 0 or may be. p is the least alpha at
+which the interval of delta does not contain 0. Holm's correction adjusts it over the
+3 rows of this table that are not means; "holds" marks those that stay below 5 %.
 """  # noqa: E501
 
 

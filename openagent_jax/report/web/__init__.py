@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from openagent_jax.report import causes, tables
+from openagent_jax.report import causes, multiple, tables
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.web import charts, contents, details, views
 from openagent_jax.report.web.views import Column, View
@@ -111,6 +111,7 @@ def _template(name: str):
     )
     environment.globals |= dict(
         percent=tables.percent,
+        holds=multiple.holds,
         meanings=causes.MEANINGS,
         notes=tables,
         num_styles=charts.NUM_STYLES,

@@ -5,7 +5,7 @@ from typing import Any
 
 from openagent_jax.report import tables
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.pool import differences
+from openagent_jax.report.pool import MEAN, differences
 from openagent_jax.report.rows import TIERS, by_tier, label, perturbations
 from openagent_jax.report.web import charts, views
 from openagent_jax.report.web.views import View
@@ -210,21 +210,13 @@ def _rows(shown: Sequence[View]) -> dict[str, Json]:
 def compared(shown: Sequence[View]) -> list[dict[str, Any]]:
     """Return the differences of each column from the first, scenario by scenario."""
     base, *others = shown
-    keys = [k for k, r in base.rows.items() if k in base.shared]
-    keys = [k for k in keys if base.rows[k]["success"]["mean"] is not None]
+    found = [views.differences(v, base) for v in others]
+    keys = [(k.strip(), r["scenario"]) for k, r in base.rows.items()]
     lines = [
-        {
-            "label": k.strip(),
-            "scenario": base.rows[k]["scenario"],
-            "cells": [views.difference(v, base, [k]) for v in others],
-        }
-        for k in keys
+        {"label": key, "scenario": name, "cells": [x.get(key) for x in found]}
+        for key, name in [*keys, (MEAN, "")]
     ]
-    open_world = [k for k in keys if base.rows[k]["tier"] != "clean"]
-    if open_world and len({base.rows[k]["scenario"] for k in open_world}) > 1:
-        cells = [views.difference(v, base, open_world) for v in others]
-        lines.append({"label": "open world, mean", "scenario": "", "cells": cells})
-    return lines
+    return [line for line in lines if any(line["cells"])]
 
 
 def warnings(shown: Sequence[View], notes: Sequence[str]) -> list[str]:

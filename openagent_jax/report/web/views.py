@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from openagent_jax.report import intervals, outcomes, pool
+from openagent_jax.report import multiple, pool
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.rows import average, by_seed, label, on_solvable, summary
 from openagent_jax.report.web import failures
@@ -28,7 +28,8 @@ class View:
 
     name: str
     style: int  # index of its colour and marker
-    report: Json  # success and delta are of tasks that can be solved
+    report: Json  # what is shown: success is of tasks that can be solved
+    whole: Json  # with every outcome and interval
     shared: frozenset[str]  # labels of the rows that every column has
     counts: Mapping[str, failures.Counts]  # by scenario
 
@@ -78,13 +79,14 @@ class View:
 def of(columns: Mapping[str, Column]) -> tuple[list[View], list[str]]:
     """Return the views of columns, and notes on episodes that cannot be read."""
     reports = {name: on_solvable(x.report) for name, x in columns.items()}
+    reports = pool.beside(reports)
     counted = [{label(r) for r in x["rows"] if r["n"]} for x in reports.values()]
     shared = frozenset(set.intersection(*counted)) if counted else frozenset()
     made, notes = [], []
     for i, (name, column) in enumerate(columns.items()):
         counts, lost = failures.of_folders(column.folders)
         notes += lost
-        made.append(View(name, i, reports[name], shared, counts))
+        made.append(View(name, i, reports[name], column.report, shared, counts))
     return made, notes
 
 
@@ -118,22 +120,34 @@ def _texts(found: str | Sequence[str]) -> Sequence[str]:
     return [found] if isinstance(found, str) else found
 
 
-def difference(view: View, base: View, labels: Sequence[str]) -> Any:
-    """Return by how much the success of a column is above that of another.
+class Difference(NamedTuple):
+    """By how much the success of a column is above that of another, in one row."""
 
-    Args:
-      view: the one.
-      base: the other.
-      labels: of the rows whose mean is compared.
+    value: Any  # an interval, or a number where the tasks cannot be paired
+    holds: bool = False  # after Holm's correction over the rows of the column
+
+
+def differences(view: View, base: View) -> dict[str, Difference]:
+    """Compare a column with another on tasks that can be solved.
 
     Returns:
-      An interval, paired on the tasks; without an interval if the tasks are not known
-      to be the same, or the columns have different numbers of seeds.
+      The differences by label, and last of the mean of the perturbed rows.
     """
-    new, old = ([x.rows[k] for k in labels] for x in (view, base))
-    if not pool.differences({view.name: view.report, base.name: base.report}):
-        phrasings = view.report.get("phrasings")
-        if pairs := outcomes.pairs(new, old, phrasings, "solved"):
-            return intervals.difference(*pairs)
-    a, b = (average(r["success"]["mean"] for r in x) for x in (new, old))
-    return None if a is None or b is None else a - b
+    try:
+        found = pool.between(view.whole, base.whole)
+    except ValueError:  # other tasks, or other numbers of seeds
+        found = []
+    made = {
+        x["label"]: Difference(x["difference"], multiple.significant(x["p"]))
+        for x in found
+    }
+    if made:
+        return made
+    for key in view.shared:
+        a, b = (x.rows[key]["success"]["mean"] for x in (view, base))
+        if a is not None and b is not None:
+            made[key.strip()] = Difference(a - b)
+    a, b = (average([x.mean("perturbed", "success")]) for x in (view, base))
+    if a is not None and b is not None:
+        made[pool.MEAN] = Difference(a - b)
+    return made
