@@ -1,25 +1,21 @@
 """Read and write reports: `report.json` and its pages.
 
 A report may have been written by another program or edited by hand, so reports are
-checked against the models below. Keys that the models do not name are allowed and kept.
+checked against the models of `schema`.
 """
 
 import json
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pydantic
-from pydantic import Field
-from pydantic_core import PydanticCustomError
 
 from openagent_jax import files
-from openagent_jax.report import evidence
-from openagent_jax.report.intervals import PARTS
+from openagent_jax.report import evidence, schema
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.pool import pool
-from openagent_jax.report.rows import Claim
 from openagent_jax.report.tables import (
     BOUNDS_NOTE,
     DOMAINS_NOTE,
@@ -35,102 +31,6 @@ from openagent_jax.report.tables import (
 from openagent_jax.report.web import Column, page
 
 _MAX_PROBLEMS = 20  # problems that an error message lists; others are only counted
-Rate = Annotated[float, Field(ge=0, le=1)]
-_Numbers = Annotated[str, Field(pattern=r"^(\d+( \d+)*)?$")]
-
-
-class _Model(pydantic.BaseModel):
-    """Settings of all models: types are not converted, and numbers must be finite."""
-
-    model_config = pydantic.ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
-
-
-class _Interval(_Model):
-    """An interval, whose three values are all numbers or all null."""
-
-    @pydantic.model_validator(mode="after")
-    def _whole(self):
-        values = [getattr(self, key) for key in PARTS]
-        if None in values and any(value is not None for value in values):
-            raise PydanticCustomError("partly_null", "is null in part")
-        return self
-
-
-class _Success(_Interval):
-    mean: Rate | None
-    low: Rate | None
-    high: Rate | None
-
-
-class _Delta(_Interval):
-    mean: float | None
-    low: float | None
-    high: float | None
-
-
-class _P(_Model):
-    raw: Rate
-    holm: Rate
-
-
-class _Row(_Model):
-    tier: str
-    shift: str
-    scenario: str
-    strength: float
-    family: Literal["train", "held_out"]
-    # Reports of earlier versions have no claim and, unless they are of several domains,
-    # no domain.
-    claim: Claim | None = None
-    domain: str | None = None
-    n: Annotated[int, Field(ge=0)]
-    success: _Success
-    delta: _Delta
-    refusal_rate: Rate | None
-    false_refusal_rate: Rate | None
-    tool_error_rate: Rate | None
-    recovery_rate: Rate | None
-    chain_length_ratio: float | None
-    unanswered: Annotated[int, Field(ge=0)] = 0
-    needless_questions: Annotated[float, Field(ge=0)] | None = None
-    retention: _Delta | None = None
-    p: _P | None = None
-    pass_hat_k: dict[str, _Success] | None = None
-    pass_at_k: dict[str, _Success] | None = None
-    # See `outcomes`; reports of earlier versions do not have them.
-    outcomes: Annotated[str, Field(pattern="^[10rRxs?.]*$")] | None = None
-    phrasings: _Numbers | None = None
-
-    @pydantic.model_validator(mode="after")
-    def _measured(self):
-        if self.n and self.success.mean is None:
-            raise PydanticCustomError("null_success", "has tasks, but null success")
-        return self
-
-
-class _Meaning(_Model):
-    summary: str
-    right: str
-
-
-class _Report(_Model):
-    suite: str
-    policy: str
-    checkpoint_step: int
-    rows: list[_Row]
-    phrasings: _Numbers | None = None
-    bounds: dict[str, dict[str, Rate]] = {}
-    glossary: dict[str, _Meaning] = {}
-
-    @pydantic.model_validator(mode="after")
-    def _of_the_same_tasks(self):
-        texts = [r.outcomes for r in self.rows if r.outcomes is not None]
-        numbers = [r.phrasings for r in (self, *self.rows) if r.phrasings is not None]
-        if len({*map(len, texts), *(len(x.split()) for x in numbers)}) > 1:
-            raise PydanticCustomError(
-                "lengths", "has outcomes or phrasings of different numbers of tasks"
-            )
-        return self
 
 
 def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
@@ -246,7 +146,7 @@ def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Colu
 def _check(path: pathlib.Path, report: Any) -> None:
     """Raise a ValueError that lists in one line what is wrong with a report."""
     try:
-        _Report.model_validate(report)
+        schema.Report.model_validate(report)
         return
     except pydantic.ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)

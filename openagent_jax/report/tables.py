@@ -455,7 +455,9 @@ def questions(r: Json) -> str:
 
 def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
-    keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
+    # An agent that is reached by messages has no steps of training.
+    own = ("model", "base_url") if "agent" in report else ("checkpoint_step",)
+    keys = dict.fromkeys(("suite", *own, *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
     if version := report.get("scenario_set_version"):
         facts.insert(1, f"scenarios {scenario_set(report)} version {version}")
