@@ -141,8 +141,8 @@ def _point(axes: Any, point: Point | None, y: float, small: bool) -> None:
             markeredgewidth=1,
             zorder=3,
         )
-    size = 6 if small else 7
-    axes.plot(x, y, marker, color=colour, markersize=size, zorder=4)
+    size, edge = (11, 2) if point.style == BOUND else (6 if small else 7, 1)
+    axes.plot(x, y, marker, color=colour, ms=size, mew=edge, zorder=4)
     text = axes.annotate(
         f"{x:.1f}",
         (1, y),

@@ -213,7 +213,11 @@ def compared(shown: Sequence[View]) -> list[dict[str, Any]]:
     found = [views.differences(v, base) for v in others]
     keys = [(k.strip(), r["scenario"]) for k, r in base.rows.items()]
     lines = [
-        {"label": key, "scenario": name, "cells": [x.get(key) for x in found]}
+        {
+            "label": key if name else "open world, mean",
+            "scenario": name,
+            "cells": [x.get(key) for x in found],
+        }
         for key, name in [*keys, (MEAN, "")]
     ]
     return [line for line in lines if any(line["cells"])]
