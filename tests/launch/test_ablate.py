@@ -268,22 +268,38 @@ def kill_child(pid, number):
     os.kill(int(children[0]), number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_passed_on(commands, tmp_path, number):
+def test_sigterm_is_passed_on(commands, tmp_path):
     """The run saves its state, and the command ends as a saved run does."""
     words = [*SMALL, f"--workdir={tmp_path}"]
     pid = commands.start(FAKE, *words, STEP="0.2")
     wait_for((tmp_path / "paft.alpha=0_0/metrics.jsonl").exists)
-    os.kill(pid, number)
+    os.kill(pid, signal.SIGTERM)
     done = commands.wait()
     assert done.code == 143 and done.err.count("\n") == 1
     assert "stopped; 0 of 4 runs are done; start the same command again" in done.err
     assert {*fake_runs.states(tmp_path).values()} == {"waiting"}
     assert [x.name for x in tmp_path.glob("*_*")] == ["paft.alpha=0_0"]
     assert commands(FAKE, *words).code == 0
-    assert "from step 0" not in (
-        tmp_path / "paft.alpha=0_0/log.txt"
-    ).read_text().replace("from step 0", "", 1)
+    log = (tmp_path / "paft.alpha=0_0/log.txt").read_text()
+    assert log.count("from step") == 2 and log.count("from step 0") == 1
+
+
+def test_ctrl_c_lets_the_run_save(tmp_path):
+    """A terminal sends SIGINT to the command and to what it has started."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", FAKE, *SMALL, f"--workdir={tmp_path}"],
+        env=os.environ | {"STEP": "0.2"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for((tmp_path / "paft.alpha=0_0/metrics.jsonl").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert "stopped; 0 of 4 runs are done" in process.communicate()[1]
+    assert process.returncode == 143
+    log = (tmp_path / "paft.alpha=0_0/log.txt").read_text()
+    assert "from step 0" in log and "KeyboardInterrupt" not in log
 
 
 def test_a_budget(commands, tmp_path):
@@ -298,15 +314,14 @@ def test_a_budget(commands, tmp_path):
 
 
 def test_reports_that_cannot_be_compared_are_refused(commands, tmp_path):
+    """As soon as there are two of them, whenever the runs were executed."""
     words = [*SMALL, f"--workdir={tmp_path}"]
-    assert commands(FAKE, *words, "--max_runs=2").code == 0
-    file = tmp_path / f"paft.alpha=0_0/eval/{fake_runs.NUM_STEPS}/report.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {report.SET_HASH: "abc"}))
-    done = commands(FAKE, *words)
-    assert done.code == 2 and done.err.count("\n") == 1
-    for word in ("abc (paft.alpha=0_0)", "none (paft.alpha=0.3_0)", "--workdir"):
-        assert word in done.err
-    assert not (tmp_path / "paft.alpha=0_1").exists()
+    for _ in range(2):
+        done = commands(FAKE, *words, OTHER="paft.alpha=0.3_0")
+        assert done.code == 2 and done.err.count("\n") == 1
+        for word in ("none (paft.alpha=0_0)", "abc (paft.alpha=0.3_0)", "--workdir"):
+            assert word in done.err
+        assert not (tmp_path / "paft.alpha=0_1").exists()
 
 
 def test_a_folder_of_another_run_is_refused(commands, tmp_path):
