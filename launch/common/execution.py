@@ -89,8 +89,7 @@ def execute(
             if not left or child.stopped or (until and time.monotonic() >= until):
                 continue
             left -= 1
-            print(f"[{i}/{len(plan.runs)}] {run.name}: see {run.workdir / LOG}")
-            sys.stdout.flush()
+            _say(f"[{i}/{len(plan.runs)}] {run.name}: see {run.workdir / LOG}")
             record.state, record.error = RUNNING, ""
             write(plan, folder, records)
             started = time.monotonic()
@@ -104,7 +103,7 @@ def execute(
                 record.state, record.error = FAILED, _last_line(run, code)
             write(plan, folder, records)
             said = f"{record.state}, {record.seconds:.0f} s"
-            print(f"[{i}/{len(plan.runs)}] {run.name}: {record.error or said}")
+            _say(f"[{i}/{len(plan.runs)}] {run.name}: {record.error or said}")
             if record.state == DONE:
                 after_each(run)
         write(plan, folder, records)
@@ -237,10 +236,13 @@ def _alone(folder: Path) -> Iterator[int]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{folder}: waiting for another command, or a run that one started")
-            sys.stdout.flush()
+            _say(f"{folder}: waiting for another command, or a run that one started")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _last_line(run: Run, code: int) -> str:

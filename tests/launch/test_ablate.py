@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from configs.paper import alpha, data_and_steps, methods, study
-from launch.common import execution, sweep_page, sweeps
+from launch.common import execution, runs, sweep_page, sweeps
 from launch.common.errors import UsageError
 from openagent_jax import report
 from tests import fake_runs, tiny
@@ -331,6 +331,18 @@ def test_a_folder_of_another_run_is_refused(commands, tmp_path):
     assert done.code == 2 and done.err.count("\n") == 1
     for word in ("paft.alpha=0_0 holds a run", "num_steps is 1100 there, 90 here"):
         assert word in done.err
+
+
+def test_a_run_from_before_a_key_existed_is_the_same_run(tmp_path):
+    (run, *_) = make_plan(tmp_path, "paft.alpha=0,0.3").runs
+    leave(run)
+    file = run.workdir / "config.json"
+    stored = json.loads(file.read_text())
+    del stored["train"]["num_tasks"]
+    file.write_text(json.dumps(stored))
+    runs.check_same(run.workdir, run.config)
+    with pytest.raises(UsageError, match="train.num_tasks is 0 there, 9 here"):
+        runs.check_same(run.workdir, run.config.replace({"train.num_tasks": 9}))
 
 
 def make_plan(folder, *texts):
