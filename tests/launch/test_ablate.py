@@ -1,6 +1,7 @@
 """Sweeps: what is planned, how it is executed, and the table that it ends in."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -355,6 +356,22 @@ def leave(run):
     """Leave the files of a run that has ended."""
     run.workdir.mkdir()
     subprocess.run(fake_runs.command(run), check=True, capture_output=True)
+
+
+def test_an_untrained_model_stands_beside_each_seed(tmp_path):
+    made = methods.get_study("smoke")
+    made = sweeps.swept(made, ["seed=0..2"])
+    made = dataclasses.replace(made, settings=made.settings[:2])
+    plan = sweeps.plan(made, tmp_path)
+    assert [run.name for run in plan.runs] == ["base", "sft_0", "sft_1", "sft_2"]
+    for run in plan.runs:
+        leave(run)
+    results = sweep_page.load(plan)
+    for column, rates in results.rates.items():
+        change = results.difference("base", column)
+        assert rates["base"] and rates["sft"] and change
+        want = rates["base"]["mean"] - rates["sft"]["mean"]
+        assert change["mean"] == pytest.approx(want)
 
 
 def test_values_may_be_tuples_and_strings(tmp_path):
