@@ -396,6 +396,19 @@ def test_values_may_be_tuples_and_strings(tmp_path):
     }
 
 
+def test_the_base_of_a_sweep(tmp_path):
+    """The config as it is, with what changes in all runs; or what the study names."""
+    plan = make_plan(tmp_path, "train.num_steps=50", "paft.alpha=0,0.3")
+    assert plan.base == "paft.alpha=0.3"
+    assert make_plan(tmp_path, "paft.alpha=0.1,0.2").base == "paft.alpha=0.1"
+    assert make_plan(tmp_path, "train.num_steps=50").base == "base"
+    made = sweeps.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
+    plan = sweeps.plan(made, tmp_path)
+    last = "train.num_tasks=8000,train.num_steps=2200"
+    assert plan.base == f"{last},optim.learning_rate=0.001"
+    assert len(plan.settings) == 18
+
+
 @pytest.mark.parametrize("name", ["alpha", "data_and_steps", "methods"])
 @pytest.mark.parametrize("arg", ["", "smoke"])
 def test_studies(tmp_path, name, arg):
