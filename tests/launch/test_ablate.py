@@ -253,6 +253,7 @@ def test_a_killed_sweep_ends_in_the_same_table(commands, tmp_path):
     steps = broken / "base_1/metrics.jsonl"
     wait_for(steps.exists)
     assert "waiting for another command" in commands.output()
+    assert fake_runs.states(broken)["base_0"] == "done"
     assert log.read_text().count("from step") == 1  # it was not started again
     kill_child(pid, signal.SIGKILL)
     done = commands.wait()
