@@ -124,6 +124,8 @@ def _check_names(c: Config) -> None:
 def _check_combinations(c: Config) -> None:
     if c.paft.alpha and not c.paft.perturbations:
         raise UsageError("paft.perturbations is empty; name some, or set paft.alpha=0")
+    if c.eval.keep_tokens and not c.eval.keep:
+        raise UsageError("eval.keep_tokens=True needs eval.keep above 0")
     if c.train.shuffle_vectors and c.sandbox.domain != RANDOM:
         raise UsageError(
             'train.shuffle_vectors needs sandbox.domain="random"; it is '

@@ -232,6 +232,27 @@ def test_ten_thousand_episodes(show, tmp_path):
     assert count(page) == "4 of 10,000 episodes" and page.evaluate(took) < 1000
 
 
+def test_tokens(show, tmp_path):
+    tokens = {"text": ["<|user|>", "Hi", "Re", "fuse", "\0", "no", "Ask"]}
+    tokens |= {"sampled": [0, 0, 1, 1, 1, 0, 1], "log_prob": [-0.1, -0.5, -3.0, 0.0]}
+    lines = [kept.unsolvable(0, tokens=tokens), kept.unsolvable(1)]
+    folder = tmp_path / "eval/1" / trajectories.FOLDER
+    trajectories.write(folder, "clean", lines)
+    viewer.write(tmp_path / "page.html", {"run": [folder.parent]})
+    page = show(tmp_path / "page.html", viewer.link(("clean", 0, "run")))
+    page.locator("summary", has_text="7 tokens, 4 of them sampled").click()
+    assert text(page, "tokens") == "<|user|>Hi1Refuse\u2400no2Ask"
+    shown = page.locator(".ev-tokens .ev-token")
+    levels = [
+        x.split("-")[-1] for x in shown.evaluate_all("all => all.map(x => x.className)")
+    ]
+    assert levels == ["0", "1", "3", "0"]
+    assert "log-prob -0.5 (probability 0.607)" in shown.nth(1).get_attribute("title")
+    page.get_by_role("button", name="Next episode").click()
+    page.wait_for_function("location.hash.includes('/1/')")
+    page.wait_for_selector(".ev-tokens", state="detached")
+
+
 def test_hostile_episodes(show, tmp_path):
     turn = kept.call(EVIL, **{EVIL: EVIL, "__proto__": "x"}), EVIL
     one = kept.line(0, [turn], EVIL, failure=EVIL, unsolvable=EVIL, request=EVIL)

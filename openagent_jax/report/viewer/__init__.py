@@ -29,7 +29,7 @@ from openagent_jax import files
 from openagent_jax.report.viewer import pack
 
 _HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("data", "diff", "list", "conversation", "episode", "main")
+_SCRIPTS = ("data", "diff", "list", "conversation", "tokens", "episode", "main")
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -37,8 +37,8 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>Episodes</title>
 <style>
-  body { margin: 0 auto; padding: 1rem; max-width: 96rem; background: #fff }
-  @media (min-width: 48rem) { body { padding: 1.5rem 2rem } }
+  body { margin: 1.25rem; background: #fff }
+  h2 { margin: 0; font: 600 1.5rem/1.3 system-ui, sans-serif }
   @media (prefers-color-scheme: dark) { body { background: #16191c } }
 </style>
 """

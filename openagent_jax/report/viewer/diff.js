@@ -65,7 +65,9 @@ function wordDiff(before, after) {
 
 function diffed(before, after) {
   const tags = { "=": "span", "-": "del", "+": "ins" };
-  return wordDiff(before, after).map(([kind, text]) => el(tags[kind], {}, text));
+  const parts = wordDiff(before, after);
+  const whole = parts.length === 2 && parts.every(([kind, text]) => kind !== "=" && text.length > 30);
+  return parts.map(([kind, text]) => el(`${tags[kind]}${whole ? ".whole" : ""}`, {}, text));
 }
 
 // A tool in OpenAI's function format, as a signature and a description.

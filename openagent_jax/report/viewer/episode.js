@@ -136,9 +136,3 @@ function episodeView(episodes, { details, clean, other, otherClean, buttons }) {
     section("Rest", () => fields(details), { class: "ev-part ev-rest" }),
   ];
 }
-
-// Tokens as the policy saw and wrote them; see `tokens` in `trajectories`.
-function tokenView(tokens) {
-  const texts = Array.isArray(tokens.text) ? tokens.text : [];
-  return el("p.tokens", {}, ...texts.map((text) => el("span", {}, String(text))));
-}

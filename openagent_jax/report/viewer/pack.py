@@ -31,6 +31,7 @@ class _Episode(NamedTuple):
     scenario: str
     index: int
     line: trajectories.Line
+    size: int  # bytes of JSON
 
 
 def pack(
@@ -59,7 +60,7 @@ def pack(
         "glossary": _glossary(folders) if glossary is None else _checked(glossary),
         **_columns(episodes, rank, [places[i] for i in range(len(episodes))]),
     }
-    return {"index": _compressed(index), **parts}
+    return {"index": _compressed(_json(index)), **parts}
 
 
 def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]:
@@ -85,23 +86,25 @@ def _read(run: int, folder: pathlib.Path, notes: list[str]) -> Iterator[_Episode
     for name in names:
         lines, lost = trajectories.salvage(kept, name)
         notes += lost
-        whole = [line for line in lines if _is_episode(line)]
-        if strange := len(lines) - len(whole):
+        sizes = [_size(line) for line in lines]
+        if strange := sizes.count(None):
             notes.append(f"{kept}: lines of {name} that are not episodes: {strange}")
-        yield from (_Episode(run, _sound(name), x["index"], x) for x in whole)
+        for line, size in zip(lines, sizes, strict=True):
+            if size is not None:
+                yield _Episode(run, _sound(name), line["index"], line, size)
 
 
-def _is_episode(line: trajectories.Line) -> bool:
-    lists = (line.get(key, []) for key in _SHARED)
-    if not all(
-        isinstance(x, list) and all(isinstance(y, dict) for y in x) for x in lists
-    ):
-        return False
+def _size(line: trajectories.Line) -> int | None:
+    """Return the size of an episode; None if it is not one that can be shown."""
+    if type(line.get("index")) is not int or line["index"] < 0:
+        return None
+    for items in (line.get(key, []) for key in _SHARED):
+        if not isinstance(items, list) or not all(isinstance(x, dict) for x in items):
+            return None
     try:  # a page reads numbers and nesting less freely than Python does
-        json.dumps(line, allow_nan=False)
+        return len(json.dumps(line, allow_nan=False))
     except (ValueError, RecursionError):
-        return False
-    return type(line.get("index")) is int and line["index"] >= 0
+        return None
 
 
 def _chunks(
@@ -114,14 +117,14 @@ def _chunks(
             yield members
             members, size = [], 0
         members.append(i)
-        size += len(_json(episodes[i].line))
+        size += episodes[i].size
         before = episodes[i].index
     if members:
         yield members
 
 
-def _chunk(lines: Sequence[trajectories.Line]) -> Any:
-    """Return what the page shows of some episodes."""
+def _chunk(lines: Sequence[trajectories.Line]) -> str:
+    """Return what the page shows of some episodes, as JSON."""
     shared: dict[str, int] = {}
 
     def numbers(items: Sequence[Any]) -> list[int]:
@@ -135,7 +138,7 @@ def _chunk(lines: Sequence[trajectories.Line]) -> Any:
         }
         for line in lines
     ]
-    return {"shared": [json.loads(x) for x in shared], "episodes": episodes}
+    return f'{{"shared":[{",".join(shared)}],"episodes":{_json(episodes)}}}'
 
 
 def _rewards(rewards: Any) -> Any:
@@ -243,7 +246,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _compressed(value: Any) -> str:
+def _compressed(text: str) -> str:
     # Without a time stamp, so that equal episodes give equal pages.
-    data = gzip.compress(_json(value).encode(), compresslevel=9, mtime=0)
+    data = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     return base64.b64encode(data).decode()
