@@ -13,6 +13,7 @@ REQUIRES = [
     "absl-py>=2.1",
     "jaxtyping>=0.3.2",
     "jinja2>=3.1",
+    "matplotlib>=3.9",
     "ml_collections>=1.1",
     "numpy>=2.0",
     "pydantic>=2.9",

@@ -166,6 +166,8 @@ def show(workdir: Path, step: int) -> None:
         print(f"\n{groups}\n")
     if domains := report.by_domain_table(made):
         print(f"\n{domains}\n")
+    if repeated := report.repeats_table(made):
+        print(f"\n{repeated}\n")
     if "cost" in made:
         print(f"cost: {report.spent(made['cost'])}")
     print(f"report: {path.parent}")

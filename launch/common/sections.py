@@ -237,6 +237,7 @@ class Train:
     num_steps: int
     max_tokens: int
     batch_size: int
+    num_tasks: int
     num_micro_batches: int
     num_epochs: int
     num_minibatches: int

@@ -309,6 +309,8 @@ def _results(
         )
         for name, episodes in scored.episodes.items()
     ]
+    phrasings = report.number(clean.phrasing)
+    report.adjust(rows, phrasings)
 
     def mean(success: Bool[np.ndarray, "n"], row: report.Json) -> float:
         counted = report.counted(row)
@@ -325,7 +327,7 @@ def _results(
         for agent, success in scored.bounds.items()
     }
     return {
-        "phrasings": report.number(clean.phrasing),
+        "phrasings": phrasings,
         **({"bounds": means} if means else {}),
         "rows": rows,
     }

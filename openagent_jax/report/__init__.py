@@ -3,16 +3,26 @@
 A report is a dict with the keys of `report.json`.
 """
 
+from openagent_jax.report.evidence import (
+    differences_note,
+    differences_table,
+    repeats_note,
+    repeats_table,
+)
 from openagent_jax.report.files import load, load_columns, write
-from openagent_jax.report.intervals import domain_weights, pass_hat_k
+from openagent_jax.report.intervals import domain_weights
+from openagent_jax.report.multiple import adjust
 from openagent_jax.report.outcomes import Json, counted, number
 from openagent_jax.report.picture import page, picture
 from openagent_jax.report.pool import (
     SET_HASH,
+    beside,
+    between,
     differences,
     of_different_suites,
     pool,
 )
+from openagent_jax.report.repeats import pass_at_k, pass_hat_k
 from openagent_jax.report.rows import (
     RATES,
     TIERS,
@@ -45,7 +55,10 @@ __all__ = [
     "Episodes",
     "Json",
     "Standing",
+    "adjust",
     "average",
+    "beside",
+    "between",
     "bounds",
     "by_domain",
     "by_domain_table",
@@ -53,15 +66,20 @@ __all__ = [
     "domain_weights",
     "counted",
     "differences",
+    "differences_note",
+    "differences_table",
     "exploratory",
     "load",
     "load_columns",
     "number",
     "of_different_suites",
     "page",
+    "pass_at_k",
     "pass_hat_k",
     "picture",
     "pool",
+    "repeats_note",
+    "repeats_table",
     "row",
     "seeds",
     "side_by_side",

@@ -15,6 +15,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from openagent_jax import files
+from openagent_jax.report import evidence
 from openagent_jax.report.intervals import PARTS
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.picture import page
@@ -67,6 +68,11 @@ class _Delta(_Interval):
     high: float | None
 
 
+class _P(_Model):
+    raw: Rate
+    holm: Rate
+
+
 class _Row(_Model):
     tier: str
     shift: str
@@ -87,6 +93,10 @@ class _Row(_Model):
     chain_length_ratio: float | None
     unanswered: Annotated[int, Field(ge=0)] = 0
     needless_questions: Annotated[float, Field(ge=0)] | None = None
+    retention: _Delta | None = None
+    p: _P | None = None
+    pass_hat_k: dict[str, _Success] | None = None
+    pass_at_k: dict[str, _Success] | None = None
     # See `outcomes`; reports of earlier versions do not have them.
     outcomes: Annotated[str, Field(pattern="^[10rRxs?.]*$")] | None = None
     phrasings: _Numbers | None = None
@@ -144,6 +154,10 @@ def write(folder: str | os.PathLike, report: Json) -> pathlib.Path:
         markdown += f"\nCost: {spent(cost)}.\n"
     if groups := by_group_table(report, markdown=True):
         markdown += f"\n{groups}\n"
+    if differences := evidence.differences_table(report, markdown=True):
+        markdown += f"\n{differences}\n\n{evidence.differences_note(report)}\n"
+    if repeated := evidence.repeats_table(report, markdown=True):
+        markdown += f"\n{repeated}\n\n{evidence.repeats_note(report)}\n"
     if domains := by_domain_table(report, markdown=True):
         markdown += f"\n{domains}\n\n{DOMAINS_NOTE}\n"
     if scripted := bounds(report, markdown=True):

@@ -1,9 +1,11 @@
-"""Confidence intervals of success rates and of their differences, and pass^k.
+"""Confidence intervals of success rates, of their differences and of their ratios.
 
 What is estimated is the mean over the tasks that the sandbox can draw and, if there are
 several training runs, over the seeds that could have been used. Two things make the
 outcomes of episodes dependent: tasks whose requests are worded alike, and episodes of
-the same run. `Outcomes` holds which outcomes share what; the intervals are of 95 %.
+the same run. `Outcomes` holds which outcomes share what: all outcomes of a task, under
+several scenarios or when it is played repeatedly, share its wording at least. The
+intervals are of 95 % unless another `alpha` is given.
 
 Variances. The variance over wordings is that of a mean of clusters (Miller,
 arXiv:2411.00640). With several seeds, wordings and seeds cross, and their variances are
@@ -35,6 +37,15 @@ that the same variances give, with his correction for continuity. For one seed w
 wordings different it is his interval. With several seeds the interval also covers
 Student's t interval of the differences, since five seeds show little of a correlation.
 
+Ratios. The ratio of two rates on the same tasks has the values R for which the same
+interval of new - R old contains 0 (Donner and Zou, 2012, Stat. Methods Med. Res.
+21:347; with Student's t over seeds it is that of Fieller, 1954, J. R. Stat. Soc. B
+16:175).
+
+Fractions. Outcomes may also be fractions in [0, 1], such as the estimates of pass^k of
+each task: then their own variance takes the place of p (1 - p) where outcomes are
+pretended to be independent.
+
 Known limit: if seeds differ hugely and the rate is near 0 or 1 (2 % on average, with a
 standard deviation of 2.5 between seeds on the scale of logits), five seeds may all miss
 the rare good one, and the interval covers the mean in 80 % of the cases only.
@@ -53,7 +64,7 @@ from scipy import stats
 PARTS = ("mean", "low", "high")  # the keys of an interval
 Interval = dict[str, Any]
 
-_LEVEL = 0.975
+ALPHA = 0.05  # of intervals of 95 %
 # Where outcomes are (almost) all the same, the design effect is taken to be that of
 # this correlation between tasks that are worded alike, with the weight of so many
 # outcomes.
@@ -103,8 +114,8 @@ class _Variances(NamedTuple):
     noise: Float[np.ndarray, "*R"]
     seeds: Float[np.ndarray, "*R"]
     wordings: Float[np.ndarray, "*R"]
-    of_seeds: float  # for noise and seeds
-    of_wordings: float
+    of_seeds: Any  # for noise and seeds; a number or an array, as `alpha` is
+    of_wordings: Any
 
     @property
     def widest(self) -> Float[np.ndarray, "*R"]:
@@ -114,18 +125,20 @@ class _Variances(NamedTuple):
         )
 
 
-def rate(outcomes: Outcomes) -> Interval:
+def rate(outcomes: Outcomes, alpha: Any = ALPHA) -> Interval:
     """Compute a rate with its interval.
 
     Args:
-      outcomes: outcomes of 0 or 1.
+      outcomes: outcomes of 0 or 1, or fractions.
+      alpha: the probability that the interval may miss the rate; a number, or an array
+        that is broadcast with `*R`.
 
     Returns:
       `{"mean", "low", "high"}` as fractions in [0, 1], floats or arrays `*R`.
     """
     errors, chance = _errors(outcomes)
     mean = np.clip(outcomes.rates.mean(axis=-1), 0, 1)  # not 1 + 1e-16
-    found = _variances(outcomes, errors, chance / outcomes.num_seeds)
+    found = _variances(outcomes, errors, chance / outcomes.num_seeds, alpha)
     spread = mean * (1 - mean)
     known = np.where(spread > 0, spread, 1)
     size, few = outcomes.size, outcomes.size * np.minimum(mean, 1 - mean)
@@ -141,39 +154,108 @@ def rate(outcomes: Outcomes) -> Interval:
     return _interval(mean, low, high)
 
 
-def difference(new: Outcomes, old: Outcomes) -> Interval:
+def difference(new: Outcomes, old: Outcomes, alpha: Any = ALPHA) -> Interval:
     """Compute the difference of two rates with its interval.
 
     Args:
       new: outcomes of 0 or 1.
       old: outcomes of the same cells, under the other condition.
+      alpha: as for `rate`.
 
     Returns:
       `{"mean", "low", "high"}` of `new - old`, as fractions in [-1, 1].
     """
-    p, q = rate(new), rate(old)
+    p, q = rate(new, alpha), rate(old, alpha)
+    joint = _joint(new, old, alpha)
+    mean = p["mean"] - q["mean"]
+    low, high = _minus(p, q, joint, new.num_seeds, 1.0)
+    return _interval(mean, np.maximum(low, -1), np.minimum(high, 1))
+
+
+def ratio(new: Outcomes, old: Outcomes, alpha: Any = ALPHA) -> Interval:
+    """Compute the ratio of two rates with its interval.
+
+    Args:
+      new: outcomes of 0 or 1.
+      old: outcomes of the same cells, under the other condition.
+      alpha: as for `rate`.
+
+    Returns:
+      `{"mean", "low", "high"}` of `new / old`. All are None, or NaN in arrays, if the
+      rate of `old` is 0. `high` is infinite if the seeds of `old` differ so much that
+      its rate may be 0.
+    """
+    p, q = rate(new, alpha), rate(old, alpha)
+    joint = _joint(new, old, alpha)
+    known = np.asarray(q["mean"]) > 0
+    if not np.any(known):
+        nothing = np.where(known, 0.0, np.nan)
+        return {key: nothing if known.ndim else None for key in PARTS}
+    mean = p["mean"] / np.where(known, q["mean"], np.nan)
+
+    def rejected(scale, end):  # whether new - scale * old is clearly not 0
+        low, high = _minus(p, q, joint, new.num_seeds, scale)
+        return high < 0 if end else low > 0
+
+    shape = np.shape(rejected(np.ones(np.shape(mean)), 0))
+    # The ratio is tanh-like in `share`: R = share / (1 - share), so that both ends are
+    # found by the same bisection.
+    middle = np.broadcast_to(mean / (1 + mean), shape)
+    ends = []
+    for end in (0, 1):
+        near, far = middle, np.full(shape, float(end))
+        for _ in range(50):
+            share = np.clip((near + far) / 2, 0, 1 - 1e-9)
+            out = rejected(share / (1 - share), end)
+            near, far = np.where(out, near, share), np.where(out, share, far)
+        ends.append(near)
+    low = ends[0] / (1 - ends[0])
+    high = np.where(ends[1] > 1 - 1e-6, np.inf, ends[1] / (1 - ends[1]))
+    return _interval(mean, low, np.where(np.isnan(mean), np.nan, high))
+
+
+class _Joint(NamedTuple):
+    """What the errors of two rates have in common."""
+
+    new: Any  # the square of the half-width of a symmetric interval
+    old: Any
+    common: Any  # their covariance, on the same scale
+    correlation: Any
+
+
+def _joint(new: Outcomes, old: Outcomes, alpha: Any) -> _Joint:
     errors = [_errors(x)[0] for x in (new, old)]
     a, b, both = (
-        _variances(new, x, 0).widest for x in (*errors, errors[0] - errors[1])
+        _variances(new, x, 0, alpha).widest for x in (*errors, errors[0] - errors[1])
     )
-    common = (a + b - both) / 2
-    quantile = _variances(new, errors[0], 0).of_seeds
+    common = covariance = (a + b - both) / 2
+    quantile = _variances(new, errors[0], 0, alpha).of_seeds
     correction = quantile / (2 * (new.size * new.num_seeds) ** 2)
     common = np.where(common > 0, np.maximum(common - correction, 0), common)
     scale = np.sqrt(a * b)
     correlation = common / np.where(scale > 0, scale, 1)
     correlation = np.clip(np.where(scale > 0, correlation, 0), -1, 1)
+    return _Joint(a, b, covariance, correlation)
+
+
+def _minus(
+    p: Interval, q: Interval, joint: _Joint, num_seeds: int, scale: Any
+) -> tuple[Any, Any]:
+    """Return the ends of the interval of one rate minus `scale` times another."""
 
     def distance(x, y):
-        return np.sqrt(np.maximum(x * x - 2 * correlation * x * y + y * y, 0))
+        y = scale * y
+        squares = x * x - 2 * joint.correlation * x * y + y * y
+        return np.sqrt(np.maximum(squares, 0))
 
-    mean = p["mean"] - q["mean"]
+    mean = p["mean"] - scale * q["mean"]
     low = mean - distance(p["mean"] - p["low"], q["high"] - q["mean"])
     high = mean + distance(p["high"] - p["mean"], q["mean"] - q["low"])
-    if new.num_seeds > 1:
-        half = np.sqrt(both)
+    if num_seeds > 1:
+        both = joint.new - 2 * scale * joint.common + scale**2 * joint.old
+        half = np.sqrt(np.maximum(both, 0))
         low, high = np.minimum(low, mean - half), np.maximum(high, mean + half)
-    return _interval(mean, np.maximum(low, -1), np.minimum(high, 1))
+    return low, high
 
 
 def over_seeds(means: Sequence[float], size: int, signed: bool = False) -> Interval:
@@ -199,9 +281,9 @@ def over_seeds(means: Sequence[float], size: int, signed: bool = False) -> Inter
     mean = np.clip(values.mean(), 0, 1)
     if num < 2:  # nothing is known of the spread of seeds
         return _interval(mean, 0.0, 1.0)
-    quantile, spread = stats.t.ppf(_LEVEL, num - 1) ** 2, mean * (1 - mean)
+    quantile, spread = _student(ALPHA, num - 1), mean * (1 - mean)
     variance = np.var(values, ddof=1) / num
-    normal = stats.norm.ppf(_LEVEL) ** 2
+    normal = _normal(ALPHA)
     rest = max(quantile * variance / spread if spread > 0 else 0.0, normal / size)
     return _interval(mean, *(_solve(mean, 0.0, rest, end) for end in (0.0, 1.0)))
 
@@ -266,21 +348,31 @@ def _errors(outcomes: Outcomes) -> tuple[np.ndarray, np.ndarray]:
         _index(outcomes.scenario),
     )
     weight = _sums(weights, group).sum(axis=0)
-    mean = _sums(values * weights, group).sum(axis=-2)
-    mean = np.clip(mean / np.where(weight > 0, weight, 1), 0, 1)
+    weight = np.where(weight > 0, weight, 1)
+
+    def average(x):
+        return np.clip(_sums(x * weights, group).sum(axis=-2) / weight, 0, 1)
+
+    mean = average(values)
     squares = _sums(np.mean(weights**2, axis=0), group)
-    chance = np.sum(mean * (1 - mean) * squares, axis=-1)
+    variance = np.maximum(
+        average(values**2) - mean**2, 0
+    )  # of 0 and 1: mean (1 - mean)
+    chance = np.sum(variance * squares, axis=-1)
     center = mean[..., None, group]
     return (values - center) * weights / outcomes.num_seeds, chance
 
 
-def _variances(outcomes: Outcomes, errors: np.ndarray, least: Any) -> _Variances:
+def _variances(
+    outcomes: Outcomes, errors: np.ndarray, least: Any, alpha: Any
+) -> _Variances:
     """Return the variances of a rate.
 
     Args:
       outcomes: the outcomes of the rate.
       errors: what each outcome adds to its error, [*R S M].
       least: the least variance of the noise, [*R].
+      alpha: as for `rate`.
     """
     num, groups = outcomes.num_seeds, [_index(x) for x in outcomes.groups]
     signs = [1] * len(groups)
@@ -296,10 +388,9 @@ def _variances(outcomes: Outcomes, errors: np.ndarray, least: Any) -> _Variances
         sizes.append(size)
     noise = np.maximum(np.maximum(sum(within), within[0]), least)
     freedom = max(min(sizes) - 1, 1)
-    of_wordings = float(stats.t.ppf(_LEVEL, freedom)) ** 2
+    of_wordings = _student(alpha, freedom)
     if num == 1:
-        normal = float(stats.norm.ppf(_LEVEL)) ** 2
-        quantile = normal if outcomes.independent else of_wordings
+        quantile = _normal(alpha) if outcomes.independent else of_wordings
         return _Variances(noise, 0 * noise, 0 * noise, quantile, quantile)
     seeds = _unbiased(num) * np.sum(errors.sum(axis=-1) ** 2, axis=-1)
     wordings = np.maximum(sum(across), across[0])
@@ -307,9 +398,19 @@ def _variances(outcomes: Outcomes, errors: np.ndarray, least: Any) -> _Variances
         noise,
         np.maximum(seeds - noise, 0),
         np.maximum(wordings - noise, 0),
-        float(stats.t.ppf(_LEVEL, num - 1)) ** 2,
+        _student(alpha, num - 1),
         of_wordings,
     )
+
+
+def _normal(alpha: Any) -> Any:
+    """Return the square of the two-sided quantile of the normal distribution."""
+    return stats.norm.isf(np.asarray(alpha) / 2) ** 2
+
+
+def _student(alpha: Any, freedom: int) -> Any:
+    """Return the square of the two-sided quantile of Student's t."""
+    return stats.t.isf(np.asarray(alpha) / 2, freedom) ** 2
 
 
 def _sums(x: np.ndarray, group: Int[np.ndarray, "M"]) -> np.ndarray:
@@ -350,33 +451,3 @@ def _interval(mean: Any, low: Any, high: Any) -> Interval:
         key: value if np.ndim(value) else float(value)
         for key, value in zip(PARTS, values, strict=True)
     }
-
-
-def pass_hat_k(successes: Bool[np.ndarray, "tasks trials"], k: int) -> float:
-    """Estimate pass^k, the probability that k trials of a task all succeed.
-
-    The estimator is the mean over tasks of C(c, k) / C(n, k), with c successes in n
-    trials (tau-bench, arXiv:2406.12045).
-
-    Args:
-      successes: 0 or 1 for each trial of each task.
-      k: the number of trials, from 1 to the number of trials of each task.
-
-    Raises:
-      ValueError: an outcome is not 0 or 1, there are none, or `k` is out of range.
-
-    >>> pass_hat_k(np.array([[1, 1, 0, 1], [1, 1, 1, 1]]), k=2)
-    0.75
-    """
-    binary = np.isin(successes, (0, 1))
-    if binary.ndim != 2 or not binary.size or not binary.all():
-        raise ValueError(
-            "pass^k needs outcomes of 0 or 1, with a row for each task and a column "
-            "for each trial"
-        )
-    num_trials = binary.shape[1]
-    if not 1 <= k <= num_trials:
-        raise ValueError(f"pass^{k} needs 1 <= k <= {num_trials}, the number of trials")
-    count = np.asarray(successes).astype(int).sum(axis=1, keepdims=True)
-    i = np.arange(k)
-    return float(np.mean(np.prod((count - i) / (num_trials - i), axis=1)))

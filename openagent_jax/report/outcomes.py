@@ -112,27 +112,32 @@ def of_rows(rows: Sequence[Json], phrasings: str | None, rate: str) -> Outcomes 
 
 
 def pairs(
-    rows: Sequence[Json], clean: Json | None, phrasings: str | None
+    rows: Sequence[Json], old: Json | Sequence[Json] | None, phrasings: str | None
 ) -> tuple[Outcomes, Outcomes] | None:
-    """Return success with and without the perturbations, on the same tasks.
+    """Return success under two conditions, on the same tasks.
 
     Args:
       rows: rows of one report, possibly of several seeds.
-      clean: its clean row.
+      old: the row that each is compared with: the clean row of the same report, or for
+        each row one of another report.
       phrasings: the `phrasings` of the report.
 
     Returns:
       `(new, old)`; None if there are none, or if a row does not have its outcomes.
     """
-    every, first = _all_letters(rows), letters(clean) if clean else None
-    if first is None or not every or any(x.shape != first.shape for x in every):
+    olds = [old] * len(rows) if isinstance(old, Mapping) else list(old or [])
+    every, first = _all_letters(rows), _all_letters(olds)
+    if not every or not first:
         return None
-    first_known = np.isin(first, list(COUNTED))
-    solved = np.isin(first, list(SOLVED))
-    cells = [np.isin(x, list(COUNTED)) & first_known for x in every]
-    new = _join(rows, phrasings, cells, [np.isin(x, list(SOLVED)) for x in every])
-    old = _join(rows, phrasings, cells, [solved] * len(every))
-    return (new, old) if new and old else None
+    both = list(zip(every, first, strict=True))
+    if any(x.shape != y.shape for x, y in both):
+        return None
+    cells = [np.isin(x, list(COUNTED)) & np.isin(y, list(COUNTED)) for x, y in both]
+    found = [
+        _join(rows, phrasings, cells, [np.isin(x, list(SOLVED)) for x in letters])
+        for letters in (every, first)
+    ]
+    return (found[0], found[1]) if found[0] and found[1] else None
 
 
 def _all_letters(rows: Sequence[Json]) -> list[np.ndarray] | None:
@@ -160,11 +165,11 @@ def _join(
             weights.append(share * domain_weights(domains, cells[i]))
         else:
             weights.append(share * cells[i] / cells[i].sum(axis=1, keepdims=True))
-    shared = _numbers(phrasings, num_tasks)
+    shared = numbers(phrasings, num_tasks)
     groups, own = [np.tile(shared, len(used))], []
     for i in used:
         has_own = "phrasings" in rows[i]
-        mine = _numbers(rows[i]["phrasings"], num_tasks) if has_own else shared
+        mine = numbers(rows[i]["phrasings"], num_tasks) if has_own else shared
         # Only the row itself knows its numbers.
         own.append(mine + (num_tasks * (1 + i) if has_own else 0))
     if any("phrasings" in rows[i] for i in used):
@@ -180,7 +185,7 @@ def _join(
     )
 
 
-def _numbers(phrasings: str | None, num_tasks: int) -> Int[np.ndarray, "n"]:
+def numbers(phrasings: str | None, num_tasks: int) -> Int[np.ndarray, "n"]:
     """Read the groups of tasks; without them every task is a group of its own."""
     if phrasings is None:
         return np.arange(num_tasks)

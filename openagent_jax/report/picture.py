@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Mapping
 
 from openagent_jax.report.outcomes import Json
+from openagent_jax.report.pool import beside
 from openagent_jax.report.rows import by_tier, label
 from openagent_jax.report.tables import (
     BOUNDS_NOTE,
@@ -39,6 +40,7 @@ def picture(reports: Mapping[str, Json]) -> str:
     Returns:
       The source of the SVG.
     """
+    reports = beside(reports)
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     tiers = by_tier(
         r for k, r in labelled[0].items() if all(k in x and x[k]["n"] for x in labelled)

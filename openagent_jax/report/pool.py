@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from openagent_jax.report import intervals, outcomes
+from openagent_jax.report import intervals, multiple, outcomes, repeats
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.rows import average, by_seed, claim_of, label
 
 SET_HASH = "scenario_set_hash"  # of a suite of scenarios, if one was played
+MEAN = "perturbed"  # the label of a mean over all perturbed rows
 # The keys that say how a report was made, with the values that are assumed for a report
 # that lacks them. Reports that differ in any of them cannot be compared.
 SETUP = {
@@ -76,11 +77,13 @@ def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
             )
         runs[run] = name
     by_label = [{label(r): r for r in x["rows"]} for x in reports.values()]
-    repeats = first.get("repeats", 1)
-    rows = [_row([x[label(r)] for x in by_label], repeats) for r in first["rows"]]
+    num = first.get("repeats", 1)
+    rows = [_row([x[label(r)] for x in by_label], num) for r in first["rows"]]
     clean = next((r for r in rows if r["tier"] == "clean"), None)
     for r in rows:
         _add_intervals(r, clean, first.get("phrasings"))
+        r.update(repeats.of_row(r, num, first.get("phrasings")))
+    multiple.adjust(rows, first.get("phrasings"))
     joined = {k: v for k, v in first.items() if k not in ("bounds", "train_seed")}
     if "domains" in first:
         joined["domains"] = [
@@ -88,6 +91,78 @@ def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
             for i in range(len(first["domains"]))
         ]
     return {**joined, "num_seeds": len(reports), "rows": rows}
+
+
+def between(new: Json, old: Json) -> list[Json]:
+    """Compare two reports row by row, on the same tasks.
+
+    Args:
+      new: a report, possibly pooled.
+      old: a report of the same tasks and of as many seeds. Seeds are paired in the
+        order of their runs.
+
+    Returns:
+      For each row in which both have tasks, and last for the mean of those that are
+      perturbed: `label`, `n`, the `difference` of success (`new - old`, with its
+      interval), and `p`, in which `holm` is adjusted over the rows; the mean is not in
+      this family, and its `holm` is None. Rows without outcomes are left out.
+
+    Raises:
+      ValueError: they have different numbers of seeds, or other tasks.
+    """
+    sizes = [x.get("num_seeds", 1) for x in (new, old)]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"paired differences need as many seeds of both, not {sizes[0]} and "
+            f"{sizes[1]}"
+        )
+    names = ("new", "old")
+    if found := differences(dict(zip(names, (new, old), strict=True))):
+        raise ValueError(f"paired differences need the same tasks, but {found}")
+    others = {label(r): r for r in old["rows"]}
+    rows = [r for r in new["rows"] if label(r) in others]
+    rows = [r for r in rows if r["n"] and others[label(r)]["n"]]
+    made = []
+    perturbed = [r for r in rows if r["tier"] != "clean"]
+    for name, group in [*((label(r).strip(), [r]) for r in rows), (MEAN, perturbed)]:
+        olds = [others[label(r)] for r in group]
+        if pair := outcomes.pairs(group, olds, new.get("phrasings")):
+            n = max(r["n"] for r in group)
+            p = {"raw": multiple.p_value(*pair), "holm": None}
+            found = intervals.difference(*pair)
+            made.append({"label": name, "n": n, "difference": found, "p": p})
+    family = [x["p"] for x in made if x["label"] != MEAN]
+    adjusted = multiple.holm([p["raw"] for p in family])
+    for p, value in zip(family, adjusted, strict=True):
+        p["holm"] = value
+    return made
+
+
+def beside(reports: Mapping[str, Json]) -> dict[str, Json]:
+    """Return reports as they can be shown beside each other.
+
+    The interval of one run says nothing of other seeds, so that it would look too
+    certain beside one over several seeds. Where some reports are of several seeds,
+    those of one run therefore have only their means.
+    """
+    if all("num_seeds" not in x for x in reports.values()):
+        return dict(reports)
+    return {
+        name: x if "num_seeds" in x else _without_intervals(x)
+        for name, x in reports.items()
+    }
+
+
+def _without_intervals(report: Json) -> Json:
+    """Return a report whose rows have means only; further means get no interval."""
+    rows = []
+    for r in report["rows"]:
+        bare = {k: v for k, v in r.items() if k not in ("outcomes", "p")}
+        for key, value in bare.items():
+            if isinstance(value, dict) and set(value) == set(intervals.PARTS):
+                bare[key] = value | {"low": None, "high": None}
+        rows.append(bare)
+    return {**report, "rows": rows}
 
 
 def of_different_suites(reports: Mapping[str, Json]) -> str:
@@ -132,9 +207,9 @@ def _listed(key: str, values: Mapping[str, str]) -> list[str]:
     return [f"{key} is {', '.join(texts)}"]
 
 
-def _row(rows: Sequence[Json], repeats: int) -> Json:
+def _row(rows: Sequence[Json], num_trials: int) -> Json:
     """Join the rows of one scenario; intervals are added later."""
-    made = dict(rows[0])
+    made = {k: v for k, v in rows[0].items() if k not in (*repeats.KEYS, "p")}
     for key in rows[0]:
         if key.endswith("_rate") or key in ("chain_length_ratio", "needless_questions"):
             made[key] = average(r.get(key) for r in rows)
@@ -149,13 +224,14 @@ def _row(rows: Sequence[Json], repeats: int) -> Json:
         del made["outcomes"]
     elif (found := outcomes.letters(made)) is not None:
         counted = np.isin(found, list(outcomes.COUNTED)).any(axis=0)
-        made["n"] = int(counted.reshape(-1, repeats).any(axis=1).sum())
+        made["n"] = int(counted.reshape(-1, num_trials).any(axis=1).sum())
     return made
 
 
 def _add_intervals(row: Json, clean: Json | None, phrasings: str | None) -> None:
-    """Add success and delta to a joined row, in place."""
+    """Add success, delta and retention to a joined row, in place."""
     row["success"] = row["delta"] = dict.fromkeys(intervals.PARTS)
+    row["retention"] = dict.fromkeys(intervals.PARTS)
     if found := outcomes.of_rows([row], phrasings, "success"):
         mean = average(by_seed([row], "success"))  # without errors of rounding
         row["success"] = intervals.rate(found) | {"mean": mean}
@@ -163,7 +239,9 @@ def _add_intervals(row: Json, clean: Json | None, phrasings: str | None) -> None
         row["success"] = intervals.over_seeds(known, row["n"])
     if row["tier"] == "clean":
         row["delta"] = dict.fromkeys(intervals.PARTS, 0.0 if row["n"] else None)
+        row["retention"] = dict.fromkeys(intervals.PARTS, 1.0 if row["n"] else None)
     elif pairs := outcomes.pairs([row], clean, phrasings):
         row["delta"] = intervals.difference(*pairs)
+        row["retention"] = multiple.retention(*pairs)
     elif known := by_seed([row], "delta"):
         row["delta"] = intervals.over_seeds(known, row["n"], signed=True)

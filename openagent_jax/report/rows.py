@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from jaxtyping import Bool, Int
 
-from openagent_jax.report import intervals, outcomes
+from openagent_jax.report import intervals, multiple, outcomes
 from openagent_jax.report.outcomes import Json
+from openagent_jax.report.repeats import of_row
 
 TIERS = ("clean", "perception", "interaction", "reasoning", "internalization")
 # The rates that summaries average and tables show.
@@ -132,16 +133,21 @@ def row(
     no_change = dict.fromkeys(intervals.PARTS, 0.0 if counted.any() else None)
     nothing = dict.fromkeys(intervals.PARTS)
     success, delta = nothing, no_change if entry is None else nothing
+    kept = nothing  # the retention
+    if entry is None and counted.any():
+        kept = dict.fromkeys(intervals.PARTS, 1.0)
     if counted.any():
         solved_rate = mean(episodes.success, counted)
         success = intervals.rate(of(episodes.success, counted)) | {"mean": solved_rate}
     if entry and pairs.any():
         new, old = episodes.success, clean.success
-        delta = intervals.difference(of(new, pairs), of(old, pairs))
+        both = of(new, pairs), of(old, pairs)
+        delta = intervals.difference(*both)
         delta |= {"mean": mean(new, pairs) - mean(old, pairs)}
+        kept = multiple.retention(*both)
     solved = e.success & e.solvable & (e.fewest_calls > 0)
     num_calls = int(e.num_calls.sum())
-    return {
+    made = {
         "tier": entry.tier if entry else "clean",
         "shift": entry.shift if entry else "none",
         "scenario": entry.name if entry else "clean",
@@ -150,6 +156,7 @@ def row(
         "n": len(np.unique(clean.task[counted])),
         "success": success,
         "delta": delta,
+        "retention": kept,
         "tool_error_rate": int(e.num_errors.sum()) / num_calls if num_calls else None,
         "recovery_rate": average(e.success[e.solvable & (e.num_errors > 0)]),
         "refusal_rate": average(e.refused[~e.solvable]),
@@ -168,6 +175,7 @@ def row(
         **({} if domains is None else {"domains": outcomes.number(domains)}),
         **({"unanswered": int(unanswered.sum())} if unanswered.any() else {}),
     }
+    return made | of_row(made, repeats, outcomes.number(clean.phrasing))
 
 
 def digest(tasks: Int[np.ndarray, "n"]) -> str:
@@ -203,9 +211,10 @@ def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Jso
 
     Returns:
       The means of each tier, of all perturbed rows ("perturbed"), and of those with the
-      same claim (see `by_claim`). Each has `num_scenarios`, `success`, `delta` and the
-      rates. Success, delta, and the rates of refusals are intervals where the rows
-      have the outcomes of their tasks, else numbers.
+      same claim (see `by_claim`). Each has `num_scenarios`, `success`, `delta`,
+      `retention` and the rates. Success, delta, and the rates of refusals are intervals
+      where the rows have the outcomes of their tasks, else numbers. Retention is the
+      ratio of the means, not a mean of ratios; None where outcomes are missing.
 
     >>> row = {"tier": "perception", "scenario": "tool_order", "family": "train"}
     >>> row |= {"shift": "action", "claim": "unseen_forms", "domain": "poi"}
@@ -227,6 +236,7 @@ def means(
     """Average one group of rows over its scenarios, as `summary` does."""
     rows = [r for r in rows if r["n"]]
     averages: Json = {"num_scenarios": len({r["scenario"] for r in rows})}
+    averages["retention"] = None
     for key in ("success", "delta", *RATES):
         averages[key] = mean = _over_scenarios(rows, key)
         if mean is None:
@@ -238,6 +248,7 @@ def means(
         elif key == "delta" and clean not in rows:
             pairs = outcomes.pairs(rows, clean, phrasings)
             found = intervals.difference(*pairs) if pairs else None
+            averages["retention"] = multiple.retention(*pairs) if pairs else None
         if not found and key in (*outcomes.RATES, "delta"):
             if known := by_seed(rows, key):
                 size = max(r["n"] for r in rows)
@@ -311,10 +322,10 @@ def label(r: Json) -> str:
 def perturbations(r: Json) -> list[str]:
     """Return the names of the perturbations of a row; a composition has several.
 
-    >>> perturbations({"scenario": "semantic_trap+runtime_error@0.5"})
+    >>> perturbations({"scenario": "semantic_trap+runtime_error:late@0.5"})
     ['semantic_trap', 'runtime_error']
     """
-    return r["scenario"].partition("@")[0].split("+")
+    return [x.partition(":")[0] for x in r["scenario"].partition("@")[0].split("+")]
 
 
 def average(values: Iterable[Any]) -> float | None:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openagent_jax.report.intervals import PARTS
+from openagent_jax.report.multiple import holds
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.pool import SETUP, differences
+from openagent_jax.report.pool import SETUP, beside, differences
 from openagent_jax.report.rows import (
     RATES,
     by_claim,
@@ -23,7 +24,9 @@ NOTE = """\
 Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
 distinct tasks that the scenario changed; tasks whose requests are worded alike are not
 counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
-tool errors of calls. Means are over scenarios."""
+tool errors of calls. Means are over scenarios. Deltas with * hold after Holm's
+correction over the scenarios of the report (adjusted p at most 5 %; not for means)."""
+HOLDS = "*"
 # Says what `bounds` of a report are.
 BOUNDS_NOTE = """\
 Success of scripted agents on the same tasks, in percent. They read the state of the
@@ -83,7 +86,7 @@ def table(*reports: Json, markdown: bool = False) -> str:
             for r in tiers.get(name, []):
                 line = [label(r), standing(r), str(r["n"]), *cells(r)]
                 lines.append(line + [questions(r)] * asks)
-        grid = _grid([header, *lines], 2, markdown)
+        grid = align([header, *lines], 2, markdown)
         title = f"Robustness of {report['policy']}"
         parts.append(f"{title}\n\n{origin(report)}\n\n{grid}")
     return "\n\n".join(parts)
@@ -103,7 +106,7 @@ def bounds(report: Json, markdown: bool = False) -> str:
     lines = [["scripted agents, success %", *agents]]
     for name in dict.fromkeys(name for x in agents.values() for name in x):
         lines.append([name, *(percent(x.get(name)) for x in agents.values())])
-    return _grid(lines, 1, markdown)
+    return align(lines, 1, markdown)
 
 
 def by_domain_table(report: Json, markdown: bool = False) -> str:
@@ -121,7 +124,7 @@ def by_domain_table(report: Json, markdown: bool = False) -> str:
     lines = [["success % of domain", "n", "clean", "perturbed"]]
     for name, (num, clean, perturbed) in by_domain(report).items():
         lines.append([name, str(num), percent(clean), percent(perturbed)])
-    return _grid(lines, 1, markdown) if len(lines) > 1 else ""
+    return align(lines, 1, markdown) if len(lines) > 1 else ""
 
 
 def by_group_table(report: Json, markdown: bool = False) -> str:
@@ -134,7 +137,7 @@ def by_group_table(report: Json, markdown: bool = False) -> str:
         number = str(averages["num_scenarios"])
         claim = claim.replace("_", " ") or "-"
         lines.append([group, claim, number, *cells(averages)[:3]])
-    return _grid(lines, 2, markdown) if len({x[0] for x in lines}) > 2 else ""
+    return align(lines, 2, markdown) if len({x[0] for x in lines}) > 2 else ""
 
 
 def by_group(report: Json) -> dict[tuple[str, str], Json]:
@@ -177,13 +180,17 @@ def side_by_side(
     Only rows that all reports have are shown, and means are over these; a line below
     says which are left out. The last lines compare how often the agents refuse. If the
     reports cannot be compared, because their tasks or their grading differ, the first
-    line is a warning that says why. Below the table stands what the intervals are.
+    line is a warning that says why. Below the table stands what the intervals are. A
+    report of one run has no intervals beside one of several seeds.
 
     Args:
       reports: the reports, by the heading of their column.
       markdown: whether to write Markdown instead of plain text.
       page: a page with a section for each perturbation, to which rows are linked.
     """
+    shown = beside(reports)
+    single = [name for name in reports if shown[name] is not reports[name]]
+    reports = shown
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     all_rows = {k: r for x in labelled for k, r in x.items()}
     shared = [k for k in all_rows if all(k in x and x[k]["n"] for x in labelled)]
@@ -215,7 +222,7 @@ def side_by_side(
             lines.append([text, *map(percent, rates)])
     warning = differences(reports)
     notes = [f"Warning: not comparable: {warning}."] if warning else []
-    notes.append(_grid(lines, 1, markdown))
+    notes.append(align(lines, 1, markdown))
     if left_out:
         notes.append(
             "Left out, because not all reports have tasks of it: "
@@ -223,7 +230,7 @@ def side_by_side(
         )
     if len({*map(str, claims)}) > 1:
         notes.append(_differing_claims(reports, claims))
-    return "\n\n".join([*notes, *_about_intervals(reports)])
+    return "\n\n".join([*notes, *_about_intervals(reports, single)])
 
 
 def _claims_of(rows: Sequence[Json]) -> dict[str, tuple[str, ...]]:
@@ -266,7 +273,7 @@ def seeds(reports: Mapping[str, Json], markdown: bool = False) -> str:
         found = [by_seed(x, rate) for x in of]
         if any(found):
             lines.append([text, *(", ".join(map(percent, x)) or "-" for x in found)])
-    return _grid(lines, 1, markdown)
+    return align(lines, 1, markdown)
 
 
 def exploratory(reports: Mapping[str, Json]) -> str:
@@ -289,10 +296,22 @@ def exploratory(reports: Mapping[str, Json]) -> str:
     return f"Exploratory: {'; '.join(texts)}." if texts else ""
 
 
-def _about_intervals(reports: Mapping[str, Json]) -> list[str]:
-    """Return paragraphs that say what the intervals of a comparison are."""
+def _about_intervals(reports: Mapping[str, Json], single: Sequence[str]) -> list[str]:
+    """Return paragraphs that say what the intervals of a comparison are.
+
+    Args:
+      reports: the reports, by the heading of their column.
+      single: those whose intervals are not shown; see `pool.beside`.
+    """
     kinds: dict[str, list[str]] = {}
     for name, report in reports.items():
+        if name in single:
+            kind = (
+                "none, because one run beside several seeds cannot tell what another "
+                "seed gives"
+            )
+            kinds.setdefault(kind, []).append(name)
+            continue
         num = report.get("num_seeds", 1)
         known = all("outcomes" in r for r in report["rows"])
         over = "over tasks as if all were independent"
@@ -488,7 +507,8 @@ def cells(x: Json) -> list[str]:
     success = percent(x["success"])
     if x.get("n") == 0:
         success = "none answered" if x.get("unanswered") else "no task changed"
-    return [success, percent(x["delta"], "+"), *(percent(x[k]) for k in RATES[:3])]
+    delta = percent(x["delta"], "+") + HOLDS * holds(x)
+    return [success, delta, *(percent(x[k]) for k in RATES[:3])]
 
 
 def percent(x: Any, sign: str = "") -> str:
@@ -498,6 +518,8 @@ def percent(x: Any, sign: str = "") -> str:
     '80.0 [49.0, 94.3]'
     """
     if isinstance(x, dict) and x["mean"] is not None:
+        if x["low"] is None:  # see `pool.beside`
+            return percent(x["mean"], sign)
         mean, low, high = (percent(x[k], sign) for k in PARTS)
         return f"{mean} [{low}, {high}]"
     if x is None or isinstance(x, dict):
@@ -505,7 +527,7 @@ def percent(x: Any, sign: str = "") -> str:
     return f"{round(100 * x, 1) + 0.0:{sign}.1f}"  # adding 0.0 turns -0.0 into 0.0
 
 
-def _grid(lines: Sequence[Sequence[str]], num_left: int, markdown: bool) -> str:
+def align(lines: Sequence[Sequence[str]], num_left: int, markdown: bool) -> str:
     """Align the cells of lines; the first `num_left` columns are left-aligned."""
     if markdown:
         lines = [[cell.strip().replace("|", "\\|") for cell in x] for x in lines]

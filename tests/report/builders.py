@@ -55,7 +55,16 @@ def paired(new, old, **changes):
 
 def without_outcomes(made):
     """The same report, as an earlier version would have written it."""
-    later = {"outcomes", "tasks", "phrasings", "needless_questions", "claim", "domain"}
+    later = {
+        "outcomes",
+        "p",
+        "retention",
+        "tasks",
+        "phrasings",
+        "needless_questions",
+        "claim",
+        "domain",
+    }
     rows = [{k: v for k, v in r.items() if k not in later} for r in made["rows"]]
     return {k: v for k, v in made.items() if k not in later} | {"rows": rows}
 
@@ -79,5 +88,6 @@ def make_report(policy="base", **changes):
     ]
     made = {"suite": "tiny", "policy": policy, "checkpoint_step": 3, "seed": 0}
     made |= {"split": "test", "num_tasks": 8, "grading_version": 1}
+    report.adjust(rows, None)
     made |= {"phrasings": report.number(np.arange(8)), "rows": rows}
     return made | changes

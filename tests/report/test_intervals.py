@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from openagent_jax import report
 from tests.report import builders
 from tests.report.builders import outcomes, paired
 
@@ -89,31 +88,3 @@ def test_exact_coverage():
         coverage.append(chance[inside].sum())
     assert 0.95 < np.mean(coverage) < 0.97
     assert min(coverage) > 0.9
-
-
-def test_pass_hat_k():
-    successes = np.array([[1, 1, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]])
-    for k in range(1, 5):
-        # Of all choices of k trials, the share in which every trial succeeds.
-        groups = list(itertools.combinations(range(4), k))
-        expected = np.mean([[row[list(g)].all() for g in groups] for row in successes])
-        assert report.pass_hat_k(successes, k) == pytest.approx(expected)
-    assert report.pass_hat_k(successes > 0, 1) == 0.5
-    assert report.pass_hat_k(np.ones((2, 2000)), 1000) == 1
-
-
-@pytest.mark.parametrize(
-    ("successes", "k"),
-    [
-        ([[0.5, 1.0]], 1),
-        ([[np.nan, 1.0]], 1),
-        ([[2, 1]], 1),
-        ([[0, 1]], 3),
-        ([[0, 1]], 0),
-        ([0, 1], 1),
-        (np.zeros((0, 3)), 1),
-    ],
-)
-def test_pass_hat_k_refuses(successes, k):
-    with pytest.raises(ValueError, match="pass"):
-        report.pass_hat_k(successes, k)

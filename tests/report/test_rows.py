@@ -38,6 +38,7 @@ CLEAN = [(0, 1, 0, 9, 9, 1, 0)] + [(1, 1, 0, 2, 0, 2, 0)] * 8
 def test_row_by_hand():
     row = builders.row(UNSOLVABLE, 0.5, episodes(TASKS), episodes(CLEAN))
     success, delta = row.pop("success"), row.pop("delta")
+    assert row.pop("retention")["mean"] == 5 / 8
     assert len(row.pop("tasks")) == 8
     assert row == {
         "tier": "internalization",

@@ -11,27 +11,46 @@ GOLDEN = """\
 
 suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 1
 
-| scenario                   | claim        |   n |         success % |         delta points |         refusal % | false refusal % | tool errors % |
-| -------------------------- | ------------ | --: | ----------------: | -------------------: | ----------------: | --------------: | ------------: |
-| clean                      | unseen forms |   8 | 87.5 [52.9, 97.8] |    +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
-| perception, mean of 1      |              |     | 43.8 [19.8, 71.0] |  -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
-| semantic_trap at 0.5       | unseen forms |   8 | 75.0 [40.9, 92.9] | -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
-| semantic_trap              | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1] |                 - |             0.0 |             - |
-| tool_order                 | unseen kind  |   0 |   no task changed |                    - |                 - |               - |             - |
-| reasoning, mean of 1       |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
-| rule_shift                 | unseen kind  |   7 | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
-| internalization, mean of 1 |              |     | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
-| unsolvable                 | unseen forms |   8 | 50.0 [21.5, 78.5] |  -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
-| perturbed, mean of 3       |              |     | 50.3 [21.9, 78.5] |  -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
-| unseen forms, mean of 2    |              |     | 46.9 [20.8, 74.8] |  -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
-| unseen kind, mean of 1     |              |     | 57.1 [25.0, 84.2] |  -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| scenario                   | claim        |   n |         success % |          delta points |         refusal % | false refusal % | tool errors % |
+| -------------------------- | ------------ | --: | ----------------: | --------------------: | ----------------: | --------------: | ------------: |
+| clean                      | unseen forms |   8 | 87.5 [52.9, 97.8] |     +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
+| perception, mean of 1      |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
+| semantic_trap at 0.5       | unseen forms |   8 | 75.0 [40.9, 92.9] |  -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
+| semantic_trap              | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1]* |                 - |             0.0 |             - |
+| tool_order                 | unseen kind  |   0 |   no task changed |                     - |                 - |               - |             - |
+| reasoning, mean of 1       |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| rule_shift                 | unseen kind  |   7 | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
+| internalization, mean of 1 |              |     | 50.0 [21.5, 78.5] |   -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
+| unsolvable                 | unseen forms |   8 | 50.0 [21.5, 78.5] |   -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
+| perturbed, mean of 3       |              |     | 50.3 [21.9, 78.5] |   -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
+| unseen forms, mean of 2    |              |     | 46.9 [20.8, 74.8] |   -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
+| unseen kind, mean of 1     |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
 
 Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
 distinct tasks that the scenario changed; tasks whose requests are worded alike are not
 counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
-tool errors of calls. Means are over scenarios.
+tool errors of calls. Means are over scenarios. Deltas with * hold after Holm's
+correction over the scenarios of the report (adjusted p at most 5 %; not for means).
 
 {CLAIMS}
+
+| scenario                   |         delta points |        retention % |     p | p (Holm) |       |
+| -------------------------- | -------------------: | -----------------: | ----: | -------: | ----: |
+| perception, mean of 1      |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
+| semantic_trap at 0.5       | -12.5 [-45.9, +22.8] | 85.7 [47.6, 140.6] | 0.474 |    0.474 |       |
+| semantic_trap              | -75.0 [-89.5, -26.1] |   14.3 [2.6, 60.5] | 0.002 |    0.006 | holds |
+| reasoning, mean of 1       |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+| rule_shift                 |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] | 0.059 |    0.177 |       |
+| internalization, mean of 1 |  -37.5 [-67.8, +7.3] | 57.1 [24.5, 112.1] |       |          |       |
+| unsolvable                 |  -37.5 [-67.8, +7.3] | 57.1 [24.5, 112.1] | 0.106 |    0.211 |       |
+| perturbed, mean of 3       |  -41.4 [-68.9, -4.8] |  54.9 [24.3, 93.2] |       |          |       |
+| unseen forms, mean of 2    |  -40.6 [-64.3, -5.3] |  53.6 [24.9, 91.6] |       |          |       |
+| unseen kind, mean of 1     |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+
+Retention is perturbed success in percent of the clean success on the same tasks, with
+an interval of 95 %; "-" if the clean success is 0 or may be. p is the least alpha at
+which the interval of delta does not contain 0. Holm's correction adjusts it over the
+4 rows of this table that are not means; "holds" marks those that stay below 5 %.
 """  # noqa: E501
 
 
