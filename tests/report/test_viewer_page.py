@@ -108,6 +108,11 @@ def test_search(show, file):
     page.keyboard.type("velvet SELL_table")
     assert search.input_value() == "velvet SELL_table"
     assert count(page) == "2 of 32 episodes"
+    search.fill("failed, try again")
+    assert count(page) == "0 of 32 episodes"
+    page.get_by_role("button", name="Search whole conversations").click()
+    page.wait_for_selector(".ev-row")
+    assert count(page) == "2 of 32 episodes"
     search.fill("no such thing")
     assert count(page) == "0 of 32 episodes" and rows(page).count() == 0
 

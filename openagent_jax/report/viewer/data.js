@@ -42,6 +42,7 @@ class Episodes {
     Object.assign(this, index);
     this.size = this.table.run.length;
     this.chunks = new Map();
+    this.isDeep = false;
     // What search looks at, in one string for each episode.
     this.texts = Array.from({ length: this.size }, (_, i) => {
       const { request, said, index } = this.table;
@@ -120,15 +121,40 @@ class Episodes {
     return { found, counts };
   }
 
+  chunk(name) {
+    if (!this.chunks.has(name)) this.chunks.set(name, unpack(name));
+    return this.chunks.get(name);
+  }
+
   async details(i) {
     const { chunk, place } = this.table;
-    if (!this.chunks.has(chunk[i])) this.chunks.set(chunk[i], unpack(chunk[i]));
-    const { shared, episodes } = await this.chunks.get(chunk[i]);
+    const { shared, episodes } = await this.chunk(chunk[i]);
     const { rewards, more, ...numbers } = episodes[place[i]];
     const [tools, messages, plan] = ["tools", "messages", "plan"].map((key) =>
       numbers[key].map((number) => shared[number]),
     );
     return { i, tools, messages, plan, rewards, more };
+  }
+
+  // Let search look at whole conversations. Each message is read once for all episodes.
+  async deepen() {
+    const members = new Map();
+    this.table.chunk.forEach((name, i) => members.set(name, [...(members.get(name) ?? []), i]));
+    for (const [name, found] of members) {
+      const { shared, episodes } = await this.chunk(name);
+      const texts = new Map();
+      const textOf = (number) => {
+        if (!texts.has(number)) {
+          const message = shared[number];
+          const calls = actionsOf([message]).filter(isCall).map((x) => JSON.stringify(x));
+          texts.set(number, [contentOf(message), ...calls].join("\n").toLowerCase());
+        }
+        return texts.get(number);
+      };
+      for (const i of found)
+        this.texts[i] += `\n${episodes[this.table.place[i]].messages.map(textOf).join("\n")}`;
+    }
+    this.isDeep = true;
   }
 
   // The episode of the same task in the same run, without perturbation.

@@ -1,8 +1,9 @@
 // The page: what is chosen, what is shown, and the address that says so.
 
 const find = (name) => root.querySelector(`.ev-${name}`);
-const [box, pane, input, status, clear] =
-  [find("list"), find("detail"), find("search").querySelector("input"), find("count"), find("clear")];
+const input = find("search").querySelector("input");
+const [box, pane, status, deepen, clear] =
+  ["list", "detail", "count", "deepen", "clear"].map(find);
 const selects = Object.fromEntries(FILTERS.map((filter) =>
   [filter, root.querySelector(`[data-filter=${filter}] select`)]));
 const LABELS = { "": "Any", success: "Success", failure: "Failure", solvable: "Can be solved", unsolvable: "Cannot be solved" };
@@ -63,6 +64,7 @@ function applyFilters() {
   list.show(found, chosen.episode);
   const all = many(episodes.size, "episode");
   status.textContent = found.length === episodes.size ? all : `${found.length.toLocaleString("en")} of ${all}`;
+  deepen.hidden = episodes.isDeep || !chosen.filters.q;
   clear.hidden = !Object.values(chosen.filters).some(Boolean);
 }
 
@@ -192,6 +194,12 @@ async function start() {
   input.addEventListener("input", () => setFilter("q", input.value));
   for (const filter of FILTERS)
     selects[filter].addEventListener("change", () => setFilter(filter, selects[filter].value));
+  deepen.addEventListener("click", async () => {
+    status.textContent = "Reading all conversations …";
+    await episodes.deepen();
+    applyFilters();
+    input.focus();
+  });
   clear.addEventListener("click", () => {
     chosen.filters = {};
     input.value = "";
