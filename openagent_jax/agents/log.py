@@ -16,7 +16,7 @@ from openagent_jax import report
 from openagent_jax.agents.cost import Cost
 from openagent_jax.report import trajectories
 
-Line = dict[str, Any]  # an episode, with the keys that `evaluation.episodes` describes
+Line = dict[str, Any]  # an episode, with the keys that `report.trajectories` describes
 Reused = Set[tuple[str, int]]  # scenario and index of episodes
 _FIELDS = {  # the fields of `report.Episodes`
     "success": bool,

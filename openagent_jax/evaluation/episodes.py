@@ -30,7 +30,13 @@ class Keeper:
     """
 
     def __init__(
-        self, world: World, folder: Path, num: int, seed: int, repeats: int = 1
+        self,
+        world: World,
+        folder: Path,
+        num: int,
+        seed: int,
+        repeats: int = 1,
+        tokens: bool = False,
     ):
         """
         Args:
@@ -39,7 +45,9 @@ class Keeper:
           num: the largest number of episodes to keep of each scenario.
           seed: the seed of the tasks.
           repeats: the number of episodes of each task.
+          tokens: whether lines have the tokens of their episodes.
         """
+        self._tokens = tokens
         self._world, self._folder, self._num = world, folder, num
         self._repeats = repeats
         self._root = jax.random.key(seed)
@@ -124,8 +132,21 @@ class Keeper:
                 for component, paid in timestep.reward.items()
             },
             "plan": transcript.plan(transcriber, task, actions, valid),
+            **({"tokens": self._token_fields(recording)} if self._tokens else {}),
         }
         return line | {"cause": causes.why(line).cause}
+
+    def _token_fields(self, recording: Recording) -> Line:
+        """Return the tokens of an episode; see `trajectories`."""
+        valid = recording.valid
+        sampled = recording.sampled[valid]
+        log_prob = recording.log_prob[valid][sampled]
+        spelled = (self._spelled[token] for token in recording.tokens[valid].tolist())
+        return {
+            "text": [x.decode(errors="replace") for x in spelled],
+            "sampled": sampled.astype(int).tolist(),
+            "log_prob": [round(x, 4) for x in log_prob.tolist()],
+        }
 
     def _texts(self, recording: Recording) -> list[str]:
         """Return the text of each turn, with `CUT` after those that did not end."""

@@ -17,6 +17,11 @@ The format is the same for checkpoints and for agents that are reached by messag
     actions, results               per turn: what the agent did, what it was shown
     rewards                        for each component, one number per turn
     plan                           the actions of the expert on the same task
+    tokens                         only if the evaluation was told to keep them:
+        text        of every token that the policy attends to, in order
+        sampled     1 for those that the policy sampled, which the policy loss counts;
+                    credit is assigned by turns, which are runs of these; 0 for others
+        log_prob    of the sampled ones alone, when they were sampled
 """
 
 import gzip

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import json
 import re
 
@@ -118,9 +119,9 @@ def player(form):
     return evaluate.make_player(policy, world(form), SCENARIOS, NUM, record=True)
 
 
-def keep(form, folder, num=NUM, num_tasks=NUM):
+def keep(form, folder, num=NUM, num_tasks=NUM, tokens=False):
     """Evaluate and save episodes; return `(lines by scenario, rows of the report)`."""
-    keeper = episodes.Keeper(world(form), folder, num, SEED)
+    keeper = episodes.Keeper(world(form), folder, num, SEED, tokens=tokens)
     scored = evaluate.evaluate(
         player(form),
         world(form),
@@ -399,6 +400,33 @@ def test_number_of_kept_episodes(compact, tmp_path):
     assert fewer == {name: found[:2] for name, found in lines.items()}
     trajectories.clear(folder)
     assert not list(folder.iterdir())
+
+
+def test_kept_tokens(compact, tmp_path):
+    """The sampled ones are the replies, and together they are the whole text."""
+    _, plain, _ = compact
+    lines, _ = keep(helpers.COMPACT, tmp_path, tokens=True)
+    end = "\0"  # as the compact form writes it
+    for line in itertools.chain(*lines.values()):
+        tokens = line.pop("tokens")
+        assert line == plain[line["scenario"]][line["index"]]
+        text, sampled = tokens["text"], tokens["sampled"]
+        assert len(text) == len(sampled) and set(sampled) == {0, 1}
+        assert len(tokens["log_prob"]) == sum(sampled)
+        assert max(tokens["log_prob"]) <= 0 and min(tokens["log_prob"]) < 0
+        turns = re.findall("1+", "".join(map(str, sampled)))
+        assert len(turns) == len(line["actions"])
+        said = "".join(x for x, own in zip(text, sampled) if own)
+        replies = [x["text"] for x in line["actions"] if "text" in x]
+        for reply in replies:
+            assert reply.removesuffix(episodes.CUT) in said
+        assert said.count(end) == sum(not x.endswith(episodes.CUT) for x in replies) + (
+            len(turns) - len(replies)
+        )
+        whole = "".join(text)
+        for message in line["messages"]:
+            if message["role"] in ("user", "tool"):
+                assert message["content"] in whole
 
 
 def test_unrecorded_episodes_are_not_kept(compact, tmp_path):

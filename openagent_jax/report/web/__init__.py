@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from openagent_jax.report import causes, multiple, tables
+from openagent_jax.report import causes, multiple, tables, viewer
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.web import charts, contents, details, views
 from openagent_jax.report.web.views import Column, View
@@ -52,7 +52,7 @@ def page(columns: Mapping[str, Column]) -> Page:
         groups=[(v.name, tables.by_group(v.report)) for v in shown],
         domains=[(v.name, tables.by_domain(v.report)) for v in shown],
         claims=_claims(shown),
-        episodes="",
+        episodes=_episodes(columns, shown),
     )
     return Page(text, notes)
 
@@ -87,8 +87,15 @@ def facts(v: View) -> dict[str, str]:
         version = report.get("scenario_set_version")
         made["scenarios"] = f"{which} version {version}" if version else which
     if stages := report.get("trained_on"):
-        made["trained on"] = tables.lineage(stages).removeprefix("Trained on: ")
+        made["trained on"] = tables.lineage(stages)[len("Trained on: ") : -1]
     return made
+
+
+def _episodes(columns: Mapping[str, Column], shown: list[View]) -> str:
+    """Return the viewer of the kept episodes; "" if there are none."""
+    if not any(v.counts for v in shown):
+        return ""
+    return viewer.embed({name: x.folders for name, x in columns.items()})
 
 
 def _claims(shown: list[View]) -> str:

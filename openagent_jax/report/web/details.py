@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
-from openagent_jax.report import causes
+from openagent_jax.report import causes, viewer
 from openagent_jax.report.rows import average
-from openagent_jax.report.web import charts, views
+from openagent_jax.report.web import charts, failures, views
 from openagent_jax.report.web.views import View
 
 ANSWERED = ("wrong_answer", "missed_refusal")  # failures that end with an answer
@@ -108,6 +107,7 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
                     "num": num,
                     "share": num / c.failed,
                     "example": example,
+                    "link": _link(v, scenario, example),
                 }
             )
         made.append(
@@ -117,11 +117,17 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
                 "failed": c.failed,
                 "kept": c.kept,
                 "causes": found,
-                "link": f"#scenario={quote(scenario, safe='')}"
-                f"&run={quote(v.name, safe='')}&outcome=failure",
+                "link": viewer.link(scenario=scenario, run=v.name, outcome="failure"),
             }
         )
     return made
+
+
+def _link(v: View, scenario: str, example: failures.Example | None) -> str:
+    """Return the address of an example in the viewer; "" if it has no name there."""
+    if example is None or v.num_seeds > 1:
+        return ""
+    return viewer.link((scenario, example.index, v.name))
 
 
 def cost(shown: Sequence[View]) -> list[dict[str, Any]]:

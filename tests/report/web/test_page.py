@@ -15,7 +15,7 @@ from tests.report import builders
 from tests.report.builders import TRAP, UNSOLVABLE, make_report, outcomes, page
 
 VOID = {"meta", "link", "br", "dt", "dd", "tr", "th", "td", "li", "p"}  # may stay open
-VOID |= {"path", "use", "rect"}
+VOID |= {"path", "use", "rect", "input"}
 
 
 class Reader(HTMLParser):
@@ -46,7 +46,9 @@ class Reader(HTMLParser):
 
 def words(text):
     """The text of a page without its tags."""
-    text = re.sub(r"<(style|title|desc)>.*?</\1>", " ", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<(style|script|title|desc)\b[^>]*>.*?</\1>", " ", text, flags=re.DOTALL
+    )
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
