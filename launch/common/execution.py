@@ -69,7 +69,6 @@ def execute(
         SIGTERM, on which it saves its state, and has ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    records = read(plan, folder)
     until = None if budget.hours is None else time.monotonic() + 3600 * budget.hours
     left = len(plan.runs) if budget.num_runs is None else budget.num_runs
     wanted = {run.name for run in plan.runs} if only is None else {*only}
@@ -77,20 +76,19 @@ def execute(
         if run.name in wanted:
             wanted.add(run.after)
     with _alone(folder) as lock, _Child() as child:
+        records = read(plan, folder)
         for i, run in enumerate(plan.runs, 1):
             record = records[run.name]
             if run.report or run.name not in wanted:
                 continue
             if run.after and records[run.after].state != DONE:
                 if records[run.after].state == FAILED:
-                    record.state = FAILED
-                    record.error = f"{run.after}, which it starts from, failed"
+                    record.state, record.error = FAILED, _because_of(run)
                 continue
             if not left or child.stopped or (until and time.monotonic() >= until):
                 continue
             left -= 1
-            print(f"[{i}/{len(plan.runs)}] {run.name}: see {run.workdir / LOG}")
-            sys.stdout.flush()
+            _say(f"[{i}/{len(plan.runs)}] {run.name}: see {run.workdir / LOG}")
             record.state, record.error = RUNNING, ""
             write(plan, folder, records)
             started = time.monotonic()
@@ -104,7 +102,7 @@ def execute(
                 record.state, record.error = FAILED, _last_line(run, code)
             write(plan, folder, records)
             said = f"{record.state}, {record.seconds:.0f} s"
-            print(f"[{i}/{len(plan.runs)}] {run.name}: {record.error or said}")
+            _say(f"[{i}/{len(plan.runs)}] {run.name}: {record.error or said}")
             if record.state == DONE:
                 after_each(run)
         write(plan, folder, records)
@@ -141,15 +139,16 @@ def read(plan: Plan, folder: Path) -> dict[str, Record]:
     old = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads((folder / RECORDS).read_text("utf-8"))
-        for x in stored["runs"]:
-            # Only failures stay; what else the list says may be out of date.
-            state = FAILED if x["state"] == FAILED else WAITING
-            error = x["error"] if state == FAILED else ""
-            old[x["name"]] = Record(state, x["seconds"], error)
-    found = {run.name: old.get(run.name, Record()) for run in plan.runs}
+        old = {x["name"]: x for x in stored["runs"]}
+    found = {}
     for run in plan.runs:
+        listed = old.get(run.name, {})
+        found[run.name] = record = Record(seconds=listed.get("seconds"))
+        error = listed.get("error", "")
         if run.report:
-            found[run.name] = Record(DONE, found[run.name].seconds)
+            record.state = DONE
+        elif error and error != _because_of(run):  # what else is listed may be too old
+            record.state, record.error = FAILED, error
     return found
 
 
@@ -237,10 +236,17 @@ def _alone(folder: Path) -> Iterator[int]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{folder}: waiting for another command, or a run that one started")
-            sys.stdout.flush()
+            _say(f"{folder}: waiting for another command, or a run that one started")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
+
+
+def _because_of(run: Run) -> str:
+    return f"{run.after}, which it starts from, failed"
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _last_line(run: Run, code: int) -> str:

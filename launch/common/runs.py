@@ -51,14 +51,18 @@ def manifest(workdir: Path) -> dict[str, Any]:
 def check_same(workdir: Path, c: Config) -> None:
     """Refuse a workdir that holds a run of another config.
 
+    Keys that did not exist when the run was made have their defaults.
+
     Raises:
       UsageError: it does, or the stored config cannot be read.
     """
     stored = config.stored(workdir)
     if stored is None:
         return
-    old = config.flat(stored)
-    new = config.flat(json.loads(json.dumps(config.to_dict(c))))
+    old, new = (
+        json.loads(json.dumps(values))  # where tuples are lists
+        for values in (config.defaults() | config.flat(stored), config.flat(c))
+    )
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE):
             raise UsageError(

@@ -6,7 +6,7 @@ was interrupted has the page of one that was not.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,14 +85,21 @@ class Results:
         )
 
     def difference(self, setting: str, column: Column) -> intervals.Interval | None:
-        """Return by how much a rate differs from that of the base."""
-        ours, base = self.reports[setting], self.reports.get(self.plan.base, {})
-        seeds = [seed for seed in ours if seed in base]
+        """Return by how much a rate differs from that of the base.
+
+        It is of the seeds that both have. A model that is not trained stands beside
+        each seed of the other.
+        """
+        pair = setting, self.plan.base
+        trained = [x for x in pair if self.plan.settings[x].is_trained] or pair
+        seeds = [
+            seed
+            for seed in self.reports[trained[0]]
+            if all(seed in self.reports[x] for x in trained)
+        ]
         if not seeds:
             return None
-        new, old = (
-            column.outcomes(self._pool(x, seeds)) for x in (setting, self.plan.base)
-        )
+        new, old = (column.outcomes(self._pool(x, seeds)) for x in pair)
         if not new or not old or not np.array_equal(new.weights, old.weights):
             return None
         return intervals.difference(new, old)
@@ -106,8 +113,12 @@ class Results:
                 made[column] = {k: x and intervals.rate(x) for k, x in found.items()}
         return made
 
-    def _pool(self, setting: str, seeds: Iterable[int]) -> Json:
+    def _pool(self, setting: str, seeds: Collection[int]) -> Json:
         some = self.reports[setting]
+        if not self.plan.settings[setting].is_trained:
+            (only,) = some.values()
+            only = {k: x for k, x in only.items() if k != "train_seed"}
+            some = dict.fromkeys(seeds, only)
         return report.pool({f"{setting}_{seed}": some[seed] for seed in seeds})
 
 
@@ -168,11 +179,18 @@ def page(results: Results, about: str, figure: str) -> str:
     plan = results.plan
     title, _, text = inspect.cleandoc(about).partition("\n")
     lines = [f"# {title.rstrip('.')}", ""]
-    lines += [text.strip(), ""] if text.strip() else []
+    lines += [text.strip("\n"), ""] if text.strip() else []
     pooled = {_title(plan, name): one for name, one in results.pooled.items()}
-    if why := report.exploratory(pooled):
+    trained = {
+        _title(plan, name): one
+        for name, one in results.pooled.items()
+        if plan.settings[name].is_trained
+    }
+    if why := report.exploratory(trained):
         lines += [f"**{why.replace(':', '**:', 1)}", ""]
     lines += ["## Table", "", table(results), "", NOTE, ""]
+    if left := [_title(plan, x) for x in plan.settings if x not in results.reports]:
+        lines += [f"Not run yet: {', '.join(left)}.", ""]
     lines += [f"![The table as a figure]({figure})", ""]
     scenarios = [
         [x.heading, *map(_text, rates.values())]

@@ -137,15 +137,20 @@ def swept(study: Study, texts: Sequence[str]) -> Study:
         if bad := [x for x in seeds if not x.isdecimal()]:
             raise UsageError(f'--sweep={SEED}: "{bad[0]}" is not a number from 0')
         study = dataclasses.replace(study, seeds=tuple(map(int, seeds)))
+    singles = {key: values for key, values in keys.items() if len(values) == 1}
     settings = study.settings
-    for key, values in keys.items():
+    for key, values in singles.items():
         settings = vary(settings, key, values)
-    base = study.base
-    if not base and settings != study.settings:  # the config as it is, if it is there
-        plain = config.from_flags(_words(study.settings[0], {}))
+    if len(singles) == len(keys):
+        return dataclasses.replace(study, settings=settings)
+    plain = config.from_flags(_words(settings[0], {}))
+    for key in (key for key in keys if key not in singles):
+        settings = vary(settings, key, keys[key])
+    if study.base:
+        found = (x.name for x in settings if x.name.startswith(f"{study.base},"))
+    else:  # the config as it is, if it is there
         found = (x.name for x in settings if config.from_flags(_words(x, {})) == plain)
-        base = next(found, "")
-    return dataclasses.replace(study, settings=settings, base=base)
+    return dataclasses.replace(study, settings=settings, base=next(found, ""))
 
 
 def values_of(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Sweeps: what is planned, how it is executed, and the table that it ends in."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from configs.paper import alpha, data_and_steps, methods, study
-from launch.common import execution, sweep_page, sweeps
+from launch.common import execution, runs, sweep_page, sweeps
 from launch.common.errors import UsageError
 from openagent_jax import report
 from tests import fake_runs, tiny
@@ -252,6 +253,7 @@ def test_a_killed_sweep_ends_in_the_same_table(commands, tmp_path):
     steps = broken / "base_1/metrics.jsonl"
     wait_for(steps.exists)
     assert "waiting for another command" in commands.output()
+    assert fake_runs.states(broken)["base_0"] == "done"
     assert log.read_text().count("from step") == 1  # it was not started again
     kill_child(pid, signal.SIGKILL)
     done = commands.wait()
@@ -268,22 +270,38 @@ def kill_child(pid, number):
     os.kill(int(children[0]), number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_passed_on(commands, tmp_path, number):
+def test_sigterm_is_passed_on(commands, tmp_path):
     """The run saves its state, and the command ends as a saved run does."""
     words = [*SMALL, f"--workdir={tmp_path}"]
     pid = commands.start(FAKE, *words, STEP="0.2")
     wait_for((tmp_path / "paft.alpha=0_0/metrics.jsonl").exists)
-    os.kill(pid, number)
+    os.kill(pid, signal.SIGTERM)
     done = commands.wait()
     assert done.code == 143 and done.err.count("\n") == 1
     assert "stopped; 0 of 4 runs are done; start the same command again" in done.err
     assert {*fake_runs.states(tmp_path).values()} == {"waiting"}
     assert [x.name for x in tmp_path.glob("*_*")] == ["paft.alpha=0_0"]
     assert commands(FAKE, *words).code == 0
-    assert "from step 0" not in (
-        tmp_path / "paft.alpha=0_0/log.txt"
-    ).read_text().replace("from step 0", "", 1)
+    log = (tmp_path / "paft.alpha=0_0/log.txt").read_text()
+    assert log.count("from step") == 2 and log.count("from step 0") == 1
+
+
+def test_ctrl_c_lets_the_run_save(tmp_path):
+    """A terminal sends SIGINT to the command and to what it has started."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", FAKE, *SMALL, f"--workdir={tmp_path}"],
+        env=os.environ | {"STEP": "0.2"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for((tmp_path / "paft.alpha=0_0/metrics.jsonl").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert "stopped; 0 of 4 runs are done" in process.communicate()[1]
+    assert process.returncode == 143
+    log = (tmp_path / "paft.alpha=0_0/log.txt").read_text()
+    assert "from step 0" in log and "KeyboardInterrupt" not in log
 
 
 def test_a_budget(commands, tmp_path):
@@ -298,15 +316,14 @@ def test_a_budget(commands, tmp_path):
 
 
 def test_reports_that_cannot_be_compared_are_refused(commands, tmp_path):
+    """As soon as there are two of them, whenever the runs were executed."""
     words = [*SMALL, f"--workdir={tmp_path}"]
-    assert commands(FAKE, *words, "--max_runs=2").code == 0
-    file = tmp_path / f"paft.alpha=0_0/eval/{fake_runs.NUM_STEPS}/report.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {report.SET_HASH: "abc"}))
-    done = commands(FAKE, *words)
-    assert done.code == 2 and done.err.count("\n") == 1
-    for word in ("abc (paft.alpha=0_0)", "none (paft.alpha=0.3_0)", "--workdir"):
-        assert word in done.err
-    assert not (tmp_path / "paft.alpha=0_1").exists()
+    for _ in range(2):
+        done = commands(FAKE, *words, OTHER="paft.alpha=0.3_0")
+        assert done.code == 2 and done.err.count("\n") == 1
+        for word in ("none (paft.alpha=0_0)", "abc (paft.alpha=0.3_0)", "--workdir"):
+            assert word in done.err
+        assert not (tmp_path / "paft.alpha=0_1").exists()
 
 
 def test_a_folder_of_another_run_is_refused(commands, tmp_path):
@@ -316,6 +333,18 @@ def test_a_folder_of_another_run_is_refused(commands, tmp_path):
     assert done.code == 2 and done.err.count("\n") == 1
     for word in ("paft.alpha=0_0 holds a run", "num_steps is 1100 there, 90 here"):
         assert word in done.err
+
+
+def test_a_run_from_before_a_key_existed_is_the_same_run(tmp_path):
+    (run, *_) = make_plan(tmp_path, "paft.alpha=0,0.3").runs
+    leave(run)
+    file = run.workdir / "config.json"
+    stored = json.loads(file.read_text())
+    del stored["train"]["num_tasks"]
+    file.write_text(json.dumps(stored))
+    runs.check_same(run.workdir, run.config)
+    with pytest.raises(UsageError, match="train.num_tasks is 0 there, 9 here"):
+        runs.check_same(run.workdir, run.config.replace({"train.num_tasks": 9}))
 
 
 def make_plan(folder, *texts):
@@ -328,6 +357,22 @@ def leave(run):
     """Leave the files of a run that has ended."""
     run.workdir.mkdir()
     subprocess.run(fake_runs.command(run), check=True, capture_output=True)
+
+
+def test_an_untrained_model_stands_beside_each_seed(tmp_path):
+    made = methods.get_study("smoke")
+    made = sweeps.swept(made, ["seed=0..2"])
+    made = dataclasses.replace(made, settings=made.settings[:2])
+    plan = sweeps.plan(made, tmp_path)
+    assert [run.name for run in plan.runs] == ["base", "sft_0", "sft_1", "sft_2"]
+    for run in plan.runs:
+        leave(run)
+    results = sweep_page.load(plan)
+    for column, rates in results.rates.items():
+        change = results.difference("base", column)
+        assert rates["base"] and rates["sft"] and change
+        want = rates["base"]["mean"] - rates["sft"]["mean"]
+        assert change["mean"] == pytest.approx(want)
 
 
 def test_values_may_be_tuples_and_strings(tmp_path):
@@ -350,6 +395,19 @@ def test_values_may_be_tuples_and_strings(tmp_path):
         "paft.leave_out": ((), ("semantic_trap", "query")),
         "optim.name": ("adamw", "muon"),
     }
+
+
+def test_the_base_of_a_sweep(tmp_path):
+    """The config as it is, with what changes in all runs; or what the study names."""
+    plan = make_plan(tmp_path, "train.num_steps=50", "paft.alpha=0,0.3")
+    assert plan.base == "paft.alpha=0.3"
+    assert make_plan(tmp_path, "paft.alpha=0.1,0.2").base == "paft.alpha=0.1"
+    assert make_plan(tmp_path, "train.num_steps=50").base == "base"
+    made = sweeps.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
+    plan = sweeps.plan(made, tmp_path)
+    last = "train.num_tasks=8000,train.num_steps=2200"
+    assert plan.base == f"{last},optim.learning_rate=0.001"
+    assert len(plan.settings) == 18
 
 
 @pytest.mark.parametrize("name", ["alpha", "data_and_steps", "methods"])
