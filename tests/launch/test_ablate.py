@@ -40,6 +40,9 @@ def test_a_sweep_ends_in_a_table(commands, tmp_path):
     assert done.code == 0, done
     text = (tmp_path / "table.md").read_text()
     assert "| paft.alpha=0 " in text and "points from paft.alpha=0.3" in text
+    assert (
+        "* **paft.alpha=0, paft.alpha=0.3**: unseen forms: tool_order, logic_" in text
+    )
     assert text.split("## Table")[1].split("\n\n")[1] in done.out
     assert {*fake_runs.states(tmp_path).values()} == {"done"}
     listed = json.loads((tmp_path / "sweep.json").read_text())["runs"]
