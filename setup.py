@@ -47,6 +47,7 @@ TEST = [
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
+    "playwright>=1.50",  # drives the chromium of the system
     "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
     "pytest>=8.4",
     "pytest-xdist>=3.6",
@@ -76,6 +77,7 @@ setup(
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.report.viewer": ["*.css", "*.html", "*.js"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },

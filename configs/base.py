@@ -288,6 +288,8 @@ def get_config(arg: str = "") -> ConfigDict:
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.
     c.eval.keep = 200
+    # Whether they have their tokens too, and the log-probs of the sampled ones.
+    c.eval.keep_tokens = False
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 100  # steps between checkpoints

@@ -125,6 +125,8 @@ def _check_names(c: Config) -> None:
 def _check_combinations(c: Config) -> None:
     if c.paft.alpha and not c.paft.perturbations:
         raise UsageError("paft.perturbations is empty; name some, or set paft.alpha=0")
+    if c.eval.keep_tokens and not c.eval.keep:
+        raise UsageError("eval.keep_tokens=True needs eval.keep above 0")
     if 0 < c.train.num_tasks < c.num_sampled_tasks:
         raise UsageError(
             f"train.num_tasks={c.train.num_tasks} is less than the "

@@ -302,6 +302,7 @@ class Eval:
     split: str
     scenarios: tuple[str, ...]
     keep: int
+    keep_tokens: bool
 
 
 @dataclass(frozen=True)

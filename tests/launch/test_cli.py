@@ -141,6 +141,10 @@ BAD_USE = [
     ([GRPO, "--config.ppo.gae_lambda=1.5"], ["ppo.gae_lambda=1.5", "from 0 to 1"]),
     ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
     ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
+    (
+        [PAFT, "--config.eval.keep_tokens", "--config.eval.keep=0"],
+        ["eval.keep_tokens", "eval.keep above 0"],
+    ),
     ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
     (
         [
