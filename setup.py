@@ -13,6 +13,7 @@ REQUIRES = [
     "absl-py>=2.1",
     "jaxtyping>=0.3.2",
     "jinja2>=3.1",
+    "matplotlib>=3.9",
     "ml_collections>=1.1",
     "numpy>=2.0",
     "pydantic>=2.9",
@@ -48,6 +49,7 @@ TEST = [
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
+    "playwright>=1.50",  # drives the chromium of the system
     "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
     "pytest>=8.4",
     "pytest-xdist>=3.6",
@@ -77,6 +79,7 @@ setup(
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.report.viewer": ["*.css", "*.html", "*.js"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },

@@ -221,6 +221,10 @@ def get_config(arg: str = "") -> ConfigDict:
     # limit.
     c.train.max_tokens = 0
     c.train.batch_size = 8  # tasks of a step
+    # Number of different tasks, which come again and again in epochs, each in another
+    # order; at least train.batch_size. 0 draws new tasks in every step. Perturbations
+    # are drawn anew in any case.
+    c.train.num_tasks = 0
     # Parts of a batch whose gradients are summed. More parts need less memory and
     # change nothing else.
     c.train.num_micro_batches = 1
@@ -276,13 +280,16 @@ def get_config(arg: str = "") -> ConfigDict:
     # catalogue), "default", or a tier or shift (as in paft.perturbations) of these.
     # The default is the environment's own suite at the end of training, and the whole
     # catalogue in launch.evaluate. "semantic_trap+runtime_error" is a composition, on
-    # tasks that every part changes, and "runtime_error@0.5" has half of eval.strength.
+    # tasks that every part changes, "runtime_error@0.5" has half of eval.strength, and
+    # "runtime_error:late" is at the last step of the goal (also :early and :mid).
     # Or one suite of scenarios: "paper", "tc", "hazards", "maze", "dynamic",
     # "full", or a file.
     c.eval.scenarios = ("default",)
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.
     c.eval.keep = 200
+    # Whether they have their tokens too, and the log-probs of the sampled ones.
+    c.eval.keep_tokens = False
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 100  # steps between checkpoints

@@ -301,12 +301,13 @@ def kept(workdir: Path) -> None:
     from rich.console import Console
 
     from openagent_jax.curriculum import draw
-    from openagent_jax.evaluation import episodes, transcript
+    from openagent_jax.evaluation import transcript
+    from openagent_jax.report import trajectories
 
     name = PERTURBATION.value or draw.CLEAN
     try:
-        folder = episodes.newest(workdir)
-        found = list(itertools.islice(episodes.read(folder, name), NUM.value))
+        folder = trajectories.newest(workdir)
+        found = list(itertools.islice(trajectories.read(folder, name), NUM.value))
     except FileNotFoundError as error:
         raise cli.UsageError(f"--workdir: {error}") from None
     console = Console(highlight=False, markup=False, soft_wrap=True)

@@ -164,6 +164,10 @@ def _agent() -> None:
     c = config.resolve(CONFIG.value or base.get_config())
     if SUITE.value:
         c = c.replace({"eval.domain": SUITE.value})
+    if c.eval.keep_tokens:
+        raise cli.UsageError(
+            "eval.keep_tokens: an agent sends messages, not tokens; leave it out"
+        )
     if AGENT.value == "openai":
         spec = agents.endpoint(
             BASE_URL.value,

@@ -35,8 +35,6 @@ DISTRIBUTED = flags.DEFINE_bool(
     "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
     "they find one another; elsewhere see jax.distributed.initialize.",
 )
-# Keys that may change when a run is continued: they do not affect what is learned.
-MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
 DATA = "data"  # key in the meta of a checkpoint: the position in the stored data
 
 
@@ -73,11 +71,11 @@ def main() -> None:
     given = config_flags.get_override_values(flags.FLAGS["config"])
     stored = config.stored(workdir)
     c = sizing.as_stored(c, stored, given)
-    _check_same_run(workdir, c)
+    runs.check_same(workdir, c)
     if DRY_RUN.value:
         print(json.dumps(config.to_dict(c), indent=2))
         return
-    if (ended := _ended(workdir)) is not None:
+    if (ended := runs.ended(workdir)) is not None:
         print(f"{workdir}: this run has ended; another one needs another --workdir")
         scoring.show(workdir, ended)
         return
@@ -170,32 +168,6 @@ def main() -> None:
         _write_json(workdir / "manifest.json", manifest | {"ended": end})
         scoring.show(workdir, last)
         print(f"{ended.num_tokens:,} tokens, {time.time() - started:.0f} s")
-
-
-def _ended(workdir: Path) -> int | None:
-    """Return the last step of a run that has ended; None for any other."""
-    file = workdir / "manifest.json"
-    try:
-        return json.loads(file.read_text("utf-8"))["ended"]["step"]
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _check_same_run(workdir: Path, c) -> None:
-    """Refuse a workdir that holds a run of another config."""
-    from launch.common import config
-
-    stored = config.stored(workdir)
-    if stored is None:
-        return
-    old = config.flat(stored)
-    new = config.flat(json.loads(json.dumps(config.to_dict(c))))
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE):
-            raise cli.UsageError(
-                f"{workdir} holds a run of another config ({key} is {old.get(key)} "
-                f"there, {new.get(key)} here); use another --workdir, or remove it"
-            )
 
 
 def _report_logs(workdir: Path, *worlds) -> None:

@@ -16,9 +16,11 @@ Each environment has a catalogue of perturbations, one `Entry` for each. The tex
 they draw from (synonyms, names) are the pools of the environment. Configs name a
 perturbation by its name, a composition by the names of its parts, such as
 `semantic_trap+runtime_error`, and either at a share of the strength that is asked for
-by a number, such as `runtime_error@0.5`.
+by a number, such as `runtime_error@0.5`. Some can be placed in the episode, such as
+`runtime_error:late`.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -57,8 +59,12 @@ RESPONSES = {
     "revise": "Do what the user wants by now.",
     "refuse": "Refuse the task.",
 }
+# Where an entry can be placed: at the first step of the goal, at one in between, or at
+# the last one.
+POSITIONS = ("early", "mid", "late")
 WHOLE = ""  # the path of all fields of a task, in `Entry.touches`
-_JOIN, _AT = "+", "@"  # between the parts of a composition; before a strength
+# Between the parts of a composition; before a strength; before a position.
+_JOIN, _AT, _IN = "+", "@", ":"
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,11 @@ class Entry:
     touches: tuple[str, ...]  # paths of the task's fields that it may change
     explicit: bool = True  # whether the documents or the feedback reveal it
     transient: bool = False  # whether it goes away within the episode
-    position: str = "start"  # when in the episode it takes effect: start or any
+    # When in the episode it takes effect: "start", "any", or one of POSITIONS.
+    position: str = "start"
+    # Whether one of POSITIONS can be chosen. The pools have a field `position` then,
+    # which is "" for no choice.
+    placeable: bool = False
     solvable: bool = True  # whether solvable tasks stay solvable
     response: str = ""  # what is right to do: one of RESPONSES
     # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
@@ -84,6 +94,11 @@ class Entry:
     unseen: str = ""
     includes: tuple[str, ...] = ()  # names of entries, one of which it applies
     parts: tuple["Entry", ...] = ()  # of a composition, in the order of `all_of`
+
+    @property
+    def kind(self) -> str:
+        """The name in the catalogue, without a position; "" for a composition."""
+        return "" if self.parts else self.name.partition(_IN)[0]
 
     @property
     def summary(self) -> str:
@@ -103,18 +118,52 @@ def entry(environment: HasCatalogue, name: str) -> Entry:
 
     Args:
       environment: the environment whose catalogue is used.
-      name: a name, or several joined by `+`; a strength after it is ignored.
+      name: a name, or several joined by `+`, each with a position after `:` if one is
+        chosen; a strength after it is ignored.
 
     Raises:
-      ValueError: the environment has no perturbation of a name, or they cannot be
-        composed.
+      ValueError: the environment has no perturbation of a name, it cannot be placed
+        there, or they cannot be composed.
     """
-    entries, names = catalogue(environment), part_names(name)
-    for part in names:
-        if part not in entries:
+    entries, parts = catalogue(environment), []
+    for part in split_strength(name)[0].split(_JOIN):
+        kind, chosen, position = part.partition(_IN)
+        if kind not in entries:
             known = ", ".join(sorted(entries)) or "none"
-            raise ValueError(f'unknown perturbation "{part}"; there are {known}')
-    return compose(*(entries[part] for part in names))
+            raise ValueError(f'unknown perturbation "{kind}"; there are {known}')
+        found = entries[kind]
+        parts.append(place(found, position) if chosen else found)
+    return compose(*parts)
+
+
+def place(one: Entry, position: str) -> Entry:
+    """Return an entry that takes effect at a chosen step of the goal.
+
+    It changes no task that has too few steps: fewer than two, or than three for "mid".
+
+    Args:
+      one: an entry of a catalogue.
+      position: one of POSITIONS.
+
+    Raises:
+      ValueError: there is no such position, or the entry cannot be placed.
+    """
+    name = f"{one.name}{_IN}{position}"
+    if position not in POSITIONS:
+        known = ", ".join(POSITIONS)
+        raise ValueError(
+            f'"{name}": there is no position "{position}"; there are {known}'
+        )
+    if not one.placeable:
+        raise ValueError(
+            f'"{name}": {one.name} cannot be placed; leave out "{_IN}{position}"'
+        )
+
+    @functools.wraps(one.make)
+    def make(pools: Any) -> Perturbation:
+        return one.make(replace(pools, position=position))
+
+    return replace(one, name=name, make=make, position=position)
 
 
 def split_strength(name: str) -> tuple[str, float]:
@@ -139,15 +188,16 @@ def split_strength(name: str) -> tuple[str, float]:
 
 
 def part_names(name: str) -> list[str]:
-    """Return the names of the parts of a composition; of any other, its name.
+    """Return the names in the catalogue of the parts of a composition, or of any other.
 
-    >>> part_names("semantic_trap+runtime_error@0.5")
+    >>> part_names("semantic_trap+runtime_error:late@0.5")
     ['semantic_trap', 'runtime_error']
 
     Raises:
       ValueError: as for `split_strength`.
     """
-    return split_strength(name)[0].split(_JOIN)
+    parts = split_strength(name)[0].split(_JOIN)
+    return [part.partition(_IN)[0] for part in parts]
 
 
 def compose(*entries: Entry) -> Entry:
@@ -163,11 +213,11 @@ def compose(*entries: Entry) -> Entry:
     """
     if len(entries) == 1:
         return entries[0]
-    names = [part.name for part in entries]
-    name = _JOIN.join(names)
+    names = [part.kind for part in entries]
+    name = _JOIN.join(part.name for part in entries)
     for part in entries:
-        if names.count(part.name) > 1:
-            raise ValueError(f'"{name}" names {part.name} twice; name it once')
+        if names.count(part.kind) > 1:
+            raise ValueError(f'"{name}" names {part.kind} twice; name it once')
         if part.counterpart in names:
             raise ValueError(
                 f'"{name}": {part.name} and {part.counterpart} exclude each other; '
@@ -214,7 +264,7 @@ def kinds(environment: HasCatalogue, names: Iterable[str]) -> set[str]:
 def kinds_of(one: Entry) -> set[str]:
     """Return what one perturbation consists of; see `kinds`."""
     parts = [part for part in one.parts or (one,) if not part.unseen]
-    return {kind for part in parts for kind in part.includes or (part.name,)}
+    return {kind for part in parts for kind in part.includes or (part.kind,)}
 
 
 def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -253,7 +303,7 @@ def glossary(entries: Iterable[Entry]) -> dict[str, dict[str, str]]:
     """
     parts = [part for one in entries for part in one.parts or (one,)]
     return {
-        one.name: {"summary": one.summary, "right": RESPONSES.get(one.response, "")}
+        one.kind: {"summary": one.summary, "right": RESPONSES.get(one.response, "")}
         for one in parts
     }
 

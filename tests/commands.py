@@ -48,7 +48,10 @@ class Done:
 
 
 class Commands:
-    """`start` a command, then `wait` for it; only one runs at a time."""
+    """`start` a command, then `wait` for it; only one runs at a time.
+
+    A command is a name in `launch`, or a module of the tests.
+    """
 
     def __init__(self, folder: Path):
         self._files = [str(folder / name) for name in ("stdout", "stderr")]
@@ -64,7 +67,8 @@ class Commands:
     def start(self, command: str, *args: str, **env: str) -> int:
         for name in self._files:
             Path(name).unlink(missing_ok=True)
-        self._send(json.dumps([f"launch.{command}", args, env, self._files]))
+        module = command if "." in command else f"launch.{command}"
+        self._send(json.dumps([module, args, env, self._files]))
         return int(self._receive())
 
     def wait(self) -> Done:

@@ -107,9 +107,17 @@ def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
     return int(lengths(source.tables, jax.random.split(key, num)).max())
 
 
-def curriculum(c: Config, environment: Environment) -> Curriculum:
-    """Return the curriculum: new tasks each step, in PAFT's mix if `paft.alpha` > 0."""
+def curriculum(c: Config, environment: Environment, key: jax.Array) -> Curriculum:
+    """Return the curriculum, which mixes in perturbed tasks if `paft.alpha` > 0.
+
+    Args:
+      c: the config.
+      environment: the environment of the tasks.
+      key: the root key of the run, for tasks that are repeated.
+    """
     clean = draw.clean(environment)
+    if c.train.num_tasks:
+        clean = draw.repeated(environment, c.train.num_tasks, key)
     if c.paft.alpha == 0:
         return clean
     return mix.paft(
@@ -197,7 +205,8 @@ def trainer(
     """
     mesh = placement.mesh(c, devices)
     tx = c.optim.optimizer(c.train.num_steps)
-    tasks = curriculum(c, source.environment)
+    root = root_key(c, model)
+    tasks = curriculum(c, source.environment, root)
     step = train.make_step(
         tasks,
         algorithm(c, model.policy, source.environment),
@@ -218,7 +227,7 @@ def trainer(
         mesh,
         transformer.logical_axes(model.config),
         lambda given: train.init_state(given[0], tx, *given[1:]),
-        (params, root_key(c, model), frozen, tasks.init()),
+        (params, root, frozen, tasks.init()),
         donate=True,
     )
     outputs = shardings, sharding.replicated(mesh)

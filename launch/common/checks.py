@@ -27,6 +27,7 @@ MAY_BE_ZERO = (
     "optim.warmup_steps",
     "paft.ramp_steps",
     "train.max_tokens",
+    "train.num_tasks",
     "eval.every",
     "eval.seed",
     "eval.keep",
@@ -124,6 +125,19 @@ def _check_names(c: Config) -> None:
 def _check_combinations(c: Config) -> None:
     if c.paft.alpha and not c.paft.perturbations:
         raise UsageError("paft.perturbations is empty; name some, or set paft.alpha=0")
+    if c.eval.keep_tokens and not c.eval.keep:
+        raise UsageError("eval.keep_tokens=True needs eval.keep above 0")
+    if 0 < c.train.num_tasks < c.num_sampled_tasks:
+        raise UsageError(
+            f"train.num_tasks={c.train.num_tasks} is less than the "
+            f"{c.num_sampled_tasks} tasks of a step (train.batch_size); raise it, or "
+            "set it to 0 for new tasks in every step"
+        )
+    if c.train.num_tasks and c.data.path:
+        raise UsageError(
+            f"train.num_tasks={c.train.num_tasks} does not choose among the stored "
+            "demonstrations of data.path: set it to 0"
+        )
     if c.train.shuffle_vectors and c.sandbox.domain != RANDOM:
         raise UsageError(
             'train.shuffle_vectors needs sandbox.domain="random"; it is '

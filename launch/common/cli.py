@@ -78,39 +78,7 @@ def git(*words: str) -> str | None:
         return None
 
 
-def _parse(
-    argv: Sequence[str],
-    required: Sequence[str],
-    commands: Mapping[str, Sequence[str]],
-) -> Sequence[str]:
-    """Parse the flags, and return the positional arguments."""
-    try:
-        flags.FLAGS.set_gnu_getopt(bool(commands))  # flags may follow a subcommand
-        extra = flags.FLAGS(argv)[1:]
-        config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
-        if config is not None:
-            config.lock()  # raises only now if the config file could not be read
-    except Exception as error:  # flags and configs raise many kinds
-        raise UsageError(_explain(error, argv)) from error
-    words = 0
-    if commands:
-        if not extra or extra[0] not in commands:
-            found = f'"{extra[0]}" is not a command; ' if extra else ""
-            raise UsageError(f"{found}give {' or '.join(commands)}")
-        names = commands[extra[0]]
-        words = 1 + len(names)
-        if len(extra) < words:
-            raise UsageError(f"{extra[0]}: {names[len(extra) - 1]} is missing")
-    if extra[words:]:
-        word = extra[words]
-        raise UsageError(f'"{word}" is not a flag; did you mean "--{word}"?')
-    for name in required:
-        if flags.FLAGS[name].value is None:
-            raise UsageError(f"--{name} is missing")
-    return extra
-
-
-def _explain(error: Exception, argv: Sequence[str]) -> str:
+def explain(error: Exception, argv: Sequence[str]) -> str:
     """Return one line that names the flag, for an error of parsing."""
     text = str(error)
     no_key = isinstance(error, KeyError | AttributeError)
@@ -127,6 +95,38 @@ def _explain(error: Exception, argv: Sequence[str]) -> str:
     if isinstance(error, flags.Error) and len(lines) == 1:
         return text
     return f"--config: {type(error).__name__}: {lines[-1].strip()}"
+
+
+def _parse(
+    argv: Sequence[str],
+    required: Sequence[str],
+    commands: Mapping[str, Sequence[str]],
+) -> Sequence[str]:
+    """Parse the flags, and return the positional arguments."""
+    try:
+        flags.FLAGS.set_gnu_getopt(bool(commands))  # flags may follow a subcommand
+        extra = flags.FLAGS(argv)[1:]
+        config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
+        if config is not None:
+            config.lock()  # raises only now if the config file could not be read
+    except Exception as error:  # flags and configs raise many kinds
+        raise UsageError(explain(error, argv)) from error
+    words = 0
+    if commands:
+        if not extra or extra[0] not in commands:
+            found = f'"{extra[0]}" is not a command; ' if extra else ""
+            raise UsageError(f"{found}give {' or '.join(commands)}")
+        names = commands[extra[0]]
+        words = 1 + len(names)
+        if len(extra) < words:
+            raise UsageError(f"{extra[0]}: {names[len(extra) - 1]} is missing")
+    if extra[words:]:
+        word = extra[words]
+        raise UsageError(f'"{word}" is not a flag; did you mean "--{word}"?')
+    for name in required:
+        if flags.FLAGS[name].value is None:
+            raise UsageError(f"--{name} is missing")
+    return extra
 
 
 def _diagnose(error: BaseException) -> tuple[int, str]:

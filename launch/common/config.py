@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from ml_collections import ConfigDict
+from absl import flags
+from ml_collections import ConfigDict, config_flags
 
 from configs import base
-from launch.common import errors, sections
+from launch.common import cli, errors, sections
 from launch.common.errors import UsageError
 from openagent_jax.environments.world import Settings
 
@@ -118,6 +119,31 @@ def resolve(c: ConfigDict) -> Config:
       UsageError: a key is unknown, renamed or missing, or a value has the wrong type.
     """
     return _typed(Config, c.to_dict())
+
+
+def from_flags(words: Sequence[str]) -> Config:
+    """Return the config that the flags of a command name, without touching our flags.
+
+    >>> words = ["--config=configs/paft.py:smoke", "--config.paft.alpha=0.4"]
+    >>> from_flags(words).paft.alpha
+    0.4
+
+    Raises:
+      UsageError: there is no such file or key, or a value has the wrong type.
+    """
+    values, argv = flags.FlagValues(), ["", *words]
+    config_flags.DEFINE_config_file(
+        "config", None, "", values, lock_config=True, sys_argv=argv
+    )
+    try:
+        values(argv)
+        made: Any = values["config"].value
+        made.lock()  # raises if the file could not be read
+    except Exception as error:  # flags and configs raise many kinds
+        known = {f"--config.{key}" for key in defaults()}
+        argv.sort(key=lambda word: word.partition("=")[0] in known)  # others are blamed
+        raise UsageError(cli.explain(error, argv)) from error
+    return resolve(made)
 
 
 def defaults() -> dict[str, Any]:

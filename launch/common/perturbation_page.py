@@ -39,6 +39,10 @@ that changes. A change is *explicit* if the documents or the feedback reveal it,
 does not say otherwise, strength is the probability of the change, or of each one where
 there are several, such as names, documents or results.
 
+Where the labels offer a position *by choice*, `NAME:early` is at the first step of the
+goal, `NAME:late` at the last one, and `NAME:mid` at one in between; they change only
+tasks of at least two steps, or three for `mid`. Without a choice any step may be hit.
+
 PAFT trains on every entry in surface forms of the training split, and an evaluation
 draws *forms* of the test. An entry without these lines has no texts of its own. One
 that is "not trained on" takes its tasks from what evaluation holds out
@@ -178,9 +182,11 @@ def labels(entry: Entry) -> Iterator[str]:
     yield f"part: {entry.part}"
     yield "explicit" if entry.explicit else "implicit"
     yield "transient" if entry.transient else "permanent"
-    yield (
-        "from the start" if entry.position == "start" else f"position: {entry.position}"
-    )
+    if entry.placeable:
+        yield f"position: {entry.position}, or {', '.join(perturb.POSITIONS)} by choice"
+    else:
+        at_start = entry.position == "start"
+        yield "from the start" if at_start else f"position: {entry.position}"
     yield "stays solvable" if entry.solvable else "cannot be solved"
     if entry.unseen:
         yield "not trained on"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.common import config
+from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.algorithms import policy_gradient, ppo
@@ -15,6 +16,9 @@ from openagent_jax.models import hf, hf_folder
 from openagent_jax.types import Params
 
 STAGE = "stage"  # key in the manifest: see `stage`
+# Keys that may change when a run is continued: they do not affect what is learned.
+MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
+MAY_CHANGE += ("eval.keep",)
 FROZEN = "frozen"  # key in the meta of a checkpoint: digests of what it leaves out
 
 
@@ -28,6 +32,45 @@ def save_model(folder: Path, model: Backbone) -> None:
             (made / chat_template.FILE).write_text(model.template, "utf-8")
 
 
+def ended(workdir: Path) -> int | None:
+    """Return the last step of a run that has ended; None for any other."""
+    try:
+        return manifest(workdir)["ended"]["step"]
+    except (KeyError, TypeError):
+        return None
+
+
+def manifest(workdir: Path) -> dict[str, Any]:
+    """Return the manifest of the run in a workdir; empty if there is none to read."""
+    try:
+        return dict(json.loads((workdir / "manifest.json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def check_same(workdir: Path, c: Config) -> None:
+    """Refuse a workdir that holds a run of another config.
+
+    Keys that did not exist when the run was made have their defaults.
+
+    Raises:
+      UsageError: it does, or the stored config cannot be read.
+    """
+    stored = config.stored(workdir)
+    if stored is None:
+        return
+    old, new = (
+        json.loads(json.dumps(values))  # where tuples are lists
+        for values in (config.defaults() | config.flat(stored), config.flat(c))
+    )
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE):
+            raise UsageError(
+                f"{workdir} holds a run of another config ({key} is {old.get(key)} "
+                f"there, {new.get(key)} here); use another --workdir, or remove it"
+            )
+
+
 def stage(workdir: Path) -> int:
     """Return the place of a run in its chain: the number of runs before it.
 
@@ -37,19 +80,15 @@ def stage(workdir: Path) -> int:
     Raises:
       UsageError: the config of the run cannot be read.
     """
-    file = workdir / "manifest.json"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return int(json.loads(file.read_text("utf-8"))[STAGE])
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return int(manifest(workdir)[STAGE])
     before = Path((config.stored(workdir) or {}).get("init_from", "")).expanduser()
     return stage(before) + 1 if (before / "checkpoints").is_dir() else 0
 
 
 def seed(workdir: Path) -> int | None:
     """Return the seed of the run in a workdir; None if it holds no run."""
-    try:
-        return json.loads((workdir / "manifest.json").read_text("utf-8"))["seed"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return manifest(workdir).get("seed")
 
 
 def digests(frozen: Params) -> dict[str, str | None]:

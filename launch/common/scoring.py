@@ -103,7 +103,9 @@ class Scorer:
         keeper = None
         if workdir and c.keep:
             folder = file(workdir, step).parent
-            keeper = episodes.Keeper(world, folder, c.keep, c.seed, c.repeats)
+            keeper = episodes.Keeper(
+                world, folder, c.keep, c.seed, c.repeats, c.keep_tokens
+            )
         if self._refused is None:
             self._refused = bounds.fit(world)
         scored = evaluate.evaluate(

@@ -237,6 +237,7 @@ class Train:
     num_steps: int
     max_tokens: int
     batch_size: int
+    num_tasks: int
     num_micro_batches: int
     num_epochs: int
     num_minibatches: int
@@ -301,6 +302,7 @@ class Eval:
     split: str
     scenarios: tuple[str, ...]
     keep: int
+    keep_tokens: bool
 
 
 @dataclass(frozen=True)

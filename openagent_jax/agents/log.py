@@ -13,9 +13,9 @@ import numpy as np
 
 from openagent_jax import report
 from openagent_jax.agents.cost import Cost
-from openagent_jax.evaluation import episodes
+from openagent_jax.report import trajectories
 
-Line = dict[str, Any]  # an episode, with the keys that `evaluation.episodes` describes
+Line = dict[str, Any]  # an episode, with the keys that `report.trajectories` describes
 Reused = Set[tuple[str, int]]  # scenario and index of episodes
 _FIELDS = {  # the fields of `report.Episodes`
     "success": bool,
@@ -175,7 +175,7 @@ def keep(
       reused: as for `scored`; these are the clean ones, marked as `reused`.
     """
     names = list(names) if num else []
-    episodes.clear(folder / episodes.FOLDER, names)
+    trajectories.clear(folder / trajectories.FOLDER, names)
     for name in names:
         lines = {line["index"]: line for line in log.episodes(name, num)}
         if any(scenario == name for scenario, _ in reused):
@@ -184,7 +184,7 @@ def keep(
                     marks = {"scenario": name, "changed": False, "reused": True}
                     lines[line["index"]] = line | marks
         ordered = (lines[i] for i in sorted(lines))
-        episodes.write(folder / episodes.FOLDER, name, ordered)
+        trajectories.write(folder / trajectories.FOLDER, name, ordered)
 
 
 def _compare(file: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -26,6 +26,9 @@ DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
 PARTS = (*perturb.TIERS, *perturb.SHIFTS)
 GROUPS = (DEFAULT, ALL, *PARTS)
 EDIT = 1  # folded into the key of a task, gives the key of its perturbation
+# Folded into the root key of a run, gives that of tasks that are repeated. No step has
+# this number.
+TASKS = 2**32 - 3
 
 
 class Edited(NamedTuple):
@@ -357,4 +360,39 @@ def clean(environment: Environment, split: str = "train") -> Curriculum:
 
     return Curriculum(
         init=lambda: (), sample=sample, update=lambda state, tasks, metrics: state
+    )
+
+
+def repeated(
+    environment: Environment, num: int, key: jax.Array, split: str = "train"
+) -> Curriculum:
+    """Return the curriculum that repeats `num` clean tasks, in an order for each epoch.
+
+    Every task comes once in an epoch, and batches may lie across two of them.
+
+    Args:
+      environment: the environment of the tasks.
+      num: the number of tasks, at least as many as a batch has.
+      key: the root key of a run. The state of the curriculum is made from it, so that
+        runs of other seeds have other tasks and the same program.
+      split: the split of the tasks.
+    """
+
+    def sample(state, tables, task_key, edit_key, step, num_tasks) -> Task:
+        del task_key, edit_key
+        keys = jax.vmap(jax.random.fold_in, (None, 0))
+        first = step * num_tasks
+        # Of the epoch that the batch begins in, and of the next one. Numbers below
+        # `num` are those of tasks.
+        order_keys = keys(state, num + first // num + jnp.arange(2))
+        orders = jax.vmap(jax.random.permutation, (0, None))(order_keys, num)
+        index = orders.reshape(-1)[first % num + jnp.arange(num_tasks)]
+        return jax.vmap(lambda key: environment.sample(tables, key, split))(
+            keys(state, index)
+        )
+
+    return Curriculum(
+        init=lambda: jax.random.fold_in(key, TASKS),
+        sample=sample,
+        update=lambda state, tasks, metrics: state,
     )

@@ -1,55 +1,26 @@
-"""Write episodes to files and read them back, so that people can see what a policy did.
+"""Keep the episodes of an evaluation, so that people can see what a policy did.
 
-    eval/<step>/trajectories/<scenario>.jsonl    one line per episode
-
-The format is the same for checkpoints and for agents that are reached by messages:
-
-    scenario, index, task_key      the task, and the PRNG key that it was drawn with
-    task, phrasing                 numbers that equal tasks share, and tasks whose
-                                   requests are worded alike
-    success, solvable, refused, num_calls, num_errors, num_questions,
-    num_needless_questions, fewest_calls, changed, answered              the outcome
-    failure                        one of `FAILURES`; "" for a success
-    unsolvable                     one of the environment's reasons; "" if solvable
-    tools, messages                as the agent sees them
-    actions, results               per turn: what the agent did, what it was shown
-    rewards                        for each component, one number per turn
-    plan                           the actions of the expert on the same task
+`report.trajectories` writes them to files, and says what a line holds.
 """
 
-import gzip
-import json
-import shutil
-import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import jax
 import numpy as np
 
-from openagent_jax import brief, expert, files
+from openagent_jax import brief, expert
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation.evaluate import Played, Recording
+from openagent_jax.report import trajectories
+from openagent_jax.report.trajectories import Failure, Line
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Outcome
 
-FOLDER = "trajectories"
 CUT = "\N{HORIZONTAL ELLIPSIS}"  # marks the end of a reply that was cut off
-MAX_BYTES = 10_000_000  # a larger file is compressed
-Failure = Literal[
-    "",
-    "unanswered",  # a reply of a remote agent never came
-    "out_of_context",  # the context had no room for another turn
-    "out_of_turns",
-    "false_refusal",  # the agent refused a task that can be solved
-    "missed_refusal",  # the agent did not refuse a task that cannot be solved
-    "wrong_answer",
-]
-FAILURES: tuple[str, ...] = get_args(Failure)
-Line = dict[str, Any]
 
 
 class Keeper:
@@ -59,7 +30,13 @@ class Keeper:
     """
 
     def __init__(
-        self, world: World, folder: Path, num: int, seed: int, repeats: int = 1
+        self,
+        world: World,
+        folder: Path,
+        num: int,
+        seed: int,
+        repeats: int = 1,
+        tokens: bool = False,
     ):
         """
         Args:
@@ -68,7 +45,9 @@ class Keeper:
           num: the largest number of episodes to keep of each scenario.
           seed: the seed of the tasks.
           repeats: the number of episodes of each task.
+          tokens: whether lines have the tokens of their episodes.
         """
+        self._tokens = tokens
         self._world, self._folder, self._num = world, folder, num
         self._repeats = repeats
         self._root = jax.random.key(seed)
@@ -117,9 +96,11 @@ class Keeper:
         Args:
           num_episodes: of each scenario; the last batch may have more.
         """
-        clear(self._folder / FOLDER, self._lines)
+        trajectories.clear(self._folder / trajectories.FOLDER, self._lines)
         for name, lines in self._lines.items():
-            write(self._folder / FOLDER, name, lines[:num_episodes])
+            trajectories.write(
+                self._folder / trajectories.FOLDER, name, lines[:num_episodes]
+            )
 
     def _line(self, played: Played, plan: Any) -> Line:
         """Return the fields of an episode except those that identify its task."""
@@ -151,6 +132,19 @@ class Keeper:
                 for component, paid in timestep.reward.items()
             },
             "plan": transcript.plan(transcriber, task, actions, valid),
+            **({"tokens": self._token_fields(recording)} if self._tokens else {}),
+        }
+
+    def _token_fields(self, recording: Recording) -> Line:
+        """Return the tokens of an episode; see `trajectories`."""
+        valid = recording.valid
+        sampled = recording.sampled[valid]
+        log_prob = recording.log_prob[valid][sampled]
+        spelled = (self._spelled[token] for token in recording.tokens[valid].tolist())
+        return {
+            "text": [x.decode(errors="replace") for x in spelled],
+            "sampled": sampled.astype(int).tolist(),
+            "log_prob": [round(x, 4) for x in log_prob.tolist()],
         }
 
     def _texts(self, recording: Recording) -> list[str]:
@@ -176,7 +170,7 @@ def outcome(found: Outcome) -> Line:
 def failure(
     found: Outcome, terminated: bool, cut: bool, answered: bool = True
 ) -> Failure:
-    """Return why an episode failed: one of `FAILURES`.
+    """Return why an episode failed: one of `trajectories.FAILURES`.
 
     Args:
       found: the outcome of the episode.
@@ -199,95 +193,6 @@ def failure(
     if found.refused:
         return "false_refusal"
     return "wrong_answer" if found.solvable else "missed_refusal"
-
-
-def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
-    """Write the episodes of a scenario as JSON Lines, atomically.
-
-    A file of more than `MAX_BYTES` is compressed, and its name ends with `.gz`.
-
-    Returns:
-      The path of the file.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
-    with files.replacing(plain) as part:
-        with part.open("w", encoding="utf-8") as file:
-            for line in lines:
-                # A reply may contain lone surrogates, which UTF-8 cannot encode.
-                text = json.dumps(line, ensure_ascii=False, allow_nan=False)
-                file.write(text.encode(errors="replace").decode() + "\n")
-        if is_large := part.stat().st_size > MAX_BYTES:
-            with (
-                files.replacing(packed) as made,
-                part.open("rb") as source,
-                gzip.open(made, "wb") as target,
-            ):
-                shutil.copyfileobj(source, target)
-    (plain if is_large else packed).unlink(missing_ok=True)
-    return packed if is_large else plain
-
-
-def clear(folder: Path, but: Collection[str] = ()) -> None:
-    """Remove the episodes of an earlier evaluation, and partial files.
-
-    Args:
-      folder: the `trajectories` folder of an evaluation.
-      but: the scenarios whose episodes stay.
-    """
-    for file in folder.glob("*.jsonl*"):
-        if file.suffix == ".part" or file.name.split(".jsonl")[0] not in but:
-            file.unlink()
-
-
-def newest(workdir: Path) -> Path:
-    """Return the `trajectories` folder of a run's last evaluation that kept episodes.
-
-    Raises:
-      FileNotFoundError: there is none.
-    """
-    if not workdir.is_dir():
-        raise FileNotFoundError(f"{workdir}: no such folder")
-    folders = (step / FOLDER for step in (workdir / "eval").glob("*"))
-    found = [x for x in folders if x.parent.name.isdecimal() and scenarios(x)]
-    if not found:
-        raise FileNotFoundError(
-            f"{workdir} has no kept episodes; evaluate it with eval.keep above 0"
-        )
-    return max(found, key=lambda x: int(x.parent.name))
-
-
-def read(folder: Path, name: str) -> Iterator[Line]:
-    """Yield the episodes of a scenario.
-
-    Args:
-      folder: the `trajectories` folder of an evaluation.
-      name: the name of the scenario.
-
-    Raises:
-      FileNotFoundError: no episodes of the scenario were kept.
-      ValueError: the file is damaged.
-    """
-    plain, packed = folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"
-    if not (plain.exists() or packed.exists()):
-        kept = ", ".join(scenarios(folder)) or "none"
-        raise FileNotFoundError(f"{plain}: no such file; kept are: {kept}")
-    file = plain if plain.exists() else packed
-    number = 0
-    try:
-        with gzip.open(file) if file == packed else file.open("rb") as opened:
-            for line in opened:
-                number += 1
-                yield dict(json.loads(line))
-    except (ValueError, TypeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        where = f"{file} is damaged at or behind line {number}"
-        raise ValueError(f"{where}: {error}") from None
-
-
-def scenarios(folder: Path) -> list[str]:
-    """Return the sorted names of the scenarios whose episodes were kept."""
-    files = (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"))
-    return sorted({file.name.split(".jsonl")[0] for file in files})
 
 
 def _plan(environment, tables, task):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import brief, perturb, report
 from openagent_jax import draw as hashes
@@ -34,7 +34,9 @@ class Recording(NamedTuple):
     trajectory: Trajectory
     shown: Int[Array, "B T P"]  # what `Transcriber.observe` returns for each turn
     tokens: Int[Array, "B M"]
-    sampled: Bool[Array, "B M"]  # mask of the tokens that the policy sampled
+    valid: Bool[Array, "B M"]  # tokens that are not padding
+    sampled: Bool[Array, "B M"]  # tokens that the policy sampled
+    log_prob: Float[Array, "B M"]  # log-prob at sampling time; 0 for other tokens
 
 
 class Played(NamedTuple):
@@ -135,7 +137,14 @@ def make_player(
         episode, recording = played.trajectory, None
         outcome, shown = watch(tables, episode)
         if record:
-            recording = Recording(episode, shown, played.tokens, played.sampled)
+            recording = Recording(
+                episode,
+                shown,
+                played.tokens,
+                played.valid,
+                played.sampled,
+                played.log_prob,
+            )
         task, phrasing, domain = describe(tables, edited.task)
         return Played(
             outcome=outcome,

@@ -91,7 +91,7 @@ def kept(line: Mapping[str, Any]) -> Iterator[str]:
     They show what happened, how it ended, and what the expert would have done.
 
     Args:
-      line: an episode as `evaluation.episodes.read` yields it.
+      line: an episode as `report.trajectories.read` yields it.
     """
     yield from conversation(line["messages"], line["tools"])
     yield f"failure: {line['failure']}" if line["failure"] else "success"

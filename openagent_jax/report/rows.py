@@ -322,10 +322,10 @@ def label(r: Json) -> str:
 def perturbations(r: Json) -> list[str]:
     """Return the names of the perturbations of a row; a composition has several.
 
-    >>> perturbations({"scenario": "semantic_trap+runtime_error@0.5"})
+    >>> perturbations({"scenario": "semantic_trap+runtime_error:late@0.5"})
     ['semantic_trap', 'runtime_error']
     """
-    return r["scenario"].partition("@")[0].split("+")
+    return [x.partition(":")[0] for x in r["scenario"].partition("@")[0].split("+")]
 
 
 def average(values: Iterable[Any]) -> float | None:

@@ -296,6 +296,25 @@ def test_clean_curriculum(getkey):
     assert curriculum.update(state, got, {}) == state
 
 
+def test_repeated_curriculum(getkey):
+    """Each task comes once in an epoch, in another order, also across two batches."""
+    curriculum, num = draw.repeated(ENVIRONMENT, 10, getkey()), 6
+    state = curriculum.init()
+    drawn = np.concatenate(
+        [
+            curriculum.sample(state, 7, getkey(), getkey(), jnp.int32(i), num).world
+            for i in range(5)
+        ]
+    ).reshape(3, 10)
+    assert len(set(drawn[0].tolist())) == 10
+    assert all(set(epoch) == set(drawn[0]) for epoch in drawn.tolist())
+    assert len({tuple(epoch) for epoch in drawn.tolist()}) == 3
+    assert curriculum.update(state, (), {}) is state
+    other = draw.repeated(ENVIRONMENT, 10, getkey())
+    again = other.sample(other.init(), 7, getkey(), getkey(), jnp.int32(0), num)
+    assert not set(again.world.tolist()) & set(drawn[0].tolist())
+
+
 def test_default_can_stand_for_the_whole_catalogue():
     """`launch.evaluate` plays all of it, so that no choice decides the headline."""
     spec = tools.DOMAINS

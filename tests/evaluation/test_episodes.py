@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-import gzip
+import itertools
 import json
 import re
 
@@ -17,6 +17,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import make
 from openagent_jax.evaluation import episodes, evaluate
 from openagent_jax.evaluation.claims import Claims
+from openagent_jax.report import trajectories
 from openagent_jax.suites import tasks as suites
 from openagent_jax.types import Outcome, Sizes
 from tests import helpers
@@ -117,9 +118,9 @@ def player(form):
     return evaluate.make_player(policy, world(form), SCENARIOS, NUM, record=True)
 
 
-def keep(form, folder, num=NUM, num_tasks=NUM):
+def keep(form, folder, num=NUM, num_tasks=NUM, tokens=False):
     """Evaluate and save episodes; return `(lines by scenario, rows of the report)`."""
-    keeper = episodes.Keeper(world(form), folder, num, SEED)
+    keeper = episodes.Keeper(world(form), folder, num, SEED, tokens=tokens)
     scored = evaluate.evaluate(
         player(form),
         world(form),
@@ -135,9 +136,10 @@ def keep(form, folder, num=NUM, num_tasks=NUM):
 
 
 def read(folder):
-    folder = folder / episodes.FOLDER
+    folder = folder / trajectories.FOLDER
     return {
-        name: list(episodes.read(folder, name)) for name in episodes.scenarios(folder)
+        name: list(trajectories.read(folder, name))
+        for name in trajectories.scenarios(folder)
     }
 
 
@@ -211,7 +213,7 @@ def test_lines_have_all_keys(kept):
         assert [line["index"] for line in found] == list(range(NUM))
         for line in found:
             assert set(line) == KEYS and line["scenario"] == name
-            assert line["answered"] and line["failure"] in episodes.FAILURES
+            assert line["answered"] and line["failure"] in trajectories.FAILURES
             num_turns = len(line["actions"])
             assert len(line["results"]) == num_turns
             replies = [m for m in line["messages"] if m["role"] == "assistant"]
@@ -311,7 +313,7 @@ def test_each_failure_label(outcome, ends, word):
     plain = dict.fromkeys(Outcome._fields, 0) | {"solvable": True} | outcome
     found = Outcome(**{name: np.asarray(x) for name, x in plain.items()})
     assert episodes.failure(found, *ends) == word
-    assert word in episodes.FAILURES and len(episodes.FAILURES) == 7
+    assert word in trajectories.FAILURES and len(trajectories.FAILURES) == 7
 
 
 def test_replies_are_stored_verbatim(kept):
@@ -379,7 +381,7 @@ def test_agents_write_the_same_files(compact, tmp_path):
 def test_number_of_kept_episodes(compact, tmp_path):
     """The first tasks are kept; files of an earlier evaluation are removed."""
     _, lines, scored = compact
-    folder = tmp_path / episodes.FOLDER
+    folder = tmp_path / trajectories.FOLDER
     folder.mkdir()
     for name in ("old.jsonl", "older.jsonl.gz", "clean.jsonl.part", "clean.jsonl.gz"):
         (folder / name).write_text("{")
@@ -393,8 +395,35 @@ def test_number_of_kept_episodes(compact, tmp_path):
     # The last batch is larger than the number of remaining tasks.
     fewer, _ = keep(helpers.COMPACT, tmp_path, num_tasks=2)
     assert fewer == {name: found[:2] for name, found in lines.items()}
-    episodes.clear(folder)
+    trajectories.clear(folder)
     assert not list(folder.iterdir())
+
+
+def test_kept_tokens(compact, tmp_path):
+    """The sampled ones are the replies, and together they are the whole text."""
+    _, plain, _ = compact
+    lines, _ = keep(helpers.COMPACT, tmp_path, tokens=True)
+    end = "\0"  # as the compact form writes it
+    for line in itertools.chain(*lines.values()):
+        tokens = line.pop("tokens")
+        assert line == plain[line["scenario"]][line["index"]]
+        text, sampled = tokens["text"], tokens["sampled"]
+        assert len(text) == len(sampled) and set(sampled) == {0, 1}
+        assert len(tokens["log_prob"]) == sum(sampled)
+        assert max(tokens["log_prob"]) <= 0 and min(tokens["log_prob"]) < 0
+        turns = re.findall("1+", "".join(map(str, sampled)))
+        assert len(turns) == len(line["actions"])
+        said = "".join(x for x, own in zip(text, sampled) if own)
+        replies = [x["text"] for x in line["actions"] if "text" in x]
+        for reply in replies:
+            assert reply.removesuffix(episodes.CUT) in said
+        assert said.count(end) == sum(not x.endswith(episodes.CUT) for x in replies) + (
+            len(turns) - len(replies)
+        )
+        whole = "".join(text)
+        for message in line["messages"]:
+            if message["role"] in ("user", "tool"):
+                assert message["content"] in whole
 
 
 def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
@@ -405,81 +434,3 @@ def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
     keeper("clean", 0, played)
     keeper.write(NUM)
     assert not list(tmp_path.iterdir())
-
-
-LINES = [{"index": i, "text": "x" * 100 + "\ud83d…"} for i in range(5)]
-READ = [line | {"text": "x" * 100 + "?…"} for line in LINES]
-
-
-def test_large_files_are_compressed(tmp_path, monkeypatch):
-    plain = episodes.write(tmp_path, "clean", LINES)
-    size = plain.stat().st_size
-    assert plain.name == "clean.jsonl" and list(episodes.read(tmp_path, "clean")) == (
-        READ
-    )
-    assert len(plain.read_text("utf-8").splitlines()) == 5
-    monkeypatch.setattr(episodes, "MAX_BYTES", size)
-    assert episodes.write(tmp_path, "clean", LINES) == plain
-    monkeypatch.setattr(episodes, "MAX_BYTES", size - 1)
-    packed = episodes.write(tmp_path, "clean", LINES)
-    assert packed.name == "clean.jsonl.gz" and [*tmp_path.iterdir()] == [packed]
-    assert list(episodes.read(tmp_path, "clean")) == READ
-    assert episodes.scenarios(tmp_path) == ["clean"]
-    assert gzip.decompress(packed.read_bytes()).count(b"\n") == 5
-    monkeypatch.setattr(episodes, "MAX_BYTES", size)
-    assert episodes.write(tmp_path, "clean", LINES[:2]) == plain
-    assert [*tmp_path.iterdir()] == [plain]
-    assert list(episodes.read(tmp_path, "clean")) == READ[:2]
-
-
-@pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_a_file_appears_only_when_complete(tmp_path, monkeypatch, max_bytes):
-    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
-    before = episodes.write(tmp_path, "clean", LINES)
-
-    def broken():
-        yield LINES[0]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        episodes.write(tmp_path, "clean", broken())
-    with pytest.raises(KeyboardInterrupt):
-        episodes.write(tmp_path, "other", broken())
-    assert episodes.scenarios(tmp_path) == ["clean"]
-    assert list(episodes.read(tmp_path, "clean")) == READ
-    with pytest.raises(ValueError):
-        episodes.write(tmp_path, "other", [{"x": float("nan")}])
-    assert episodes.scenarios(tmp_path) == ["clean"] and before.exists()
-
-
-@pytest.mark.parametrize("max_bytes", [0, 10**6])
-def test_damaged_files_are_reported(tmp_path, monkeypatch, max_bytes):
-    monkeypatch.setattr(episodes, "MAX_BYTES", max_bytes)
-    file = episodes.write(tmp_path, "clean", LINES)
-    data = file.read_bytes()
-    for damaged in (data[: len(data) // 2], b"[1]\n", b"\xff\xfe"):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is damaged") as error:
-            list(episodes.read(tmp_path, "clean"))
-        assert str(file) in str(error.value) and "\n" not in str(error.value)
-
-
-def test_missing_scenarios_are_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match="kept are: none"):
-        list(episodes.read(tmp_path, "clean"))
-    episodes.write(tmp_path, "clean", LINES)
-    with pytest.raises(FileNotFoundError, match="kept are: clean"):
-        list(episodes.read(tmp_path, "rule_shift"))
-
-
-def test_the_newest_evaluation(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none: no such folder"):
-        episodes.newest(tmp_path / "none")
-    for step in ("9", "10", "best", "11"):
-        folder = tmp_path / "eval" / step / episodes.FOLDER
-        folder.mkdir(parents=True)
-        with pytest.raises(FileNotFoundError, match="no kept episodes; .* eval.keep"):
-            episodes.newest(tmp_path)
-    for step in ("9", "10", "best"):
-        episodes.write(tmp_path / "eval" / step / episodes.FOLDER, "clean", LINES)
-    assert episodes.newest(tmp_path) == tmp_path / "eval/10" / episodes.FOLDER

@@ -8,8 +8,8 @@ import pytest
 
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
-from openagent_jax.evaluation import episodes
 from openagent_jax.evaluation import transcript as texts
+from openagent_jax.report import trajectories
 from tests import helpers, messages
 
 NUM = 12
@@ -200,9 +200,9 @@ def test_kept_episodes_as_text():
 def run(tmp_path):
     """A run with two evaluations."""
     for step, name in ((2, "clean"), (10, "clean"), (10, "unsolvable")):
-        folder = tmp_path / "run" / "eval" / str(step) / episodes.FOLDER
+        folder = tmp_path / "run" / "eval" / str(step) / trajectories.FOLDER
         lines = [LINE | {"index": i, "scenario": name} for i in range(3)]
-        episodes.write(folder, name, lines if step == 10 else lines[:1])
+        trajectories.write(folder, name, lines if step == 10 else lines[:1])
     return tmp_path / "run"
 
 
@@ -243,7 +243,7 @@ def test_bad_use(commands, run, tmp_path, args, words):
 
 
 def test_damage_is_reported_in_one_line(commands, run):
-    file = run / "eval/10" / episodes.FOLDER / "clean.jsonl"
+    file = run / "eval/10" / trajectories.FOLDER / "clean.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
     done = commands("domain", "show", f"--workdir={run}", "--num=3")
     assert done.code == 1 and "is damaged" in done.err

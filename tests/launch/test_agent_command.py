@@ -229,6 +229,7 @@ BAD_USE = [
     ([*OPENAI, "--suite=nothing.json"], "nothing.json"),
     ([*OPENAI, "--concurrency=0"], "concurrency"),
     ([*OPENAI, BASE, '--config.eval.scenarios=("nope",)'], 'there is no "nope"'),
+    ([*OPENAI, BASE, "--config.eval.keep_tokens"], "eval.keep_tokens: an agent sends"),
     (["--suite=poi"], "--suite is for --agent"),
     ([BASE, "--model=x"], "--model is for --agent"),
     ([BASE, "--max_calls=3"], "--max_calls is for --agent"),

@@ -133,9 +133,18 @@ BAD_USE = [
         + ["--config.train.batch_size=3"],
         ["paft.paired", "3 tasks"],
     ),
+    ([PAFT, "--config.train.num_tasks=7"], ["num_tasks=7", "8 tasks of a step", "0"]),
+    (
+        [SFT, "--config.train.num_tasks=9", "--config.data.path=x"],
+        ["train.num_tasks=9", "data.path", "0"],
+    ),
     ([GRPO, "--config.ppo.gae_lambda=1.5"], ["ppo.gae_lambda=1.5", "from 0 to 1"]),
     ([PAFT, "--config.eval.domain=nope"], ["eval.domain", "nope", "medical"]),
     ([PAFT, "--config.sandbox.domain=random"], ["paft.alpha", "sandbox.domain"]),
+    (
+        [PAFT, "--config.eval.keep_tokens", "--config.eval.keep=0"],
+        ["eval.keep_tokens", "eval.keep above 0"],
+    ),
     ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
     (
         [

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from absl.testing import flagsaver
 
+from configs.paper import study
 from launch import diagnose
-from launch.common import diagnosis_page
+from launch.common import config, diagnosis_page, execution
 from openagent_jax.evaluation.evaluate import GRADING_VERSION
-from tests import pages
+from tests import fake_runs, pages
 
 ROOT = pages.ROOT
 RESULTS = ROOT / "docs/results"
@@ -18,24 +19,25 @@ RESULTS = ROOT / "docs/results"
 
 @pytest.fixture
 def executed(monkeypatch, tmp_path):
-    """The commands that were run; each leaves the files that launch.train leaves."""
-    commands = []
+    """The runs that were started; each leaves the files that launch.train leaves."""
+    started = []
 
-    def run(command, config, workdir, changes):
-        commands.append((command, config, workdir.name, changes))
-        report = workdir / "eval/7/report.json"
-        report.parent.mkdir(parents=True)
+    def command(run):
+        started.append(run)
         made = json.loads((RESULTS / "base/report.json").read_text())
-        made |= {"grading_version": GRADING_VERSION, "num_tasks": diagnose.NUM_TASKS}
-        report.write_text(json.dumps(made))
-        if command == "train":
-            manifest = json.loads((RESULTS / "sft_0/manifest.json").read_text())
-            manifest["ended"] = {"step": 7, "num_tokens": 100}
-            (workdir / "manifest.json").write_text(json.dumps(manifest))
+        made |= {"grading_version": GRADING_VERSION, "num_tasks": study.NUM_TASKS}
+        manifest = json.loads((RESULTS / "sft_0/manifest.json").read_text())
+        manifest["config"] = config.to_dict(run.config)
+        return fake_runs.child(
+            run,
+            {"report": made, "manifest": manifest if run.setting.is_trained else None},
+        )
 
-    monkeypatch.setattr(diagnose, "run", run)
+    monkeypatch.setattr(execution, "command", command)
+    for name in ("configs", "launch"):  # read from where the command is started
+        (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
-    return commands
+    return started
 
 
 def run_diagnosis(**flags):
@@ -78,10 +80,10 @@ def test_a_page_of_missing_seeds_is_refused(monkeypatch, tmp_path):
 
 def test_by_default_there_are_five_seeds_and_many_tasks(executed):
     run_diagnosis(only=["sft"])
-    assert [c[2] for c in executed] == [f"sft_{seed}" for seed in range(5)]
-    for *_, changes in executed:
-        assert changes["eval.num_tasks"] == 384
-        assert changes["eval.scenarios"] == '("all",)'
+    assert [run.name for run in executed] == [f"sft_{seed}" for seed in range(5)]
+    for run in executed:
+        assert run.config.eval.num_tasks == 384
+        assert run.config.eval.scenarios == ("all",)
 
 
 @pytest.mark.parametrize(
@@ -116,45 +118,43 @@ def test_a_page_of_mixed_seeds_is_refused(executed, key, value):
 
 def test_missing_runs_are_executed_once(executed):
     text = run_diagnosis(only=["base", "sft_grpo"], seeds=["3"])
-    assert [(c[0], c[2]) for c in executed] == [
+    assert [(run.command, run.name) for run in executed] == [
         ("evaluate", "base"),
         ("train", "sft_half_3"),
         ("train", "sft_grpo_3"),
     ]
-    assert executed[-1][3]["init_from"] == Path("runs/diagnosis/sft_half_3")
-    assert executed[-1][3]["seed"] == 3
+    assert executed[-1].config.init_from == "runs/diagnosis/sft_half_3"
+    assert executed[-1].config.seed == 3
     assert "| SFT+GRPO | 1 | 200 |" in text  # tokens of both halves
     assert "Not run yet: SFT, half of SFT, GRPO, PAFT" in text
     run_diagnosis(only=["base", "sft_grpo"], seeds=["3"])
     assert len(executed) == 3
+    kept = json.loads(Path("docs/results/sft_grpo_3/manifest.json").read_text())
+    assert kept["config"]["seed"] == kept["after"]["config"]["seed"] == 3
+    assert not Path("docs/results/sft_half_3").exists()  # nobody asked for it
 
 
 def test_first_halves_are_shared(executed):
     run_diagnosis(only=["paft_grpo", "paft_perturbed_grpo"], seeds=["0"])
-    assert [c[2] for c in executed].count("paft_half_0") == 1
+    assert [run.name for run in executed].count("paft_half_0") == 1
 
 
-def test_budgets_are_equal():
-    """Two halves, of reinforcement learning or of SFT steps, cost one full run."""
-    rl = [
-        m.changes["train.max_tokens"]
-        for m in diagnose.METHODS.values()
-        if "grpo" in m.config
-    ]
-    assert {diagnose.TOKENS, diagnose.TOKENS // 2} == set(rl)
-    for method in diagnose.METHODS.values():
-        half = method.changes.get("train.max_tokens") == diagnose.TOKENS // 2
-        assert half == bool(method.after)
+def test_a_run_that_ended_before_is_kept(executed):
+    """As after an interruption between a run and the copy of its report."""
+    run_diagnosis(only=["sft"], seeds=["0"])
+    shutil.rmtree("docs/results/sft_0")
+    run_diagnosis(only=["sft"], seeds=["0"])
+    assert len(executed) == 1 and Path("docs/results/sft_0/report.json").exists()
 
 
 def test_failed_runs_leave_no_report(executed, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("gave up")
-
-    monkeypatch.setattr(diagnose, "run", fail)
-    with pytest.raises(RuntimeError, match="gave up"):
-        run_diagnosis(only=["grpo"], seeds=["0"])
-    assert not list(Path().rglob("report.json"))
+    monkeypatch.setenv("FAIL", "grpo_0")
+    message = r"1 of 2 runs are not done; failed: grpo_0 \(train.py: the loss is nan"
+    with pytest.raises(RuntimeError, match=message):
+        run_diagnosis(only=["grpo", "sft"], seeds=["0"])
+    assert [*Path("docs").rglob("report.json")] == [
+        Path("docs/results/sft_0/report.json")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def chain(tmp_path_factory):
 @jax.jit
 def sample(tables, key):
     """The worlds, goals and values of the tasks of a run's first steps."""
-    curriculum = build.curriculum(tiny.config("sft"), helpers.ENVIRONMENT)
+    curriculum = build.curriculum(tiny.config("sft"), helpers.ENVIRONMENT, key)
 
     def one(step):
         state = train.TrainState(step, {}, (), key)

@@ -160,6 +160,7 @@ CATALOGUE = (
         touches=("faults.failures",),
         transient=True,
         position="any",
+        placeable=True,
         response="retry",
     ),
     Entry(
@@ -170,6 +171,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults"),
         position="any",
+        placeable=True,
         response="follow",
     ),
     Entry(
@@ -180,6 +182,7 @@ CATALOGUE = (
         part="observation",
         touches=("tools", "faults"),
         position="any",
+        placeable=True,
         response="proceed",
     ),
     Entry(
@@ -190,6 +193,7 @@ CATALOGUE = (
         part="action",
         touches=("tools", "faults"),
         position="any",
+        placeable=True,
         response="follow",
     ),
     Entry(
@@ -200,6 +204,7 @@ CATALOGUE = (
         part="action",
         touches=("tools", "faults"),
         position="any",
+        placeable=True,
         response="follow",
     ),
     Entry(
@@ -211,6 +216,7 @@ CATALOGUE = (
         touches=("faults.form", "tools.result_name", "tools.result_path"),
         explicit=False,
         position="any",
+        placeable=True,
         response="understand",
     ),
     Entry(
@@ -222,6 +228,7 @@ CATALOGUE = (
         touches=("faults.failures", "faults.wording"),
         transient=True,
         position="any",
+        placeable=True,
         response="retry",
     ),
     Entry(
@@ -243,6 +250,7 @@ CATALOGUE = (
         explicit=False,
         transient=True,
         position="any",
+        placeable=True,
         response="retry",
     ),
     Entry(
@@ -264,6 +272,7 @@ CATALOGUE = (
         part="transition",
         touches=("tools", "faults.new_code"),
         position="any",
+        placeable=True,
         response="follow",
     ),
     Entry(
@@ -274,6 +283,7 @@ CATALOGUE = (
         part="transition",
         touches=("faults.stale",),
         position="any",
+        placeable=True,
         response="follow",
     ),
     Entry(
@@ -283,7 +293,7 @@ CATALOGUE = (
         shift="query",
         part="reward",
         touches=("faults.change",),
-        position="any",
+        position="late",
         response="revise",
     ),
     Entry(

@@ -13,7 +13,9 @@ from openagent_jax.environments.tools.perturb.edits import (
     edit_tools,
     lasting,
     needed,
+    placed_steps,
     wanted,
+    wanted_there,
     with_gate,
 )
 from openagent_jax.environments.tools.types import RECORDED, Change, Task
@@ -32,11 +34,10 @@ def missing_values(pools: Pools) -> Perturbation:
     at most do, so that there are turns enough. Tools that have an effect return their
     values at once, since they must not be called again.
     """
-    del pools
 
     def apply(key, task, strength):
         coin, num = jax.random.split(key)
-        hit = wanted(task) & ~task.tools.effect & (task.faults.blanks == 0)
+        hit = wanted_there(task, pools) & ~task.tools.effect & (task.faults.blanks == 0)
         # One call would get the values and the new code.
         hit &= lasting(task) & (task.faults.new_code == 0)
         hit &= bernoulli(coin, strength, hit.shape)
@@ -85,18 +86,22 @@ def verification_code_change(pools: Pools) -> Perturbation:
         coin, which, gate_key, new = jax.random.split(key, 4)
         tools, faults = task.tools, task.faults
         row = jnp.arange(tools.relation.shape[0])
-        needs = wanted(task) & (tools.code_from >= 0)
-        source = jnp.where(needs, tools.code_from, -1)
-        is_source = jnp.any(source[:, None] == row[None], axis=0)
+        needs, there = wanted(task) & (tools.code_from >= 0), wanted_there(task, pools)
+
+        def sources(rows: Array) -> Array:
+            source = jnp.where(rows, tools.code_from, -1)
+            return jnp.any(source[:, None] == row[None], axis=0)
+
+        is_source = sources(needs & there) & ~sources(needs & ~there)
         is_source &= ~tools.effect & (faults.new_code == 0) & ~_is_stale(task)
         is_source &= lasting(task) & (faults.blanks == 0)
         is_source &= bernoulli(coin, strength, row.shape)
 
-        tool = pick(which, wanted(task))
+        tool = pick(which, there)
         gated, gate = with_gate(gate_key, task, pools.gates)
         code_from = jnp.where(alike(task, tool), gate, gated.tools.code_from)
         added = edit_tools(gated, code_from=code_from)
-        alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0)
+        alone = ~jnp.any(needs & there) & (tool >= 0) & (gate >= 0)
         alone &= bernoulli(jax.random.fold_in(coin, 1), strength)
         task, old = select(alone, added, task), task
         expires = jnp.where(alone, row == gate, is_source)
@@ -131,10 +136,10 @@ def stale_value(pools: Pools) -> Perturbation:
     Strength: the probability that a result that another step uses changes; of one task,
     one at most does.
     """
-    del pools
 
     def apply(key, task, strength):
-        hit = _may_be_stale(task) & bernoulli(key, strength, task.goal.tool.shape)
+        hit = _may_be_stale(task) & placed_steps(task, pools.position)
+        hit &= bernoulli(key, strength, task.goal.tool.shape)
         hit &= (jnp.cumsum(hit) == 1) & ~jnp.any(task.faults.stale)
         return edit_faults(task, stale=task.faults.stale | hit)
 

@@ -44,6 +44,7 @@ class Pools(TaskPools):
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
     tabled: Bool[Array, ""]  # whether knowledge is that of training; see `knowledge`
     transfer: Callable[[jax.Array], Task]  # samples a task of another domain
+    position: str = ""  # of the steps that faults befall; see `perturb.place`
 
 
 # The faults of each tool.
@@ -236,6 +237,25 @@ def wanted(task: Task) -> Bool[Array, "N"]:
     row = jnp.arange(task.tools.visible.shape[0])
     named = jnp.any(task.goal.tool[:, None] == row[None], axis=0)
     return named & task.tools.visible
+
+
+def placed_steps(task: Task, position: str) -> Bool[Array, "C"]:
+    """Return the steps at a position in the order of the goal; all if it is ""."""
+    valid = task.goal.tool >= 0
+    if not position:
+        return valid
+    rank, last = jnp.cumsum(valid) - 1, jnp.sum(valid) - 1
+    places = {"early": rank == 0, "mid": (rank > 0) & (rank < last)}
+    here = places.get(position, rank == last)
+    return valid & here & (last > 0)
+
+
+def wanted_there(task: Task, pools: Pools) -> Bool[Array, "N"]:
+    """Return the rows of `wanted` whose first step is at the position of the pools."""
+    tool, row = task.goal.tool, jnp.arange(task.tools.visible.shape[0])
+    is_step = tool[:, None] == row[None]
+    first = jnp.argmax(is_step, axis=0)
+    return wanted(task) & placed_steps(task, pools.position)[first]
 
 
 def wanted_surely(task: Task) -> Bool[Array, "N"]:

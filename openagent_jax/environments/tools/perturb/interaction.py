@@ -10,8 +10,10 @@ from openagent_jax.environments.tools.perturb.edits import (
     edit_tools,
     lasting,
     needed,
+    placed_steps,
     wanted,
     wanted_surely,
+    wanted_there,
 )
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
@@ -24,12 +26,11 @@ def runtime_error(pools: Pools) -> Perturbation:
     Before: `{"hour":"17"}`
     After:  `{"error":"failed, try again"}`, then `{"hour":"17"}`
     """
-    del pools
 
     def apply(key, task, strength):
         coin, which, num = jax.random.split(key, 3)
         works = lasting(task) & (task.faults.failures == 0)
-        tool = pick(which, wanted(task) & works)
+        tool = pick(which, wanted_there(task, pools) & works)
         failures = task.faults.failures.at[tool].set(jax.random.randint(num, (), 1, 3))
         hit = bernoulli(coin, strength) & (tool >= 0)
         return select(hit, edit_faults(task, failures=failures), task)
@@ -57,6 +58,8 @@ def nonstandard_feedback(pools: Pools) -> Perturbation:
         form = jnp.argmax(jnp.where(fits, uniforms, -1.0), axis=1).astype(jnp.int32)
         of_keys = jax.random.randint(keys, (num, 1), *pools.key_range)
         hit = bernoulli(coin, strength, (num,))
+        if pools.position:
+            hit &= wanted_there(task, pools)
         names = pools.keys.written(tools.result_name, of_keys)
         paths = pools.keys.written(tools.result_path, of_keys[..., None])
         renamed = edit_tools(
@@ -114,7 +117,8 @@ def error_wording(pools: Pools) -> Perturbation:
         faults, shape = task.faults, task.faults.wording.shape
         fails = (faults.failures > 0) | (faults.gone_at == 0)
         used = wanted_surely(task)
-        errs, tool = jnp.any(used & fails), pick(which, used & lasting(task))
+        there = used & wanted_there(task, pools)
+        errs, tool = jnp.any(used & fails), pick(which, there & lasting(task))
         failures = faults.failures.at[tool].set(1)
         worded = edit_faults(
             task,
@@ -122,7 +126,10 @@ def error_wording(pools: Pools) -> Perturbation:
             wording=jax.random.randint(words, shape, *pools.wordings),
         )
         # Also where no tool can fail, lest the wording tell that one is withheld.
-        return select(bernoulli(coin, strength), worded, task)
+        hit = bernoulli(coin, strength)
+        if pools.position:
+            hit &= jnp.any(placed_steps(task, pools.position))
+        return select(hit, worded, task)
 
     return apply
 

@@ -15,7 +15,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     edit_tools,
     fresh_name,
     spare,
-    wanted,
+    wanted_there,
     with_gate,
 )
 from openagent_jax.environments.tools.types import FOREVER, Task
@@ -85,7 +85,7 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
         listed = edit_faults(listed, lister=lister)
         needs_list = kind == _ADDITION
         task, before = select(needs_list & may_list, listed, task), task
-        is_open = wanted(task) & (task.faults.moved_to < 0)
+        is_open = wanted_there(task, pools) & (task.faults.moved_to < 0)
         arg_names = _other_names(drift_key, task, pools)
         is_open &= ~is_drift | jnp.any(arg_names != task.tools.arg_name, axis=1)
         again = jnp.any(_used_again(task) & is_open)

@@ -1,0 +1,54 @@
+"""Training methods of equal cost.
+
+    python -m launch.ablate --study=configs/paper/methods.py
+    python -m launch.diagnose          the same runs, beside the claims of the paper
+
+The paper (arXiv 2607.01084) compares SFT, GRPO and PAFT. It reports that SFT and GRPO
+are near-perfect where test is like training, that both fall under inverted logic and
+refuse about 0 % of the unsolvable tasks, that PAFT refuses nearly all of them, and that
+it does not cure GRPO, whose blindness comes from the reward. Its methods have unequal
+budgets; here each samples and trains on as many tokens as `configs/sft.py` trains on.
+
+A method that starts from half of another one has half of the tokens of each. The base
+is SFT; the backbone is evaluated as it is.
+Time: not measured for five seeds.
+Result: docs/results.md, of three seeds (exploratory).
+"""
+
+from configs.paper import study
+from configs.paper.study import Setting
+
+TOKENS = 1_900_000  # sampled and trained on by each method, as by configs/sft.py
+SFT_STEPS = 1_100  # of configs/sft.py
+# Name, config, share of the tokens, the method that it starts from, and title.
+METHODS = (
+    ("sft", "sft", 1.0, "", "SFT"),
+    ("sft_half", "sft", 0.5, "", "half of SFT"),
+    ("grpo", "grpo", 1.0, "", "GRPO"),
+    ("sft_grpo", "grpo", 0.5, "sft_half", "SFT+GRPO"),
+    ("paft", "paft", 1.0, "", "PAFT"),
+    ("paft_half", "paft", 0.5, "", "half of PAFT"),
+    ("paft_grpo", "grpo", 0.5, "paft_half", "PAFT+GRPO"),
+    ("paft_perturbed_grpo", "paft_grpo", 0.5, "paft_half", "PAFT+perturbed GRPO"),
+)
+BACKBONE = "base"
+
+
+def get_study(arg: str = "") -> study.Study:
+    settings = [
+        Setting(BACKBONE, study.config("base", arg), title="Backbone", is_trained=False)
+    ]
+    for name, config, share, after, title in METHODS:
+        changes = _budget("grpo" in config, share, arg)
+        settings.append(Setting(name, study.config(config, arg), changes, after, title))
+    same = study.evaluation(arg)
+    return study.Study(tuple(x.changed("", same) for x in settings), base="sft")
+
+
+def _budget(is_reinforcement: bool, share: float, arg: str) -> dict[str, int]:
+    """Return the changes with which a method uses a share of the tokens."""
+    if arg == study.SMOKE:
+        return {"train.num_steps": round(4 * share)}
+    if is_reinforcement:
+        return {"train.num_steps": 1_000, "train.max_tokens": round(TOKENS * share)}
+    return {"train.num_steps": round(SFT_STEPS * share)}

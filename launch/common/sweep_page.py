@@ -1,0 +1,288 @@
+"""The page of a sweep: one paired table, each scenario, and how the settings differ.
+
+Success is that of solvable tasks and refusals are of unsolvable ones; no number is a
+mean over both. The page depends on the reports of the runs alone, so that a sweep that
+was interrupted has the page of one that was not.
+"""
+
+import inspect
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from launch.common import runs
+from launch.common.errors import UsageError
+from launch.common.sweeps import Plan
+from openagent_jax import report
+from openagent_jax.report import intervals, outcomes
+from openagent_jax.report.outcomes import Json
+
+CLEAN, PERTURBED = "clean", "perturbed"
+# Columns besides success in each tier: heading, rows, rate.
+REFUSALS = (
+    ("unsolvable refused", PERTURBED, "refusal_rate"),
+    ("false refusals, clean", CLEAN, "false_refusal_rate"),
+    ("false refusals, perturbed", PERTURBED, "false_refusal_rate"),
+)
+TASKS_OF_UNSOLVABLE = str.maketrans(dict.fromkeys(outcomes.UNSOLVABLE, "."))
+NOTE = """\
+Success is that of solvable tasks, and refusals are of unsolvable ones; false refusals
+are of solvable ones. A column is the mean over its scenarios. Brackets hold intervals
+of 95 % over tasks, those that are worded alike taken together, and over seeds if there
+are several. Differences are paired: of the same tasks and the same seeds."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A rate of some rows of a report."""
+
+    heading: str
+    rows: str  # a tier, "perturbed", or a scenario
+    rate: str
+
+    def outcomes(self, one: Json) -> intervals.Outcomes | None:
+        """Return what the rate is the mean of; None if there is nothing to count."""
+        rows = [r for r in one["rows"] if self.rows in _groups(r)]
+        if self.rate == "success":
+            rows = [_solvable(r) for r in rows]
+        return outcomes.of_rows(rows, one.get("phrasings"), self.rate)
+
+
+Rates = Mapping[Column, Mapping[str, intervals.Interval | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The reports of a sweep, of those runs that have ended."""
+
+    plan: Plan
+    reports: Mapping[str, Mapping[int, Json]]  # by setting and seed
+
+    @cached_property
+    def pooled(self) -> dict[str, Json]:
+        """The report of each setting over its seeds."""
+        return {name: self._pool(name, some) for name, some in self.reports.items()}
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Each column of the table, with the rate of each setting."""
+        rows = [r for one in self.pooled.values() for r in one["rows"]]
+        tiers = {r["tier"] for r in rows}
+        columns = [Column(x, x, "success") for x in report.TIERS if x in tiers]
+        return self._rates([*columns, *(Column(*x) for x in REFUSALS)])
+
+    @cached_property
+    def scenarios(self) -> Rates:
+        """Each scenario, with the rate of each setting."""
+        rows = next(iter(self.pooled.values()))["rows"]
+        return self._rates(
+            Column(f"{name}{text}", f" {name}", rate)
+            for name in dict.fromkeys(r["scenario"] for r in rows)
+            for text, rate in (("", "success"), (", refused", "refusal_rate"))
+        )
+
+    def difference(self, setting: str, column: Column) -> intervals.Interval | None:
+        """Return by how much a rate differs from that of the base.
+
+        It is of the seeds that both have. A model that is not trained stands beside
+        each seed of the other.
+        """
+        pair = setting, self.plan.base
+        trained = [x for x in pair if self.plan.settings[x].is_trained] or pair
+        seeds = [
+            seed
+            for seed in self.reports[trained[0]]
+            if all(seed in self.reports[x] for x in trained)
+        ]
+        if not seeds:
+            return None
+        new, old = (column.outcomes(self._pool(x, seeds)) for x in pair)
+        if not new or not old or not np.array_equal(new.weights, old.weights):
+            return None
+        return intervals.difference(new, old)
+
+    def _rates(self, columns: Iterable[Column]) -> Rates:
+        """Return the columns in which something is counted."""
+        made = {}
+        for column in columns:
+            found = {name: column.outcomes(one) for name, one in self.pooled.items()}
+            if any(found.values()):
+                made[column] = {k: x and intervals.rate(x) for k, x in found.items()}
+        return made
+
+    def _pool(self, setting: str, seeds: Collection[int]) -> Json:
+        some = self.reports[setting]
+        if not self.plan.settings[setting].is_trained:
+            (only,) = some.values()
+            only = {k: x for k, x in only.items() if k != "train_seed"}
+            some = dict.fromkeys(seeds, only)
+        return report.pool({f"{setting}_{seed}": some[seed] for seed in seeds})
+
+
+def load(plan: Plan) -> Results:
+    """Read the reports of the runs that have ended.
+
+    Raises:
+      UsageError: they cannot be compared; the message names runs and what differs.
+    """
+    reports: dict[str, dict[int, Json]] = {}
+    every: dict[str, Json] = {}
+    for run in plan.runs:
+        if file := run.report:
+            every[run.name] = one = report.load(file)
+            reports.setdefault(run.setting.name, {})[run.seed] = one
+    if found := report.differences(every):
+        raise UsageError(
+            f"the reports of these runs cannot be compared: {found}; run those that "
+            "are out of date again, in another --workdir"
+        )
+    ordered = {name: reports[name] for name in plan.settings if name in reports}
+    return Results(plan, ordered)
+
+
+def table(results: Results) -> str:
+    """Return the paired table, as text that Markdown and a terminal show alike."""
+    plan, rates = results.plan, results.rates
+    lines = [["%", "seeds", "tokens", *(x.heading for x in rates)]]
+    for name, some in results.reports.items():
+        num, planned = len(some), len(plan.of(name))
+        lines.append(
+            [
+                _title(plan, name),
+                f"{num}" if num == planned else f"{num} of {planned}",
+                _tokens(plan, name),
+                *(_text(x[name]) for x in rates.values()),
+            ]
+        )
+    parts = [_grid(lines)]
+    others = [name for name in results.reports if name != plan.base]
+    if others and plan.base in results.reports:
+        lines = [[f"points from {_title(plan, plan.base)}", *lines[0][3:]]]
+        for name in others:
+            found = (results.difference(name, x) for x in rates)
+            lines.append([_title(plan, name), *(_text(x, "+") for x in found)])
+        parts.append(_grid(lines))
+    return "\n\n".join(parts)
+
+
+def page(results: Results, about: str, figure: str) -> str:
+    """Return the page of a sweep in Markdown.
+
+    Args:
+      results: the reports.
+      about: what the sweep is, with a title in the first line.
+      figure: the name of the file with the figure.
+    """
+    plan = results.plan
+    title, _, text = inspect.cleandoc(about).partition("\n")
+    lines = [f"# {title.rstrip('.')}", ""]
+    lines += [text.strip("\n"), ""] if text.strip() else []
+    pooled = {_title(plan, name): one for name, one in results.pooled.items()}
+    trained = {
+        _title(plan, name): one
+        for name, one in results.pooled.items()
+        if plan.settings[name].is_trained
+    }
+    if why := report.exploratory(trained):
+        lines += [f"**{why.replace(':', '**:', 1)}", ""]
+    lines += ["## Table", "", table(results), "", NOTE, ""]
+    if left := [_title(plan, x) for x in plan.settings if x not in results.reports]:
+        lines += [f"Not run yet: {', '.join(left)}.", ""]
+    lines += [f"![The table as a figure]({figure})", ""]
+    scenarios = [
+        [x.heading, *map(_text, rates.values())]
+        for x, rates in results.scenarios.items()
+    ]
+    lines += ["## Each scenario", "", _grid([["%", *pooled], *scenarios]), ""]
+    return "\n".join([*lines, "## Settings", "", _settings(plan)]) + "\n"
+
+
+def differences(plan: Plan, setting: str) -> str:
+    """Say in one line in what a setting differs from the base."""
+    one = plan.settings[setting]
+    texts = [
+        f"{key} {_value(old)} -> {_value(new)}"
+        for key, (old, new) in plan.changes(setting).items()
+    ]
+    if not one.is_trained:
+        texts = ["not trained"]
+    if one.after:
+        texts.insert(0, f"after {_title(plan, one.after)}")
+    return ", ".join(texts) or ("the base" if setting == plan.base else "nothing")
+
+
+def _settings(plan: Plan) -> str:
+    """Return a table of the settings, with the difference of each from the base."""
+    lines = [["setting", "config", f"differs from {_title(plan, plan.base)} in"]]
+    for name, one in plan.settings.items():
+        lines.append([_title(plan, name), one.config, differences(plan, name)])
+    return _grid(lines, num_left=3)
+
+
+def _groups(r: Json) -> set[str]:
+    """Return the groups of a row: its tier, its scenario, and whether it is clean."""
+    clean = r["tier"] == CLEAN
+    return {r["tier"], f" {r['scenario']}", CLEAN if clean else PERTURBED}
+
+
+def _solvable(r: Json) -> Json:
+    """Return a row that counts solvable tasks only."""
+    texts = r.get("outcomes")
+    if isinstance(texts, str):
+        return r | {"outcomes": texts.translate(TASKS_OF_UNSOLVABLE)}
+    return r | {"outcomes": [x.translate(TASKS_OF_UNSOLVABLE) for x in texts or []]}
+
+
+def _title(plan: Plan, setting: str) -> str:
+    return plan.settings[setting].title or setting
+
+
+def _tokens(plan: Plan, setting: str) -> str:
+    """Return the mean number of tokens of the runs of a setting and those before."""
+    by_name = {run.name: run for run in plan.runs}
+    totals = []
+    for run in plan.of(setting):
+        total, at = 0, run if run.report else None
+        while at and run.setting.is_trained:
+            total += runs.manifest(at.workdir)["ended"]["num_tokens"]
+            at = by_name.get(at.after)
+        if run.report:
+            totals.append(total)
+    return f"{sum(totals) / len(totals):,.0f}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(str, value)) + ")"
+    return str(value) if value != "" else '""'
+
+
+def _text(x: intervals.Interval | None, sign: str = "") -> str:
+    """Format an interval in percent; "-" if there is none."""
+    if x is None:
+        return "-"
+    mean, low, high = (
+        f"{round(100 * float(x[key]), 1) + 0.0:{sign}.1f}" for key in intervals.PARTS
+    )
+    return f"{mean} [{low}, {high}]"
+
+
+def _grid(lines: Sequence[Sequence[str]], num_left: int = 1) -> str:
+    """Align the cells of a Markdown table, so that a terminal shows it too."""
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    rule = [
+        "-" * width if i < num_left else "-" * (width - 1) + ":"
+        for i, width in enumerate(widths)
+    ]
+    texts = []
+    for line in (lines[0], rule, *lines[1:]):
+        cells = (
+            f"{cell:{'<' if i < num_left else '>'}{width}}"
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        texts.append(f"| {' | '.join(cells)} |")
+    return "\n".join(texts)
