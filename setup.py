@@ -34,6 +34,7 @@ DATA = [
     "tensorflow-datasets>=4.9.10",
 ]
 AGENTS = ["openai>=2.0"]
+PLAY = ["prompt_toolkit>=3.0.43"]
 SERVE = [
     "httptools>=0.6",  # with it uvicorn takes less time
     "starlette>=0.40",
@@ -43,6 +44,7 @@ TEST = [
     *AGENTS,
     *DATA,
     *HF,  # and transformers reads our tokenizer and weights
+    *PLAY,
     *SERVE,
     "beartype>=0.20",
     "chex>=0.1.90",
@@ -89,6 +91,7 @@ setup(
         "agents": AGENTS,
         "hf": HF,
         "data": DATA,
+        "play": PLAY,
         "serve": SERVE,
         "test": TEST,
         "torch": ["torch>=2.4"],  # what tests and bench compare with; large
