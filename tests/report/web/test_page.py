@@ -189,7 +189,8 @@ def test_causes_and_an_example_of_each(folder):
         'city>"} oracle find(city="Rome")'
     ) in card
     assert Reader(made.text).open == []
-    assert 'href="#scenario=semantic_trap&amp;run=base&amp;outcome=failure"' in made.text
+    every = "#scenario=semantic_trap&amp;run=base&amp;outcome=failure"
+    assert f'href="{every}"' in made.text
     assert 'href="#episode=semantic_trap/3/base"' in made.text
 
 
