@@ -276,7 +276,7 @@ def test_hostile_episodes(show, tmp_path):
         {
             "index": 2,
             "tools": [{}, {"function": 3}],
-            "plan": [{}],
+            "plan": [{}, {"name": 3, "arguments": None}],
             "rewards": {"x": [{}]},
         },
         {"index": 3, "messages": [{}], "tools": [{"function": {"parameters": []}}]},
@@ -292,7 +292,8 @@ def test_hostile_episodes(show, tmp_path):
     page.get_by_role("listbox").focus()
     for i in range(30):
         page.keyboard.press("ArrowDown" if i else "Home")
-        page.wait_for_selector(".ev-verdict")
+        page.wait_for_selector(".ev-detail[aria-busy=false]")
+        assert page.locator(".ev-part", has_text="cannot be shown").count() == 0
     page.evaluate("hash => { location.hash = hash }", viewer.link(("clean", 0, EVIL)))
     page.wait_for_selector(".ev-talk")
     assert "<img src=x onerror" in page.locator(".ev-turns").inner_text()
