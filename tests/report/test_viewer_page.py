@@ -251,7 +251,7 @@ def test_tokens(show, tmp_path):
     viewer.write(tmp_path / "page.html", {"run": [folder.parent]})
     page = show(tmp_path / "page.html", viewer.link(("clean", 0, "run")))
     page.locator("summary", has_text="7 tokens, 4 of them sampled").click()
-    assert text(page, "tokens") == "<|user|>Hi1Refuse\u2400no2Ask"
+    assert text(page, "tokens") == r"<|user|>Hi1Refuse\x00no2Ask"
     shown = page.locator(".ev-tokens .ev-token")
     levels = [
         x.split("-")[-1] for x in shown.evaluate_all("all => all.map(x => x.className)")
@@ -324,6 +324,7 @@ def test_no_episodes(show, tmp_path):
     page = show(tmp_path / "page.html")
     assert count(page) == "0 episodes"
     assert "eval.keep" in page.locator(".ev-notes ul").text_content()
+    assert page.locator(".ev-panes").is_hidden()
 
 
 WIDTH = "[document.documentElement.scrollWidth, window.innerWidth]"
