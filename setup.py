@@ -34,6 +34,7 @@ DATA = [
     "tensorflow-datasets>=4.9.10",
 ]
 AGENTS = ["openai>=2.0"]
+PLAY = ["prompt_toolkit>=3.0.43"]
 SERVE = [
     "httptools>=0.6",  # with it uvicorn takes less time
     "starlette>=0.40",
@@ -43,10 +44,12 @@ TEST = [
     *AGENTS,
     *DATA,
     *HF,  # and transformers reads our tokenizer and weights
+    *PLAY,
     *SERVE,
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
+    "jsonschema>=4.21",  # reads the schema of reports
     "playwright>=1.50",  # drives the chromium of the system
     "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
     "pytest>=8.4",
@@ -76,8 +79,9 @@ setup(
     package_data={
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
-        "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.report": ["*.json"],
         "openagent_jax.report.viewer": ["*.css", "*.html", "*.js"],
+        "openagent_jax.report.web": ["*.css", "*.html"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },
@@ -87,6 +91,7 @@ setup(
         "agents": AGENTS,
         "hf": HF,
         "data": DATA,
+        "play": PLAY,
         "serve": SERVE,
         "test": TEST,
         "torch": ["torch>=2.4"],  # what tests and bench compare with; large

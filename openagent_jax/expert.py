@@ -7,11 +7,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax.text import lexicon as lexicons
-from openagent_jax.types import Environment, Tables, Task, Trajectory
+from openagent_jax.types import Environment, State, Tables, Task, Trajectory
 
 
-def demonstrate(environment: Environment, tables: Tables, task: Task) -> Trajectory:
-    """Return the trajectory of the environment's expert on one task."""
+def demonstrate(
+    environment: Environment, tables: Tables, task: Task, begin: State | None = None
+) -> Trajectory:
+    """Return the trajectory of the environment's expert on one task.
+
+    Args:
+      environment: the environment.
+      tables: its arrays.
+      task: the task.
+      begin: the state that the expert goes on from; by default that of a new episode.
+    """
 
     def turn(carry, _):
         state, finished = carry
@@ -20,7 +29,8 @@ def demonstrate(environment: Environment, tables: Tables, task: Task) -> Traject
         over = finished | timestep.terminated | timestep.truncated
         return (state, over), (action, timestep, ~finished)
 
-    start = environment.reset(tables, task), jnp.bool_(False)
+    state = environment.reset(tables, task) if begin is None else begin
+    start = state, jnp.bool_(False)
     (state, _), (action, timestep, valid) = jax.lax.scan(
         turn, start, length=environment.sizes.max_turns
     )

@@ -8,12 +8,14 @@ another suite, and STEP is the time of a step.
 
 import json
 import os
+import subprocess
 import sys
 import zlib
 from pathlib import Path
 
 import numpy as np
 
+from configs.paper import study
 from launch.common import config, execution, sweeps
 from openagent_jax import report
 from openagent_jax.evaluation import evaluate
@@ -124,6 +126,18 @@ def make_report(name: str, seed: int) -> report.Json:
         "rows": rows,
         **({report.SET_HASH: "abc"} if os.environ.get("OTHER") == name else {}),
     }
+
+
+def make_plan(folder: Path, *texts: str) -> sweeps.Plan:
+    """Return the plan of a sweep of configs/paft.py with two seeds."""
+    first = study.Setting("", "configs/paft.py")
+    return sweeps.plan(sweeps.swept(study.Study((first,), (0, 1)), texts), folder)
+
+
+def leave(run: sweeps.Run) -> None:
+    """Leave the files of a run that has ended."""
+    run.workdir.mkdir()
+    subprocess.run(command(run), check=True, capture_output=True)
 
 
 def states(folder: Path) -> dict[str, str]:

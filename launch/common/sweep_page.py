@@ -17,7 +17,7 @@ from launch.common import runs
 from launch.common.errors import UsageError
 from launch.common.sweeps import Plan
 from openagent_jax import report
-from openagent_jax.report import intervals, outcomes
+from openagent_jax.report import intervals, outcomes, rows
 from openagent_jax.report.outcomes import Json
 
 CLEAN, PERTURBED = "clean", "perturbed"
@@ -32,7 +32,8 @@ NOTE = """\
 Success is that of solvable tasks, and refusals are of unsolvable ones; false refusals
 are of solvable ones. A column is the mean over its scenarios. Brackets hold intervals
 of 95 % over tasks, those that are worded alike taken together, and over seeds if there
-are several. Differences are paired: of the same tasks and the same seeds."""
+are several. Differences are paired: of the same tasks and the same seeds. Each interval
+stands for itself: of twenty differences that are 0, one is expected to leave 0 out."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class Column:
 
     def outcomes(self, one: Json) -> intervals.Outcomes | None:
         """Return what the rate is the mean of; None if there is nothing to count."""
-        rows = [r for r in one["rows"] if self.rows in _groups(r)]
+        found = [r for r in one["rows"] if self.rows in _groups(r)]
         if self.rate == "success":
-            rows = [_solvable(r) for r in rows]
-        return outcomes.of_rows(rows, one.get("phrasings"), self.rate)
+            found = [_solvable(r) for r in found]
+        return outcomes.of_rows(found, one.get("phrasings"), self.rate)
 
 
 Rates = Mapping[Column, Mapping[str, intervals.Interval | None]]
@@ -69,18 +70,17 @@ class Results:
     @cached_property
     def rates(self) -> Rates:
         """Each column of the table, with the rate of each setting."""
-        rows = [r for one in self.pooled.values() for r in one["rows"]]
-        tiers = {r["tier"] for r in rows}
+        tiers = {r["tier"] for one in self.pooled.values() for r in one["rows"]}
         columns = [Column(x, x, "success") for x in report.TIERS if x in tiers]
         return self._rates([*columns, *(Column(*x) for x in REFUSALS)])
 
     @cached_property
     def scenarios(self) -> Rates:
         """Each scenario, with the rate of each setting."""
-        rows = next(iter(self.pooled.values()))["rows"]
+        first = next(iter(self.pooled.values()))["rows"]
         return self._rates(
             Column(f"{name}{text}", f" {name}", rate)
-            for name in dict.fromkeys(r["scenario"] for r in rows)
+            for name in dict.fromkeys(r["scenario"] for r in first)
             for text, rate in (("", "success"), (", refused", "refusal_rate"))
         )
 
@@ -197,7 +197,9 @@ def page(results: Results, about: str, figure: str) -> str:
         for x, rates in results.scenarios.items()
     ]
     lines += ["## Each scenario", "", _grid([["%", *pooled], *scenarios]), ""]
-    return "\n".join([*lines, "## Settings", "", _settings(plan)]) + "\n"
+    lines += ["What the scenarios claim after the training of each setting:", ""]
+    lines += [*_claims(results), "", "## Settings", "", _settings(plan)]
+    return "\n".join(lines) + "\n"
 
 
 def differences(plan: Plan, setting: str) -> str:
@@ -212,6 +214,21 @@ def differences(plan: Plan, setting: str) -> str:
     if one.after:
         texts.insert(0, f"after {_title(plan, one.after)}")
     return ", ".join(texts) or ("the base" if setting == plan.base else "nothing")
+
+
+def _claims(results: Results) -> Iterable[str]:
+    """Yield a line for the settings whose scenarios claim the same."""
+    found: dict[str, list[str]] = {}
+    for name, one in results.pooled.items():
+        groups = rows.by_claim(r for r in one["rows"] if r["tier"] != CLEAN)
+        texts = (
+            f"{claim.replace('_', ' ')}: {', '.join(r['scenario'] for r in some)}"
+            for claim, some in groups.items()
+            if some
+        )
+        text = "; ".join(texts) or "nothing"
+        found.setdefault(text, []).append(_title(results.plan, name))
+    return (f"* **{', '.join(names)}**: {text}." for text, names in found.items())
 
 
 def _settings(plan: Plan) -> str:

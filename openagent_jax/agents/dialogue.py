@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, UInt8
+from jaxtyping import Array, Bool, Int, UInt8
 
+from openagent_jax import expert
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.text import messages
@@ -56,6 +57,15 @@ def step(
     pieces = environment.observe(tables, task, timestep.observation)
     outcome = environment.outcome(tables, task, state)
     return state, (action, timestep, pieces, outcome)
+
+
+@partial(jax.jit, static_argnums=0)
+def plan(
+    environment: Environment, tables: Tables, task: Task, state: State
+) -> tuple[Action, Bool[Array, "T"]]:
+    """Return what the expert would do from a state, and which turns it takes."""
+    episode = expert.demonstrate(environment, tables, task, state)
+    return episode.action, episode.valid
 
 
 class Player:
@@ -123,6 +133,15 @@ class Dialogue:
         for call in calls:
             if not self.finished:
                 self._act("" if cut else call.text, call.name, call.id)
+
+    def plan(self) -> list[dict[str, Any]]:
+        """Return what the expert would do from here; see `transcript.plan`."""
+        if self.finished:
+            return []
+        world = self._player.world
+        found = plan(world.environment, world.tables, self._task, self._state)
+        actions = jax.device_get(found)
+        return transcript.plan(world.transcriber, self._host_task, *actions)
 
     def close(self) -> None:
         """End the episode because the agent's context has no room for more."""

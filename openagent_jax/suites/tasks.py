@@ -20,7 +20,9 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
+from openagent_jax.types import Task
 
+Facts = dict[str, Any]  # what is known of a task before it is played
 BLOCK = 64  # number of tasks that are drawn at once
 
 
@@ -80,18 +82,8 @@ class Suite:
         Args:
           done: `(scenario, index)` of the episodes to leave out.
         """
-        reasons = self.world.environment.reasons
-        player = Player(self.world)
-        for name, n, task, facts, plan in self._drawn(done):
-            known = {
-                "task_key": facts["task_key"].tolist(),
-                "task": facts["task"].item(),
-                "phrasing": facts["phrasing"].item(),
-                "changed": facts["changed"].item(),
-                "unsolvable": reasons[int(facts["reason"])],
-                "plan": plan,
-            }
-            yield Episode(name, n, partial(player.begin, task), known)
+        for drawn in self._drawn(done):
+            yield self._episode(*drawn)
 
     def survey(self) -> dict[tuple[str, int], Expected]:
         """Return what each episode needs, by `(scenario, index)`."""
@@ -106,6 +98,24 @@ class Suite:
             for name, n, task, facts, plan in self._drawn(())
         }
 
+    def episode(self, name: str, n: int) -> Episode:
+        """Return one episode; this compiles less than `episodes` does."""
+        drawn = jax.device_get(self._draw_one(self.names.index(name), n))
+        return self._episode(name, n, *self._host(drawn))
+
+    def _episode(
+        self, name: str, n: int, task: Task, facts: Facts, plan: Any
+    ) -> Episode:
+        known = {
+            "task_key": facts["task_key"].tolist(),
+            "task": facts["task"].item(),
+            "phrasing": facts["phrasing"].item(),
+            "changed": facts["changed"].item(),
+            "unsolvable": self.world.environment.reasons[int(facts["reason"])],
+            "plan": plan,
+        }
+        return Episode(name, n, partial(self._player.begin, task), known)
+
     def _drawn(self, done: Collection[tuple[str, int]]) -> Iterator[tuple]:
         """Yield `(scenario, index, task, facts, plan)` of the episodes not done."""
         for i, name in enumerate(self.names):
@@ -114,35 +124,57 @@ class Suite:
                 left = [n for n in range(start, stop) if (name, n) not in done]
                 if not left:
                     continue
-                drawn = jax.device_get(self._draw(jnp.int32(i), jnp.int32(start)))
+                drawn = jax.device_get(self._draw(i, start))
                 for n in left:
-                    task, facts, (actions, valid) = jax.tree.map(
-                        lambda x, row=n - start: x[row], drawn
-                    )
-                    plan = transcript.plan(self.world.transcriber, task, actions, valid)
-                    yield name, n, task, facts, plan
+                    row = jax.tree.map(lambda x, row=n - start: x[row], drawn)
+                    yield name, n, *self._host(row)
+
+    def _host(self, drawn: Any) -> tuple[Task, Facts, list[dict[str, Any]]]:
+        """Return a task that was drawn, its facts, and the plan of the expert."""
+        task, facts, (actions, valid) = drawn
+        return (
+            task,
+            facts,
+            transcript.plan(self.world.transcriber, task, actions, valid),
+        )
 
     @functools.cached_property
-    def _draw(self) -> Callable[..., tuple[Any, dict[str, jax.Array], Any]]:
-        """A compiled function that draws a block of tasks.
+    def _player(self) -> Player:
+        return Player(self.world)
+
+    @functools.cached_property
+    def _draw(self) -> Callable[[int, int], tuple[Any, Facts, Any]]:
+        """A compiled function that draws a block of tasks; see `_make_draw`."""
+        return self._make_draw(BLOCK)
+
+    @functools.cached_property
+    def _draw_one(self) -> Callable[[int, int], tuple[Any, Facts, Any]]:
+        """As `_draw`, but one task, without an axis."""
+        return self._make_draw(None)
+
+    def _make_draw(self, num: int | None) -> Callable[[int, int], tuple]:
+        """Return a compiled function that draws tasks.
 
         It is `(scenario, start) -> (tasks, facts, (actions, valid))`, where the actions
         are those of the expert.
         """
         environment = self.world.environment
-        one = draw.make_draw(environment, self.scenarios, self.split)
+        draw_task = draw.make_draw(environment, self.scenarios, self.split)
 
         @jax.jit
         def block(tables, scenario, start):
             root = jax.random.key(self.seed)
-            keys = draw.task_keys(root, start, BLOCK, self.repeats)
+            size = num or 1
+            keys = draw.task_keys(root, start, size, self.repeats)
             index = draw.indices(
-                environment, tables, self.split, root, start, BLOCK, self.repeats
+                environment, tables, self.split, root, start, size, self.repeats
             )
 
             def of_key(key, edit_key, index):
                 strength = jnp.float32(self.strength)
-                task, _, changed = one(tables, key, edit_key, strength, scenario, index)
+                task, _, changed = draw_task(
+                    tables, key, edit_key, strength, scenario, index
+                )
                 episode = expert.demonstrate(environment, tables, task)
                 facts = {
                     "task_key": jax.random.key_data(key),
@@ -155,10 +187,14 @@ class Suite:
                     facts["domain"] = environment.domain(tables, task)
                 return task, facts, (episode.action, episode.valid)
 
-            edit_keys = draw.edit_keys(keys, start, self.repeats)
-            return jax.vmap(of_key)(keys, edit_keys, index)
+            drawn = keys, draw.edit_keys(keys, start, self.repeats), index
+            if num is None:
+                return of_key(*jax.tree.map(lambda x: x[0], drawn))
+            return jax.vmap(of_key)(*drawn)
 
-        return partial(block, self.world.tables)
+        return lambda scenario, start: block(
+            self.world.tables, jnp.int32(scenario), jnp.int32(start)
+        )
 
     def about(self) -> dict[str, Any]:
         """Return what a report says of the choice of scenarios."""
@@ -167,7 +203,7 @@ class Suite:
     def digest(self) -> str:
         """Return a digest of all texts and of the first block of clean tasks."""
         found = hashlib.sha256()
-        tasks, facts, _ = jax.device_get(self._draw(jnp.int32(0), jnp.int32(0)))
+        tasks, facts, _ = jax.device_get(self._draw(0, 0))
         for leaf in jax.tree.leaves((tasks, facts)):
             found.update(leaf.tobytes())
         texts = self.world.tables.lexicon.texts

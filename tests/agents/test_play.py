@@ -20,6 +20,7 @@ from tests.agents.endpoints import (
     expert,
     read_log,
     report_rows,
+    suite,
 )
 
 pytest.importorskip("openai")
@@ -51,6 +52,15 @@ def test_expert_solves_every_task(reference):
     assert rows[draw.CLEAN]["chain_length_ratio"] == 1
     assert sum(e["num_replies"] for e in episodes.values()) == num_requests
     assert sum(e["num_tokens"] for e in episodes.values()) == 7 * num_requests
+
+
+def test_one_episode_is_that_of_the_whole_suite():
+    whole = {(e.scenario, e.index): e for e in suite().episodes()}
+    for where in ((draw.CLEAN, 1), ("unsolvable", 3)):
+        one = suite().episode(*where)
+        assert one.facts == whole[where].facts
+        ours, theirs = one.begin(), whole[where].begin()
+        assert (ours.messages, ours.tools) == (theirs.messages, theirs.tools)
 
 
 def test_agents_that_stop_answering_are_given_up(tmp_path, monkeypatch):

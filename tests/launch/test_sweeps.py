@@ -1,0 +1,202 @@
+"""Sweeps: what is planned, and what is refused before anything runs."""
+
+import json
+
+import pytest
+
+from configs.paper import alpha, data_and_steps, methods, study
+from launch.common import runs, sweeps
+from launch.common.errors import UsageError
+from tests import fake_runs
+from tests.fake_runs import make_plan
+
+FAKE = "tests.fake_runs"
+PAFT = "--config=configs/paft.py"
+SMALL = [PAFT, "--sweep=paft.alpha=0,0.3", "--sweep=seed=0..1"]
+BAD_USE = [
+    ([], ["give --config or --study"]),
+    ([PAFT, "--study=configs/paper/alpha.py"], ["give --config or --study"]),
+    ([PAFT], ["one run is no sweep", "--sweep", "--ablate"]),
+    ([PAFT, "--sweep=paft.alhpa=0,1"], ["paft.alhpa", 'did you mean "alpha"']),
+    ([PAFT, "--sweep=paft.twins=True"], ["paft.twins", "now called paft.paired"]),
+    ([PAFT, "--sweep=seed=0", "--config.paft.alhpa=1"], ['"alhpa"', '"alpha"']),
+    ([PAFT, "--sweep=paft.alpha=0,much"], ["paft.alpha=much", "float"]),
+    ([PAFT, "--sweep=paft.alpha=0,1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
+    ([PAFT, "--sweep=train.num_steps=5,5.5"], ["train.num_steps=5.5", "int"]),
+    ([PAFT, "--sweep=seed=one"], ['"one"', "not a number"]),
+    ([PAFT, "--sweep=seed"], ["--sweep=seed", "--sweep=seed=0..4"]),
+    ([PAFT, "--sweep=seed="], ["--sweep=seed=", "no run is left"]),
+    ([PAFT, "--sweep=seed=4..0"], ["seed=4..0", "no run is left"]),
+    ([PAFT, "--sweep=seed=0,1,0"], ["0 is named twice"]),
+    ([PAFT, "--sweep=paft.alpha=0.3,0.30"], ["alpha=0.3 and paft.alpha=0.30 are"]),
+    (
+        [PAFT, "--sweep=seed=0", "--sweep=seed=1"],
+        ["two sweeps of seed", "all values in one"],
+    ),
+    (
+        [PAFT, "--sweep=eval.num_tasks=96,384"],
+        ["eval.num_tasks is 96", "384", "could not be compared"],
+    ),
+    (
+        [PAFT, "--sweep=sandbox.domain=poi,banking"],
+        ["suite is poi", "banking", "could not be compared"],
+    ),
+    ([PAFT, "--ablate=no_semantic_trp"], ['"semantic_trp"', '"semantic_trap"']),
+    ([PAFT, "--ablate=semantic_trap"], ["no_KIND, tier:TIER", "no_semantic_trap"]),
+    ([PAFT, "--ablate=tier:query"], ["tier:query", '"query"', "reasoning"]),
+    ([PAFT, "--ablate=kind:entity_shift"], ['"entity_shift" is left out', "trained"]),
+    ([PAFT, "--ablate=no_rate_limit", "--ablate=kind:rate_limit"], ["named twice"]),
+    (["--config=configs/sft.py", "--ablate=shift:query"], ["paft.alpha=0"]),
+    ([PAFT, "--sweep=seed=0..1", "--max_runs=0"], ["max_runs"]),
+    ([PAFT, "seed=0..1"], ['"seed=0..1" is not a flag']),
+    (["--study=configs/paper/nope.py"], ["--study=configs/paper/nope.py", "No such"]),
+    (["--study=configs/paft.py"], ["--study=configs/paft.py", "get_study"]),
+    (["--study=configs/paper/alpha.py:fast"], [":fast", ":smoke"]),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), BAD_USE)
+def test_bad_use(commands, tmp_path, args, words):
+    done = commands("ablate", f"--workdir={tmp_path}/w", *args)
+    assert (done.code, done.out) == (2, ""), done
+    assert done.err.startswith("ablate.py: ") and done.err.count("\n") == 1
+    for word in words:
+        assert word in done.err, (word, done.err)
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_list_of_runs(commands, tmp_path):
+    """Each run with its difference from the base, and with times once there are any."""
+    folder = tmp_path / "w"
+    words = [*SMALL, "--ablate=tier:reasoning", f"--workdir={folder}"]
+    words = [x.replace("alpha=0,", "alpha=0.1,") for x in words]
+    listed = commands("ablate", *words, "--dry_run").out.splitlines()
+    assert listed[0] == f"8 runs in {folder}, 0 of them done"
+    assert listed[
+        2
+    ].split() == "paft.alpha=0.1_0 not measured; paft.alpha 0.3 ->".split() + ["0.1"]
+    assert "paft.alpha 0.3 -> 0.1, paft.leave_out () -> (reasoning)" in listed[3]
+    assert listed[4].endswith("not measured; the base")
+    assert listed[-1].startswith("Nothing has been measured yet.")
+    assert not folder.exists()
+    assert commands(FAKE, *words, "--max_runs=1").code == 0
+    listed = commands("ablate", *words, "--dry_run").out.splitlines()
+    assert "1 of them done" in listed[0] and " done; " in listed[2]
+    # 1,100 steps of 0.5 s.
+    said = "about 9 min (1,100 steps of 0.5 s, and 0 s for compiling and evaluating, "
+    assert f"{said}as in paft.alpha=0.1_0)" in listed[3]
+    assert listed[-1] == "All of these 7 together: about 64 min."
+
+
+def test_what_is_left_out_should_be_evaluated(commands, tmp_path):
+    words = [PAFT, "--ablate=no_rate_limit", "--ablate=shift:query", "--dry_run"]
+    words.append(f"--workdir={tmp_path}")
+    out = commands("ablate", *words).out
+    assert out.startswith("note: no run is evaluated on rate_limit; name it in eval.")
+    words.append("--config.eval.scenarios=('default','rate_limit')")
+    assert "note" not in commands("ablate", *words).out
+
+
+def test_a_folder_of_another_run_is_refused(commands, tmp_path):
+    words = [*SMALL, f"--workdir={tmp_path}"]
+    assert commands(FAKE, *words, "--max_runs=1").code == 0
+    done = commands(FAKE, *words, "--config.train.num_steps=90", "--max_runs=1")
+    assert done.code == 2 and done.err.count("\n") == 1
+    for word in ("paft.alpha=0_0 holds a run", "num_steps is 1100 there, 90 here"):
+        assert word in done.err
+
+
+def test_a_run_from_before_a_key_existed_is_the_same_run(tmp_path):
+    (run, *_) = make_plan(tmp_path, "paft.alpha=0,0.3").runs
+    fake_runs.leave(run)
+    file = run.workdir / "config.json"
+    stored = json.loads(file.read_text())
+    del stored["train"]["num_tasks"]
+    file.write_text(json.dumps(stored))
+    runs.check_same(run.workdir, run.config)
+    with pytest.raises(UsageError, match="train.num_tasks is 0 there, 9 here"):
+        runs.check_same(run.workdir, run.config.replace({"train.num_tasks": 9}))
+
+
+def test_values_may_be_tuples_and_strings(tmp_path):
+    plan = make_plan(
+        tmp_path,
+        "paft.leave_out=('semantic_trap','query'),()",
+        "optim.name=adamw,muon",
+        "model.remat=True",
+    )
+    found = [(x.config.paft.leave_out, x.config.optim.name) for x in plan.runs[:4]]
+    assert found == [
+        (("semantic_trap", "query"), "adamw"),
+        (("semantic_trap", "query"), "muon"),
+        ((), "adamw"),
+        ((), "muon"),
+    ]
+    assert plan.base == "paft.leave_out=(),optim.name=adamw"
+    assert "remat" not in plan.runs[0].name and "/" not in plan.runs[0].name
+    assert plan.changes(plan.runs[1].setting.name) == {
+        "paft.leave_out": ((), ("semantic_trap", "query")),
+        "optim.name": ("adamw", "muon"),
+    }
+
+
+def test_the_base_of_a_sweep(tmp_path):
+    """The config as it is, with what changes in all runs; or what the study names."""
+    plan = make_plan(tmp_path, "train.num_steps=50", "paft.alpha=0,0.3")
+    assert plan.base == "paft.alpha=0.3"
+    assert make_plan(tmp_path, "paft.alpha=0.1,0.2").base == "paft.alpha=0.1"
+    assert make_plan(tmp_path, "train.num_steps=50").base == "base"
+    made = sweeps.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
+    plan = sweeps.plan(made, tmp_path)
+    last = "train.num_tasks=8000,train.num_steps=2200"
+    assert plan.base == f"{last},optim.learning_rate=0.001"
+    assert len(plan.settings) == 18
+
+
+@pytest.mark.parametrize("name", ["alpha", "data_and_steps", "methods"])
+@pytest.mark.parametrize("arg", ["", "smoke"])
+def test_studies(tmp_path, name, arg):
+    file = f"configs/paper/{name}.py" + (f":{arg}" if arg else "")
+    made, about = sweeps.load(file)
+    plan = sweeps.plan(made, tmp_path)
+    assert made.seeds == study.SEEDS
+    assert f"python -m launch.ablate --study=configs/paper/{name}.py" in about
+    for word in ("arXiv 2607.01084", "Time:", "Result:"):
+        assert word in about
+    tasks = {run.config.eval.num_tasks for run in plan.runs}
+    assert tasks == ({study.NUM_TASKS} if not arg else {8})
+
+
+def test_what_the_studies_compare(tmp_path):
+    plan = sweeps.plan(alpha.get_study(), tmp_path)
+    assert [plan.changes(x) for x in plan.settings][:2] == [
+        {},
+        {"paft.alpha": (0.0, 0.1)},
+    ]
+    plan = sweeps.plan(data_and_steps.get_study(), tmp_path)
+    assert len(plan.settings) == 9 and plan.base == [*plan.settings][-1]
+    changed = {key for x in plan.settings for key in plan.changes(x)}
+    assert changed == {"train.num_tasks", "train.num_steps"}
+
+
+def test_budgets_of_methods_are_equal(tmp_path):
+    """Two halves, of reinforcement learning or of SFT steps, cost one full run."""
+    plan = sweeps.plan(methods.get_study(), tmp_path)
+    for run in plan.runs:
+        c, half = run.config, bool(run.after) or "half" in run.name
+        if not run.setting.is_trained:
+            continue
+        if c.algorithm.is_reinforcement:
+            assert c.train.max_tokens == methods.TOKENS // (2 if half else 1)
+        else:
+            assert c.train.num_steps == 1100 // (2 if half else 1)
+        if run.after:
+            assert c.init_from == (tmp_path / run.after).as_posix()
+            assert run.after.endswith(f"half_{run.seed}")
+
+
+def test_a_setting_starts_from_one_before_it(tmp_path):
+    late = study.Setting("a", "configs/grpo.py", after="b")
+    start = study.Setting("b", "configs/sft.py")
+    with pytest.raises(UsageError, match="a: it starts from b, which is not among"):
+        sweeps.plan(study.Study((late, start)), tmp_path)
