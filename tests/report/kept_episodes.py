@@ -1,5 +1,7 @@
 """Evaluations with kept episodes, for the tests of the viewer."""
 
+import json
+
 from openagent_jax.report import trajectories
 
 SYSTEM = {"role": "system", "content": "You use tools to do what the user asks for."}
@@ -96,6 +98,12 @@ def trapped(index, **fields):
     """A tool and an argument have other names; in every fourth task it gives another
     result."""
     made = solved(index, table="sell_table", key="spot")
+    for message in made["messages"]:
+        for called in message.get("tool_calls", []):  # as remote agents send them
+            function = called["function"]
+            called["function"] = function | {
+                "arguments": json.dumps(function["arguments"])
+            }
     if index % 4 == 3:
         made["messages"][5]["content"] = '{"booking":"13"}'
     return made | {"tools": [MINUTES, SEATS, TRAP], **fields}

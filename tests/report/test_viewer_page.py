@@ -251,7 +251,7 @@ def test_tokens(show, tmp_path):
     viewer.write(tmp_path / "page.html", {"run": [folder.parent]})
     page = show(tmp_path / "page.html", viewer.link(("clean", 0, "run")))
     page.locator("summary", has_text="7 tokens, 4 of them sampled").click()
-    assert text(page, "tokens") == "<|user|>Hi1Refuse\u2400no2Ask"
+    assert text(page, "tokens") == r"<|user|>Hi1Refuse\x00no2Ask"
     shown = page.locator(".ev-tokens .ev-token")
     levels = [
         x.split("-")[-1] for x in shown.evaluate_all("all => all.map(x => x.className)")
@@ -276,7 +276,7 @@ def test_hostile_episodes(show, tmp_path):
         {
             "index": 2,
             "tools": [{}, {"function": 3}],
-            "plan": [{}],
+            "plan": [{}, {"name": 3, "arguments": None}],
             "rewards": {"x": [{}]},
         },
         {"index": 3, "messages": [{}], "tools": [{"function": {"parameters": []}}]},
@@ -292,7 +292,8 @@ def test_hostile_episodes(show, tmp_path):
     page.get_by_role("listbox").focus()
     for i in range(30):
         page.keyboard.press("ArrowDown" if i else "Home")
-        page.wait_for_selector(".ev-verdict")
+        page.wait_for_selector(".ev-detail[aria-busy=false]")
+        assert page.locator(".ev-part", has_text="cannot be shown").count() == 0
     page.evaluate("hash => { location.hash = hash }", viewer.link(("clean", 0, EVIL)))
     page.wait_for_selector(".ev-talk")
     assert "<img src=x onerror" in page.locator(".ev-turns").inner_text()
@@ -323,6 +324,7 @@ def test_no_episodes(show, tmp_path):
     page = show(tmp_path / "page.html")
     assert count(page) == "0 episodes"
     assert "eval.keep" in page.locator(".ev-notes ul").text_content()
+    assert page.locator(".ev-panes").is_hidden()
 
 
 WIDTH = "[document.documentElement.scrollWidth, window.innerWidth]"

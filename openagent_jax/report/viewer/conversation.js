@@ -10,23 +10,16 @@ function valueText(value) {
 
 function callElement(action) {
   if (!isCall(action)) return el("span.said", {}, action.text || "(nothing)");
-  let given = action.arguments;
-  if (typeof given === "string") {
-    try {
-      given = JSON.parse(given);
-    } catch {
-      /* a call that the agent wrote badly: shown as it is */
-    }
-  }
+  const given = action.arguments;
   const inner =
-    given && typeof given === "object" && !Array.isArray(given)
+    typeof given === "object"
       ? Object.entries(given).flatMap(([key, value], k) => [
           k ? ", " : "",
           el("span.key", {}, key),
           ": ",
           valueText(value),
         ])
-      : [String(given ?? "")];
+      : [String(given)];
   return el("code.call", {}, el("b", {}, action.name), "(", el("wbr"), ...inner, ")");
 }
 
@@ -52,7 +45,7 @@ function exchanges(messages) {
     else if (message.role === "tool") {
       const open = made.filter((x) => x.result === null && isCall(x.action));
       const call = open.find((x) => x.id === message.tool_call_id) ?? open[0];
-      if (call) call.result = contentOf(message);
+      if (call) Object.assign(call, { result: contentOf(message), message });
     }
   }
   return made;
@@ -77,7 +70,7 @@ function cleanResults(details, clean) {
   );
   return (action) => {
     const pair = names.get(action.name);
-    if (!pair || typeof action.arguments !== "object" || !action.arguments) return undefined;
+    if (!pair || typeof action.arguments !== "object") return undefined;
     const { before, after } = pair;
     const renamed = new Map(
       before.parameters.length === after.parameters.length
@@ -110,12 +103,12 @@ function said(who, ...children) {
   return el("div.line", {}, el("span.who", {}, who), el("div.what", {}, ...children));
 }
 
-// The messages of an episode, by turns. `changed` says whether the request differs.
+// The messages of an episode, by turns. What differs from the clean task is marked.
 function conversation(episodes, details, clean) {
   const inClean = cleanResults(details, clean);
   const first = (x) => x.messages.find((message) => message.role === "user");
   const reworded = clean && first(details)?.content !== first(clean)?.content;
-  const results = new Map(); // of messages: what the same call gave on the clean task
+  const results = new Map(); // of calls: what the same call gave on the clean task
   const calls = exchanges(details.messages).filter((x) => isCall(x.action));
   const opening = [];
   const turns = [];
@@ -156,7 +149,7 @@ function conversation(episodes, details, clean) {
       for (const action of actions.filter(isCall)) results.set(next++, inClean(action));
       turns.push(here);
     } else if (message.role === "tool") {
-      const k = calls.findIndex((x) => x.result === text && !x.shown);
+      const k = calls.findIndex((x) => x.message === message && !x.shown); // it may recur
       const call = calls[k];
       if (call) call.shown = true;
       const before = results.get(k);
@@ -211,7 +204,10 @@ function conversation(episodes, details, clean) {
 // The agent's calls and replies beside those of the oracle.
 function planTable(details) {
   if (!details.plan.length) return el("p.soft", {}, "No plan of the oracle was kept.");
-  const rows = align(actionsOf(details.messages), details.plan, likeness);
+  const plan = details.plan.map((x) =>
+    isCall(x) ? { name: String(x.name), arguments: parsed(x.arguments ?? {}) } : x,
+  );
+  const rows = align(actionsOf(details.messages), plan, likeness);
   const kinds = {
     same: ["=", "the same"],
     other: ["≠", "differs"],

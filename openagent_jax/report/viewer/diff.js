@@ -146,8 +146,20 @@ function pairTools(before, after) {
   ];
 }
 
-// Calls and replies, as the conversation and the oracle's plan have them.
+// Arguments as an object, or as the text that the agent wrote if it is none. Messages of
+// remote agents have them as JSON.
+function parsed(given) {
+  if (typeof given !== "string")
+    return given && !Array.isArray(given) ? given : String(given ?? "");
+  try {
+    const found = JSON.parse(given);
+    return found && typeof found === "object" && !Array.isArray(found) ? found : given;
+  } catch {
+    return given;
+  }
+}
 
+// Calls and replies, in the form that the oracle's plan has them.
 function actionsOf(messages) {
   return messages
     .filter((x) => x.role === "assistant")
@@ -156,20 +168,14 @@ function actionsOf(messages) {
       if (!calls.length) return [{ text: String(message.content ?? "") }];
       return calls.map((call) => ({
         name: String(call?.function?.name ?? "?"),
-        arguments: call?.function?.arguments ?? {},
+        arguments: parsed(call?.function?.arguments ?? {}),
       }));
     });
 }
 
 // Arguments as one text, whatever their order and whether numbers are quoted.
 function canonical(given) {
-  if (typeof given === "string") {
-    try {
-      given = JSON.parse(given);
-    } catch {
-      return given;
-    }
-  }
+  if (typeof given !== "object") return String(given);
   const entries = Object.entries(given ?? {}).map(([key, value]) =>
     JSON.stringify([key, typeof value === "object" ? value : String(value)]),
   );
@@ -177,8 +183,6 @@ function canonical(given) {
 }
 
 const isCall = (action) => action != null && action.name !== undefined;
-const sameCall = (a, b) =>
-  a.name === b.name && canonical(a.arguments) === canonical(b.arguments);
 
 function likeness(a, b) {
   if (isCall(a) !== isCall(b)) return 0;

@@ -164,6 +164,7 @@ async function open(i, beside = chosen.beside) {
   const ticket = ++shown;
   Object.assign(chosen, { episode: i, beside });
   root.classList.add("ev-open");
+  pane.ariaBusy = "true";
   keepAddress();
   const other = besides(i).find(({ name }) => name === beside)?.j ?? null;
   const load = (j) => (j === null ? null : episodes.details(j));
@@ -189,6 +190,8 @@ async function open(i, beside = chosen.beside) {
         el("p.hint", {}, `This episode cannot be unpacked (${error.message}).`),
       );
   }
+  if (ticket !== shown) return;
+  pane.ariaBusy = "false";
   pane.scrollTop = 0;
   if (isNarrow()) root.scrollIntoView();
 }

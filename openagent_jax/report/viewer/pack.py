@@ -71,7 +71,7 @@ def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]
             folder = folder.absolute()
             run = folder.parents[1] if folder.parent.name == "eval" else folder
             name = _sound(column if len(folders) == 1 else f"{column}: {run.name}")
-            if name in taken:
+            while name in taken:
                 name = f"{name} ({number})"
             taken.add(name)
             labels.append((_sound(column), name))

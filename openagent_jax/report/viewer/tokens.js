@@ -7,7 +7,10 @@ const LEVELS = [0.9, 0.5, 0.1, 0]; // least probability of each level
 
 // End tokens may be control characters, which nobody would see.
 const visible = (text) =>
-  text.replace(/[\0-\x09\x0b-\x1f]/g, (x) => String.fromCharCode(0x2400 + x.charCodeAt(0)));
+  text.replace(
+    /[\0-\x09\x0b-\x1f]/g,
+    (x) => `\\x${x.charCodeAt(0).toString(16).padStart(2, "0")}`,
+  );
 
 function tokenView(tokens) {
   const texts = Array.isArray(tokens?.text) ? tokens.text.map((x) => visible(String(x))) : [];
