@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from configs.paper import study
-from launch.common import config, execution, sweeps
+from launch.common import cli, config, execution, sweeps
 from openagent_jax import report
 from openagent_jax.evaluation import evaluate
 
@@ -25,7 +25,7 @@ NUM_STEPS, NUM_TASKS = 5, 40
 # and writes the report and the end of the manifest last.
 CHILD = """
 import json, pathlib, signal, sys, time
-workdir, num_steps, step_time, fails = sys.argv[1:]
+workdir, num_steps, step_time, fails, hint = sys.argv[1:]
 workdir, num_steps, stop = pathlib.Path(workdir), int(num_steps), []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
 made = json.loads((workdir / "made.json").read_text())
@@ -42,7 +42,7 @@ for step in range(first + 1, num_steps + 1):
     if stop:
         sys.exit(143)
     if step == 2 and fails:
-        sys.exit("a warning\\ntrain.py: the loss is nan at step 2")
+        sys.exit("a warning\\ntrain.py: the loss is nan at step 2" + hint)
 folder = workdir / f"eval/{num_steps}"
 folder.mkdir(parents=True)
 (folder / "report.json").write_text(json.dumps(made["report"]))
@@ -85,7 +85,7 @@ def child(run: sweeps.Run, made: dict) -> list[str]:
     (run.workdir / "made.json").write_text(json.dumps(made))
     fails = "yes" if os.environ.get("FAIL") == run.name else ""
     step_time = os.environ.get("STEP", "0")
-    words = [str(run.workdir), str(NUM_STEPS), step_time, fails]
+    words = [str(run.workdir), str(NUM_STEPS), step_time, fails, cli.HINT]
     return [sys.executable, "-S", "-c", CHILD, *words]
 
 
@@ -148,7 +148,6 @@ def states(folder: Path) -> dict[str, str]:
 
 if __name__ == "__main__":
     from launch import ablate
-    from launch.common import cli
 
     execution.command = command
     cli.run(ablate.main)

@@ -16,6 +16,7 @@ from absl import flags
 from configs import base
 from launch.common.errors import UsageError
 
+HINT = " (OPENAGENT_TRACEBACK=1 shows where)"  # at the end of messages of failures
 FAILURE, BAD_USAGE, INTERRUPTED, PREEMPTED = 1, 2, 130, 143
 
 
@@ -152,5 +153,5 @@ def _diagnose(error: BaseException) -> tuple[int, str]:
             "or eval.batch_size"
         )
     if isinstance(error, (train.Diverged, OSError, RuntimeError, ValueError)):
-        return FAILURE, f"{lines[0]} (OPENAGENT_TRACEBACK=1 shows where)"
+        return FAILURE, lines[0] + HINT
     return FAILURE, ""

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launch.common import config, runs
+from launch.common import cli, config, runs
 from launch.common.sweeps import Plan, Run
 from openagent_jax import files, train
 
@@ -255,4 +255,4 @@ def _last_line(run: Run, code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     text = (run.workdir / LOG).read_text("utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {code}"
+    return lines[-1].removesuffix(cli.HINT) if lines else f"exit code {code}"

@@ -6,19 +6,19 @@ was interrupted has the page of one that was not.
 """
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from launch.common import runs
 from launch.common.errors import UsageError
 from launch.common.sweeps import Plan
 from openagent_jax import report
-from openagent_jax.report import intervals, outcomes, rows
+from openagent_jax.report import intervals, multiple, outcomes, rows
 from openagent_jax.report.outcomes import Json
+from openagent_jax.report.rows import label
+from openagent_jax.report.tables import align, percent
 
 CLEAN, PERTURBED = "clean", "perturbed"
 # Columns besides success in each tier: heading, rows, rate.
@@ -27,13 +27,15 @@ REFUSALS = (
     ("false refusals, clean", CLEAN, "false_refusal_rate"),
     ("false refusals, perturbed", PERTURBED, "false_refusal_rate"),
 )
-TASKS_OF_UNSOLVABLE = str.maketrans(dict.fromkeys(outcomes.UNSOLVABLE, "."))
 NOTE = """\
 Success is that of solvable tasks, and refusals are of unsolvable ones; false refusals
 are of solvable ones. A column is the mean over its scenarios. Brackets hold intervals
 of 95 % over tasks, those that are worded alike taken together, and over seeds if there
-are several. Differences are paired: of the same tasks and the same seeds. Each interval
-stands for itself: of twenty differences that are 0, one is expected to leave 0 out."""
+are several. Differences are paired: of the same tasks and the same seeds. A star marks
+those that hold at 5 % after Holm's correction over all differences of the table."""
+
+
+Pair = tuple[intervals.Outcomes, intervals.Outcomes]
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,31 @@ class Column:
 
     def outcomes(self, one: Json) -> intervals.Outcomes | None:
         """Return what the rate is the mean of; None if there is nothing to count."""
-        found = [r for r in one["rows"] if self.rows in _groups(r)]
-        if self.rate == "success":
-            found = [_solvable(r) for r in found]
-        return outcomes.of_rows(found, one.get("phrasings"), self.rate)
+        return outcomes.of_rows(self.of(one), one.get("phrasings"), self.rate)
+
+    def pair(self, new: Json, old: Json) -> Pair | None:
+        """Return the outcomes of two reports on the same tasks; None without any."""
+        others = {label(r): r for r in old["rows"]}
+        found = [r for r in self.of(new) if label(r) in others]
+        olds = [others[label(r)] for r in found]
+        return outcomes.pairs(found, olds, new.get("phrasings"), self.rate)
+
+    def of(self, one: Json) -> list[Json]:
+        """Return the rows of a report that the rate is the mean of."""
+        return [r for r in one["rows"] if self.rows in _groups(r)]
+
+
+class Difference(NamedTuple):
+    """A difference from the base."""
+
+    interval: intervals.Interval
+    p: float  # adjusted over all differences of the table
+
+    @property
+    def text(self) -> str:
+        """The interval in points, with a star if it holds."""
+        star = "*" if self.p <= intervals.ALPHA else ""
+        return percent(self.interval, "+") + star
 
 
 Rates = Mapping[Column, Mapping[str, intervals.Interval | None]]
@@ -71,7 +94,7 @@ class Results:
     def rates(self) -> Rates:
         """Each column of the table, with the rate of each setting."""
         tiers = {r["tier"] for one in self.pooled.values() for r in one["rows"]}
-        columns = [Column(x, x, "success") for x in report.TIERS if x in tiers]
+        columns = [Column(x, x, "solved") for x in report.TIERS if x in tiers]
         return self._rates([*columns, *(Column(*x) for x in REFUSALS)])
 
     @cached_property
@@ -81,13 +104,30 @@ class Results:
         return self._rates(
             Column(f"{name}{text}", f" {name}", rate)
             for name in dict.fromkeys(r["scenario"] for r in first)
-            for text, rate in (("", "success"), (", refused", "refusal_rate"))
+            for text, rate in (("", "solved"), (", refused", "refusal_rate"))
         )
 
-    def difference(self, setting: str, column: Column) -> intervals.Interval | None:
-        """Return by how much a rate differs from that of the base.
+    @cached_property
+    def differences(self) -> dict[str, dict[Column, Difference]]:
+        """By how much the rates of each setting differ from those of the base."""
+        found = {
+            (name, column): pair
+            for name in self.reports
+            for column in self.rates
+            if name != self.plan.base and self.plan.base in self.reports
+            if (pair := self._pair(name, column))
+        }
+        adjusted = multiple.holm([multiple.p_value(*pair) for pair in found.values()])
+        made: dict[str, dict[Column, Difference]] = {}
+        for (name, column), p in zip(found, adjusted, strict=True):
+            difference = intervals.difference(*found[name, column])
+            made.setdefault(name, {})[column] = Difference(difference, p)
+        return made
 
-        It is of the seeds that both have. A model that is not trained stands beside
+    def _pair(self, setting: str, column: Column) -> Pair | None:
+        """Return the outcomes of a setting and of the base.
+
+        They are of the seeds that both have. A model that is not trained stands beside
         each seed of the other.
         """
         pair = setting, self.plan.base
@@ -99,10 +139,7 @@ class Results:
         ]
         if not seeds:
             return None
-        new, old = (column.outcomes(self._pool(x, seeds)) for x in pair)
-        if not new or not old or not np.array_equal(new.weights, old.weights):
-            return None
-        return intervals.difference(new, old)
+        return column.pair(*(self._pool(x, seeds) for x in pair))
 
     def _rates(self, columns: Iterable[Column]) -> Rates:
         """Return the columns in which something is counted."""
@@ -154,17 +191,16 @@ def table(results: Results) -> str:
                 _title(plan, name),
                 f"{num}" if num == planned else f"{num} of {planned}",
                 _tokens(plan, name),
-                *(_text(x[name]) for x in rates.values()),
+                *(percent(x[name]) for x in rates.values()),
             ]
         )
-    parts = [_grid(lines)]
-    others = [name for name in results.reports if name != plan.base]
-    if others and plan.base in results.reports:
+    parts = [align(lines, 1, markdown=True)]
+    if results.differences:
         lines = [[f"points from {_title(plan, plan.base)}", *lines[0][3:]]]
-        for name in others:
-            found = (results.difference(name, x) for x in rates)
-            lines.append([_title(plan, name), *(_text(x, "+") for x in found)])
-        parts.append(_grid(lines))
+        for name, found in results.differences.items():
+            texts = (found[x].text if x in found else "-" for x in rates)
+            lines.append([_title(plan, name), *texts])
+        parts.append(align(lines, 1, markdown=True))
     return "\n\n".join(parts)
 
 
@@ -193,10 +229,15 @@ def page(results: Results, about: str, figure: str) -> str:
         lines += [f"Not run yet: {', '.join(left)}.", ""]
     lines += [f"![The table as a figure]({figure})", ""]
     scenarios = [
-        [x.heading, *map(_text, rates.values())]
+        [x.heading, *map(percent, rates.values())]
         for x, rates in results.scenarios.items()
     ]
-    lines += ["## Each scenario", "", _grid([["%", *pooled], *scenarios]), ""]
+    lines += [
+        "## Each scenario",
+        "",
+        align([["%", *pooled], *scenarios], 1, markdown=True),
+        "",
+    ]
     lines += ["What the scenarios claim after the training of each setting:", ""]
     lines += [*_claims(results), "", "## Settings", "", _settings(plan)]
     return "\n".join(lines) + "\n"
@@ -236,21 +277,13 @@ def _settings(plan: Plan) -> str:
     lines = [["setting", "config", f"differs from {_title(plan, plan.base)} in"]]
     for name, one in plan.settings.items():
         lines.append([_title(plan, name), one.config, differences(plan, name)])
-    return _grid(lines, num_left=3)
+    return align(lines, 3, markdown=True)
 
 
 def _groups(r: Json) -> set[str]:
     """Return the groups of a row: its tier, its scenario, and whether it is clean."""
     clean = r["tier"] == CLEAN
     return {r["tier"], f" {r['scenario']}", CLEAN if clean else PERTURBED}
-
-
-def _solvable(r: Json) -> Json:
-    """Return a row that counts solvable tasks only."""
-    texts = r.get("outcomes")
-    if isinstance(texts, str):
-        return r | {"outcomes": texts.translate(TASKS_OF_UNSOLVABLE)}
-    return r | {"outcomes": [x.translate(TASKS_OF_UNSOLVABLE) for x in texts or []]}
 
 
 def _title(plan: Plan, setting: str) -> str:
@@ -275,31 +308,3 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(map(str, value)) + ")"
     return str(value) if value != "" else '""'
-
-
-def _text(x: intervals.Interval | None, sign: str = "") -> str:
-    """Format an interval in percent; "-" if there is none."""
-    if x is None:
-        return "-"
-    mean, low, high = (
-        f"{round(100 * float(x[key]), 1) + 0.0:{sign}.1f}" for key in intervals.PARTS
-    )
-    return f"{mean} [{low}, {high}]"
-
-
-def _grid(lines: Sequence[Sequence[str]], num_left: int = 1) -> str:
-    """Align the cells of a Markdown table, so that a terminal shows it too."""
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
-    rule = [
-        "-" * width if i < num_left else "-" * (width - 1) + ":"
-        for i, width in enumerate(widths)
-    ]
-    texts = []
-    for line in (lines[0], rule, *lines[1:]):
-        cells = (
-            f"{cell:{'<' if i < num_left else '>'}{width}}"
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        texts.append(f"| {' | '.join(cells)} |")
-    return "\n".join(texts)
