@@ -17,7 +17,7 @@ from launch.common import runs
 from launch.common.errors import UsageError
 from launch.common.sweeps import Plan
 from openagent_jax import report
-from openagent_jax.report import intervals, outcomes, rows
+from openagent_jax.report import intervals, multiple, outcomes, rows, tables
 from openagent_jax.report.outcomes import Json
 
 CLEAN, PERTURBED = "clean", "perturbed"
@@ -32,8 +32,10 @@ NOTE = """\
 Success is that of solvable tasks, and refusals are of unsolvable ones; false refusals
 are of solvable ones. A column is the mean over its scenarios. Brackets hold intervals
 of 95 % over tasks, those that are worded alike taken together, and over seeds if there
-are several. Differences are paired: of the same tasks and the same seeds. Each interval
-stands for itself: of twenty differences that are 0, one is expected to leave 0 out."""
+are several. Differences are paired: of the same tasks and the same seeds. A * marks
+those that hold after Holm's correction over all differences of the table (adjusted p at
+most 5 %); without it, one in twenty would leave 0 out by chance. A setting of one seed
+has no intervals beside others of several."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class Results:
         """The report of each setting over its seeds."""
         return {name: self._pool(name, some) for name, some in self.reports.items()}
 
+    @property
+    def bare(self) -> set[str]:
+        """The settings of one seed, if others have several: they have no intervals."""
+        sizes = {name: len(some) for name, some in self.reports.items()}
+        return {name for name, num in sizes.items() if num == 1 < max(sizes.values())}
+
     @cached_property
     def rates(self) -> Rates:
         """Each column of the table, with the rate of each setting."""
@@ -85,9 +93,16 @@ class Results:
         )
 
     def difference(self, setting: str, column: Column) -> intervals.Interval | None:
-        """Return by how much a rate differs from that of the base.
+        """Return by how much a rate differs from that of the base."""
+        pair = self.pair(setting, column)
+        return pair and intervals.difference(*pair)
 
-        It is of the seeds that both have. A model that is not trained stands beside
+    def pair(
+        self, setting: str, column: Column
+    ) -> tuple[intervals.Outcomes, intervals.Outcomes] | None:
+        """Return the outcomes of a setting, and those of the base on the same tasks.
+
+        They are of the seeds that both have. A model that is not trained stands beside
         each seed of the other.
         """
         pair = setting, self.plan.base
@@ -102,7 +117,7 @@ class Results:
         new, old = (column.outcomes(self._pool(x, seeds)) for x in pair)
         if not new or not old or not np.array_equal(new.weights, old.weights):
             return None
-        return intervals.difference(new, old)
+        return new, old
 
     def _rates(self, columns: Iterable[Column]) -> Rates:
         """Return the columns in which something is counted."""
@@ -154,18 +169,34 @@ def table(results: Results) -> str:
                 _title(plan, name),
                 f"{num}" if num == planned else f"{num} of {planned}",
                 _tokens(plan, name),
-                *(_text(x[name]) for x in rates.values()),
+                *(_text(x[name], bare=name in results.bare) for x in rates.values()),
             ]
         )
     parts = [_grid(lines)]
     others = [name for name in results.reports if name != plan.base]
     if others and plan.base in results.reports:
         lines = [[f"points from {_title(plan, plan.base)}", *lines[0][3:]]]
-        for name in others:
-            found = (results.difference(name, x) for x in rates)
-            lines.append([_title(plan, name), *(_text(x, "+") for x in found)])
+        found = _differences(results, others)
+        lines += [[_title(plan, name), *found[name]] for name in others]
         parts.append(_grid(lines))
     return "\n\n".join(parts)
+
+
+def _differences(results: Results, settings: Sequence[str]) -> dict[str, list[str]]:
+    """Return the differences of some settings from the base in each column, as text."""
+    where = [(name, x) for name in settings for x in results.rates]
+    pairs = {key: pair for key in where if (pair := results.pair(*key))}
+    adjusted = multiple.holm([multiple.p_value(*pair) for pair in pairs.values()])
+    holds = {key: p <= intervals.ALPHA for key, p in zip(pairs, adjusted, strict=True)}
+    several = any(new.num_seeds > 1 for new, _ in pairs.values())
+    made: dict[str, list[str]] = {name: [] for name in settings}
+    for key in where:
+        pair, bare = pairs.get(key), False
+        if pair:
+            bare = several and pair[0].num_seeds == 1
+        text = _text(pair and intervals.difference(*pair), "+", bare)
+        made[key[0]].append(text + tables.HOLDS * (holds.get(key, False) and not bare))
+    return made
 
 
 def page(results: Results, about: str, figure: str) -> str:
@@ -193,7 +224,7 @@ def page(results: Results, about: str, figure: str) -> str:
         lines += [f"Not run yet: {', '.join(left)}.", ""]
     lines += [f"![The table as a figure]({figure})", ""]
     scenarios = [
-        [x.heading, *map(_text, rates.values())]
+        [x.heading, *(_text(rate, bare=k in results.bare) for k, rate in rates.items())]
         for x, rates in results.scenarios.items()
     ]
     lines += ["## Each scenario", "", _grid([["%", *pooled], *scenarios]), ""]
@@ -277,14 +308,14 @@ def _value(value: Any) -> str:
     return str(value) if value != "" else '""'
 
 
-def _text(x: intervals.Interval | None, sign: str = "") -> str:
-    """Format an interval in percent; "-" if there is none."""
+def _text(x: intervals.Interval | None, sign: str = "", bare: bool = False) -> str:
+    """Format an interval in percent, or its mean if `bare`; "-" if there is none."""
     if x is None:
         return "-"
     mean, low, high = (
         f"{round(100 * float(x[key]), 1) + 0.0:{sign}.1f}" for key in intervals.PARTS
     )
-    return f"{mean} [{low}, {high}]"
+    return mean if bare else f"{mean} [{low}, {high}]"
 
 
 def _grid(lines: Sequence[Sequence[str]], num_left: int = 1) -> str:
