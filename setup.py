@@ -49,6 +49,7 @@ TEST = [
     "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
+    "jsonschema>=4.21",  # reads the schema of reports
     "playwright>=1.50",  # drives the chromium of the system
     "pyright[nodejs]>=1.1.410",  # brings its own node, as a wheel
     "pytest>=8.4",
@@ -78,8 +79,9 @@ setup(
     package_data={
         "openagent_jax": ["backbones/**/*"],
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
-        "openagent_jax.report": ["*.html", "*.svg"],
+        "openagent_jax.report": ["*.json"],
         "openagent_jax.report.viewer": ["*.css", "*.html", "*.js"],
+        "openagent_jax.report.web": ["*.css", "*.html"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },

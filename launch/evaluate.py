@@ -7,12 +7,12 @@
         --model=NAME --suite=poi                            an agent behind an endpoint
     python -m launch.evaluate --agent=python:module:function --suite=my_tools.json
 
-With --compare, --markdown prints the table in Markdown, and --figure=FILE.svg draws it.
 Runs of several training seeds that are joined by + are shown as their mean, with
 intervals over tasks and seeds, and a column can be given a name:
 --compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft. Only rows that all reports
-have are compared. What is written for others to read, by --markdown or --figure, is
-refused if the reports were not made alike; without them there is a warning.
+have are compared. --markdown prints the table in Markdown, for others to read, and is
+refused if the reports were not made alike; without it there is a warning. launch.report
+makes a page of the same columns.
 
 The whole catalogue of perturbations is played; --config.eval.scenarios chooses some,
 or a suite of scenarios (paper, tc, hazards, maze, dynamic, full, or a file). Reports of
@@ -46,7 +46,6 @@ WORKDIR = flags.DEFINE_string(
 )
 STEP = flags.DEFINE_string("step", "latest", "latest, best, or a step of the run.")
 COMPARE = flags.DEFINE_list("compare", None, "Workdirs or reports to compare.")
-FIGURE = flags.DEFINE_string("figure", None, "SVG file to draw the comparison to.")
 MARKDOWN = flags.DEFINE_bool("markdown", False, "Print the comparison in Markdown.")
 ACROSS_SUITES = flags.DEFINE_bool(
     "across_suites", False, "Compare reports of different suites of scenarios."
@@ -110,20 +109,16 @@ def main() -> None:
                 f"--compare: the suites of scenarios differ: {found}; evaluate on the "
                 "same, or compare the rows that are shared by --across_suites"
             )
-        published, but = MARKDOWN.value or FIGURE.value, (report.SET_HASH,) * mixed
-        if published and (found := report.differences(reports, but)):
+        but = (report.SET_HASH,) * mixed
+        if MARKDOWN.value and (found := report.differences(reports, but)):
             raise cli.UsageError(
-                "--markdown and --figure publish only reports that were made alike; "
+                "--markdown publishes only reports that were made alike; "
                 f"here {found}; evaluate them again with the same settings"
             )
-        if FIGURE.value:
-            Path(FIGURE.value).write_text(report.picture(reports), encoding="utf-8")
         if MARKDOWN.value and (why := report.exploratory(reports)):
             print(f"{why}\n")
         print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
-    if FIGURE.value:
-        raise cli.UsageError("--figure draws a comparison; give --compare too")
     if AGENT.value:
         _agent()
         return

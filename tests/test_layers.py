@@ -51,6 +51,7 @@ HOMES = {
     "flax": {"models"},
     "gguf": {"interop"},  # it may not be installed
     "grain": {"data"},
+    "matplotlib": {"launch", "report"},
     "ml_collections": {"launch", "configs"},
     "openai": {"agents", "launch"},  # it may not be installed
     "optax": {"optim", "train"},

@@ -261,6 +261,7 @@ def score(
         num = min(c.eval.keep, num_episodes)
         logs.keep(log, log_file.parent, tasks.names, num, reused)
         cost = log.cost.summary(budget.prices) | {"reused": len(reused)}
+        reasons = log.unanswered()
     for name, row in zip(tasks.names, results["rows"], strict=True):
         if num := sum(name == scenario for scenario, _ in reused):
             row["reused"] = num
@@ -278,6 +279,7 @@ def score(
         "grading_version": evaluate.GRADING_VERSION,
         **tasks.about(),
         "cost": cost,
+        **({"unanswered_reasons": reasons} if reasons else {}),
         **results,
     }
 

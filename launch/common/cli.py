@@ -23,21 +23,23 @@ def run(
     main: Callable[..., None],
     required: Sequence[str] = (),
     commands: Mapping[str, Sequence[str]] | None = None,
+    operands: str = "",
 ) -> None:
     """Parse the flags, call `main`, and turn its errors into exit codes.
 
     Args:
-      main: called with the positional arguments: none, or a subcommand and the
-        arguments of that.
+      main: called with the positional arguments: none, operands, or a subcommand and
+        the arguments of that.
       required: flags that must be given.
       commands: the subcommands, each with the names of its positional arguments.
+      operands: what the positional arguments are, of a command that takes one or more.
     """
     if {"-h", "--help"} & {*sys.argv}:
         print(sys.modules["__main__"].__doc__)
         print(flags.FLAGS.main_module_help())
         return
     try:
-        main(*_parse(sys.argv, required, commands or {}))
+        main(*_parse(sys.argv, required, commands or {}, operands))
     except BaseException as error:
         code, message = _diagnose(error)
         if not message or os.environ.get("OPENAGENT_TRACEBACK"):
@@ -101,10 +103,12 @@ def _parse(
     argv: Sequence[str],
     required: Sequence[str],
     commands: Mapping[str, Sequence[str]],
+    operands: str,
 ) -> Sequence[str]:
     """Parse the flags, and return the positional arguments."""
     try:
-        flags.FLAGS.set_gnu_getopt(bool(commands))  # flags may follow a subcommand
+        # Flags may follow a subcommand or operands.
+        flags.FLAGS.set_gnu_getopt(bool(commands or operands))
         extra = flags.FLAGS(argv)[1:]
         config = flags.FLAGS["config"].value if "config" in flags.FLAGS else None
         if config is not None:
@@ -120,7 +124,9 @@ def _parse(
         words = 1 + len(names)
         if len(extra) < words:
             raise UsageError(f"{extra[0]}: {names[len(extra) - 1]} is missing")
-    if extra[words:]:
+    if operands and not extra:
+        raise UsageError(f"{operands} is missing; --help shows examples")
+    if extra[words:] and not operands:
         word = extra[words]
         raise UsageError(f'"{word}" is not a flag; did you mean "--{word}"?')
     for name in required:

@@ -176,7 +176,7 @@ def show(workdir: Path, step: int) -> None:
 def scalars(scores: dict) -> Metrics:
     """Return a report as flat metrics, which can be plotted as curves."""
     flat, names = {}, [row["scenario"] for row in scores["rows"]]
-    for row in scores["rows"]:
+    for row in report.on_solvable(scores)["rows"]:
         clean, name = row["scenario"] == draw.CLEAN, row["scenario"]
         if names.count(name) > 1:  # at several strengths
             name = f"{name}@{row['strength']:g}"

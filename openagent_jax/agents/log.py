@@ -5,6 +5,7 @@ in which a reply never came.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,12 @@ class Log:
 
     def close(self) -> None:
         self._file.close()
+
+    def unanswered(self) -> dict[str, int]:
+        """Count the episodes that were never answered, by the reason."""
+        lines = self.done.values()
+        found = Counter(x["reason"] for x in lines if not x["answered"])
+        return dict(found.most_common())
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, ensure_ascii=False, allow_nan=False)

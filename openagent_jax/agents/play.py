@@ -10,6 +10,7 @@ from openagent_jax.agents.agents import Agent, Full, Reply, Unanswered
 from openagent_jax.agents.cost import Prices
 from openagent_jax.agents.log import Line
 from openagent_jax.evaluation import episodes as kept
+from openagent_jax.report import causes
 from openagent_jax.text.messages import Message
 from openagent_jax.types import Outcome
 
@@ -163,7 +164,7 @@ async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:
     except Unanswered as error:
         reason, num_failed = str(error), error.num_requests
     full = reason.startswith(NO_ROOM)
-    return {
+    line = {
         "scenario": episode.scenario,
         "index": episode.index,
         **kept.outcome(dialogue.outcome),
@@ -186,6 +187,7 @@ async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:
         "results": dialogue.results,
         "rewards": dialogue.rewards,
     }
+    return line | {"cause": causes.why(line).cause}
 
 
 def _failed(task: asyncio.Task) -> bool:

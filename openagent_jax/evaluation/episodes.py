@@ -15,7 +15,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation.evaluate import Played, Recording
-from openagent_jax.report import trajectories
+from openagent_jax.report import causes, trajectories
 from openagent_jax.report.trajectories import Failure, Line
 from openagent_jax.text.lexicon import Lexicon
 from openagent_jax.types import Outcome
@@ -113,7 +113,7 @@ class Keeper:
             transcriber, episode, recording.shown, self._texts(recording)
         )
         num_turns, timestep = len(made), episode.timestep
-        return {
+        line = {
             **outcome(played.outcome),
             "changed": bool(played.changed),
             "answered": True,
@@ -134,6 +134,7 @@ class Keeper:
             "plan": transcript.plan(transcriber, task, actions, valid),
             **({"tokens": self._token_fields(recording)} if self._tokens else {}),
         }
+        return line | {"cause": causes.why(line).cause}
 
     def _token_fields(self, recording: Recording) -> Line:
         """Return the tokens of an episode; see `trajectories`."""

@@ -9,11 +9,10 @@ from openagent_jax.report.evidence import (
     repeats_note,
     repeats_table,
 )
-from openagent_jax.report.files import load, load_columns, write
+from openagent_jax.report.files import columns, load, load_columns, write
 from openagent_jax.report.intervals import domain_weights
 from openagent_jax.report.multiple import adjust
 from openagent_jax.report.outcomes import Json, counted, number
-from openagent_jax.report.picture import page, picture
 from openagent_jax.report.pool import (
     SET_HASH,
     beside,
@@ -29,6 +28,7 @@ from openagent_jax.report.rows import (
     Episodes,
     Standing,
     average,
+    on_solvable,
     row,
     summary,
 )
@@ -45,6 +45,7 @@ from openagent_jax.report.tables import (
     spent,
     table,
 )
+from openagent_jax.report.web import Column, Page, page, picture
 
 __all__ = [
     "NUM_SEEDS",
@@ -52,8 +53,10 @@ __all__ = [
     "RATES",
     "SET_HASH",
     "TIERS",
+    "Column",
     "Episodes",
     "Json",
+    "Page",
     "Standing",
     "adjust",
     "average",
@@ -64,6 +67,7 @@ __all__ = [
     "by_domain_table",
     "by_group_table",
     "domain_weights",
+    "columns",
     "counted",
     "differences",
     "differences_note",
@@ -72,6 +76,7 @@ __all__ = [
     "load",
     "load_columns",
     "number",
+    "on_solvable",
     "of_different_suites",
     "page",
     "pass_at_k",

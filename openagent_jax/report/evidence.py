@@ -2,7 +2,7 @@
 
 from openagent_jax.report import multiple, repeats
 from openagent_jax.report.outcomes import Json
-from openagent_jax.report.rows import by_tier, label
+from openagent_jax.report.rows import by_tier, label, on_solvable
 from openagent_jax.report.tables import align, heading, means_of, percent, scenario_set
 
 DIFFERENCES_NOTE = """\
@@ -18,12 +18,14 @@ intervals of 95 % in which a task counts once."""
 
 def differences_table(report: Json, markdown: bool = False) -> str:
     """Format retention and p-values as a table; "" if the report has neither."""
+    report = on_solvable(report)
     if not any("p" in r for r in report["rows"]):
         return ""
     header = ["scenario", "delta points", "retention %", "p", "p (Holm)", ""]
     tiers, lines = by_tier(report["rows"]), []
     for name, averages in means_of(report).items():
-        if text := heading(name, averages, tiers, scenario_set(report)):
+        text = heading(name, averages, tiers, scenario_set(report))
+        if text and averages["num_solvable"]:
             shown = percent(averages["delta"], "+"), percent(averages["retention"])
             lines.append([text, *shown, "", "", ""])
         for r in tiers.get(name, []):
@@ -44,14 +46,14 @@ def repeats_table(report: Json, markdown: bool = False) -> str:
     """Format pass^k and pass@k as a table; "" if tasks were played once.
 
     >>> half = {"mean": 0.5, "low": 0.2, "high": 0.8}
-    >>> row = {"tier": "clean", "strength": 0.0, "success": half}
+    >>> row = {"tier": "clean", "strength": 0.0, "success": half, "refusal_rate": None}
     >>> row |= {"pass_hat_k": {"2": half}, "pass_at_k": {"2": half}}
     >>> print(repeats_table({"rows": [row]}))
     %                success             pass^2             pass@2
     -----  -----------------  -----------------  -----------------
     clean  50.0 [20.0, 80.0]  50.0 [20.0, 80.0]  50.0 [20.0, 80.0]
     """
-    rows = [r for r in report["rows"] if r.get(repeats.KEYS[0])]
+    rows = [r for r in on_solvable(report)["rows"] if r.get(repeats.KEYS[0])]
     columns = [
         (key, k, f"{name}{k}")
         for key, name in zip(repeats.KEYS, ("pass^", "pass@"), strict=True)

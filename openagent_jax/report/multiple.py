@@ -8,8 +8,8 @@ J. Stat. 6:65), with which the probability of any such mistake is at most 5 %, h
 the differences depend on each other.
 
 The family, over which p-values are adjusted, is all rows of one report that are not
-clean and have tasks. Means over several of them are not in it, and are not marked; nor
-are the rows of single domains, which are a family for each domain.
+clean and have tasks that can be solved. Means over several of them are not in it, and
+are not marked; nor are the rows of single domains, which are a family for each domain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +82,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def adjust(rows: Iterable[Json], phrasings: str | None) -> None:
     """Give the rows of one report their p-values, in place: `p`, with `raw` and `holm`.
 
-    Rows without tasks get none, nor do those without the outcomes of their tasks.
+    They are of success on tasks that can be solved. Rows without such tasks get none,
+    nor do those without the outcomes of their tasks.
 
     Args:
       rows: all rows of a report, possibly of several seeds.
@@ -91,7 +92,7 @@ def adjust(rows: Iterable[Json], phrasings: str | None) -> None:
     rows = list(rows)
     clean = next((r for r in rows if r["tier"] == "clean"), None)
     family = [r for r in rows if r["tier"] != "clean" and r["n"]]
-    pairs = [outcomes.pairs([r], clean, phrasings) for r in family]
+    pairs = [outcomes.pairs([r], clean, phrasings, "solved") for r in family]
     known = [(r, pair) for r, pair in zip(family, pairs, strict=True) if pair]
     raw = [p_value(*pair) for _, pair in known]
     for (r, _), p, adjusted in zip(known, raw, holm(raw), strict=True):
@@ -104,7 +105,12 @@ def holds(row: Mapping[str, Any]) -> bool:
     >>> holds({"p": {"raw": 0.01, "holm": 0.06}}), holds({})
     (False, False)
     """
-    return "p" in row and row["p"]["holm"] <= intervals.ALPHA
+    return "p" in row and significant(row["p"])
+
+
+def significant(p: Mapping[str, Any]) -> bool:
+    """Return whether an adjusted p-value is at most 5 %; those of means are not."""
+    return p["holm"] is not None and p["holm"] <= intervals.ALPHA
 
 
 def family_size(rows: Iterable[Mapping[str, Any]]) -> int:

@@ -28,6 +28,7 @@ SOLVED, REFUSED, SOLVABLE, UNSOLVABLE = "1Rs", "rR", "10r", "Rxs"
 # counts.
 RATES = {
     "success": (COUNTED, SOLVED),
+    "solved": (SOLVABLE, "1"),
     "refusal_rate": (UNSOLVABLE, REFUSED),
     "false_refusal_rate": (SOLVABLE, REFUSED),
 }
@@ -112,32 +113,36 @@ def of_rows(rows: Sequence[Json], phrasings: str | None, rate: str) -> Outcomes 
 
 
 def pairs(
-    rows: Sequence[Json], old: Json | Sequence[Json] | None, phrasings: str | None
+    rows: Sequence[Json],
+    old: Json | Sequence[Json] | None,
+    phrasings: str | None,
+    rate: str = "success",
 ) -> tuple[Outcomes, Outcomes] | None:
     """Return success under two conditions, on the same tasks.
 
     Args:
       rows: rows of one report, possibly of several seeds.
-      old: the row that each is compared with: the clean row of the same report, or for
-        each row one of another report.
+      old: what they are compared with: the clean row of their report, or for each row
+        one of another report.
       phrasings: the `phrasings` of the report.
+      rate: a key of `RATES`; tasks that are not of this rate on either side are left
+        out.
 
     Returns:
       `(new, old)`; None if there are none, or if a row does not have its outcomes.
     """
-    olds = [old] * len(rows) if isinstance(old, Mapping) else list(old or [])
+    olds = [old] * len(rows) if isinstance(old, Mapping) else list(old or ())
     every, first = _all_letters(rows), _all_letters(olds)
-    if not every or not first:
+    if not every or not first or [x.shape for x in every] != [x.shape for x in first]:
         return None
-    both = list(zip(every, first, strict=True))
-    if any(x.shape != y.shape for x, y in both):
-        return None
-    cells = [np.isin(x, list(COUNTED)) & np.isin(y, list(COUNTED)) for x, y in both]
-    found = [
-        _join(rows, phrasings, cells, [np.isin(x, list(SOLVED)) for x in letters])
-        for letters in (every, first)
+    among, counts = (list(x) for x in RATES[rate])
+    both = zip(every, first, strict=True)
+    cells = [np.isin(x, among) & np.isin(y, among) for x, y in both]
+    joined = [
+        _join(rows, phrasings, cells, [np.isin(x, counts) for x in found])
+        for found in (every, first)
     ]
-    return (found[0], found[1]) if found[0] and found[1] else None
+    return (joined[0], joined[1]) if joined[0] and joined[1] else None
 
 
 def _all_letters(rows: Sequence[Json]) -> list[np.ndarray] | None:

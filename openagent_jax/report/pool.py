@@ -102,10 +102,11 @@ def between(new: Json, old: Json) -> list[Json]:
         order of their runs.
 
     Returns:
-      For each row in which both have tasks, and last for the mean of those that are
-      perturbed: `label`, `n`, the `difference` of success (`new - old`, with its
-      interval), and `p`, in which `holm` is adjusted over the rows; the mean is not in
-      this family, and its `holm` is None. Rows without outcomes are left out.
+      For each row in which both have tasks that can be solved, and last for the mean of
+      those that are perturbed: `label`, `n`, the `difference` of success on such tasks
+      (`new - old`, with its interval), and `p`, in which `holm` is adjusted over the
+      rows; the mean is not in this family, and its `holm` is None. Rows without
+      outcomes are left out.
 
     Raises:
       ValueError: they have different numbers of seeds, or other tasks.
@@ -126,7 +127,7 @@ def between(new: Json, old: Json) -> list[Json]:
     perturbed = [r for r in rows if r["tier"] != "clean"]
     for name, group in [*((label(r).strip(), [r]) for r in rows), (MEAN, perturbed)]:
         olds = [others[label(r)] for r in group]
-        if pair := outcomes.pairs(group, olds, new.get("phrasings")):
+        if pair := outcomes.pairs(group, olds, new.get("phrasings"), "solved"):
             n = max(r["n"] for r in group)
             p = {"raw": multiple.p_value(*pair), "holm": None}
             found = intervals.difference(*pair)

@@ -16,8 +16,8 @@ all but a few seeds. With three seeds that spread by 1.5 on the scale of logits,
 interval of pass^4 of a success of 10 % covers it in 79 % of the cases; see the known
 limit in `intervals`. tests/report/test_coverage_of_ratios.py measures the coverage.
 
-Every trial is perturbed anew. A trial succeeds as in the success of a row: its task is
-solved, or refused if it cannot be solved.
+Every trial is perturbed anew. Only trials of tasks that can be solved are counted, so
+that refusals of others are never taken for successes.
 """
 
 from collections.abc import Mapping
@@ -94,8 +94,9 @@ def of_row(row: Mapping[str, Any], repeats: int, phrasings: str | None) -> Json:
     if repeats < 2 or letters is None or letters.shape[1] % repeats:
         return {}
     trials = letters.reshape(len(letters), -1, repeats)
-    counted = np.isin(trials, list(outcomes.COUNTED)).sum(axis=2)
-    solved = np.isin(trials, list(outcomes.SOLVED)).sum(axis=2)
+    among, counts = (list(x) for x in outcomes.RATES["solved"])
+    counted = np.isin(trials, among).sum(axis=2)
+    solved = np.isin(trials, counts).sum(axis=2)
     found: Json = {key: {} for key in KEYS}
     for k in sizes(repeats):
         known = counted >= k

@@ -203,7 +203,8 @@ def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Jso
     """Average rows over scenarios, by group.
 
     Each scenario has the same weight, whatever its number of tasks. Scenarios that
-    changed no task (n = 0) are left out.
+    changed no task (n = 0) are left out. Success and delta are of tasks that can be
+    solved (see `on_solvable`), and refusals of tasks that cannot are a rate apart.
 
     Args:
       rows: the rows of one report, possibly of several seeds.
@@ -211,10 +212,12 @@ def summary(rows: Iterable[Json], phrasings: str | None = None) -> dict[str, Jso
 
     Returns:
       The means of each tier, of all perturbed rows ("perturbed"), and of those with the
-      same claim (see `by_claim`). Each has `num_scenarios`, `success`, `delta`,
-      `retention` and the rates. Success, delta, and the rates of refusals are intervals
-      where the rows have the outcomes of their tasks, else numbers. Retention is the
-      ratio of the means, not a mean of ratios; None where outcomes are missing.
+      same claim (see `by_claim`). Each has `success`, `delta`, the rates, and how many
+      scenarios there are: `num_scenarios`, `num_solvable` with tasks that can be
+      solved, and `num_unsolvable` with others. Success, delta, and the rates of
+      refusals are intervals where the rows have the outcomes of their tasks, else
+      numbers. `retention` is the ratio of the means, not a mean of ratios; None where
+      outcomes are missing.
 
     >>> row = {"tier": "perception", "scenario": "tool_order", "family": "train"}
     >>> row |= {"shift": "action", "claim": "unseen_forms", "domain": "poi"}
@@ -234,28 +237,76 @@ def means(
     rows: Sequence[Json], clean: Json | None = None, phrasings: str | None = None
 ) -> Json:
     """Average one group of rows over its scenarios, as `summary` does."""
-    rows = [r for r in rows if r["n"]]
-    averages: Json = {"num_scenarios": len({r["scenario"] for r in rows})}
-    averages["retention"] = None
+    rows = [_on_solvable(r, clean, phrasings) for r in rows if r["n"]]
+    solvable = [r for r in rows if r["success"]["mean"] is not None]
+    unsolvable = [r for r in rows if r["refusal_rate"] is not None]
+    averages: Json = {
+        "num_scenarios": len({r["scenario"] for r in rows}),
+        "num_solvable": len({r["scenario"] for r in solvable}),
+        "num_unsolvable": len({r["scenario"] for r in unsolvable}),
+        "retention": None,
+    }
     for key in ("success", "delta", *RATES):
         averages[key] = mean = _over_scenarios(rows, key)
         if mean is None:
             continue
-        found = None
-        if key in outcomes.RATES:
-            cells = outcomes.of_rows(rows, phrasings, key)
+        found, rate = None, "solved" if key == "success" else key
+        if rate in outcomes.RATES:
+            cells = outcomes.of_rows(rows, phrasings, rate)
             found = intervals.rate(cells) if cells else None
-        elif key == "delta" and clean not in rows:
-            pairs = outcomes.pairs(rows, clean, phrasings)
+        elif key == "delta" and all(r["tier"] != "clean" for r in rows):
+            pairs = outcomes.pairs(rows, clean, phrasings, "solved")
             found = intervals.difference(*pairs) if pairs else None
             averages["retention"] = multiple.retention(*pairs) if pairs else None
-        if not found and key in (*outcomes.RATES, "delta"):
+        if not found and (rate in outcomes.RATES or key == "delta"):
             if known := by_seed(rows, key):
                 size = max(r["n"] for r in rows)
                 found = intervals.over_seeds(known, size, signed=key == "delta")
         if found:
             averages[key] = found | {"mean": mean}
     return averages
+
+
+def on_solvable(report: Json) -> Json:
+    """Return a report whose success is of the tasks that can be solved.
+
+    In `report.json` success also counts refusals of tasks that cannot be solved. This
+    is never what a page shows: an agent that refuses everything would look good.
+    Success, delta and retention are None where a row has no task that can be solved, or
+    where an earlier version has not told which of its tasks can. Rows with other tasks
+    have `refusal`, the rate of their refusals, as an interval if it is known.
+    """
+    clean = next((r for r in report["rows"] if r["tier"] == "clean"), None)
+    phrasings = report.get("phrasings")
+    rows = [_on_solvable(r, clean, phrasings) for r in report["rows"]]
+    return {**report, "rows": rows}
+
+
+def _on_solvable(r: Json, clean: Json | None, phrasings: str | None) -> Json:
+    if r["refusal_rate"] is None or "refusal" in r:
+        return r
+    made = {**r, "success": dict.fromkeys(intervals.PARTS)}
+    made["delta"] = made["retention"] = made["success"]
+    if "runs" in r:
+        olds = clean.get("runs", [None] * len(r["runs"])) if clean else ()
+        each = zip(r["runs"], olds or [None] * len(r["runs"]), strict=True)
+        made["runs"] = [_on_solvable(one, old, phrasings) for one, old in each]
+    made["refusal"] = r["refusal_rate"]
+    if refused := outcomes.of_rows([r], phrasings, "refusal_rate"):
+        made["refusal"] = intervals.rate(refused)
+    if r["false_refusal_rate"] is None:
+        if "outcomes" not in r:  # success was that of refusing
+            made["refusal"] = r["success"]
+        return made
+    if solved := outcomes.of_rows([r], phrasings, "solved"):
+        made["success"] = intervals.rate(solved)
+        if r["tier"] == "clean":
+            made["delta"] = dict.fromkeys(intervals.PARTS, 0.0)
+            made["retention"] = dict.fromkeys(intervals.PARTS, 1.0)
+        elif pairs := outcomes.pairs([r], clean, phrasings, "solved"):
+            made["delta"] = intervals.difference(*pairs)
+            made["retention"] = multiple.retention(*pairs)
+    return made
 
 
 def by_seed(rows: Sequence[Json], key: str) -> list[float]:

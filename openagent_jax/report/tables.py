@@ -15,17 +15,20 @@ from openagent_jax.report.rows import (
     claim_of,
     label,
     means,
+    on_solvable,
     perturbations,
     summary,
 )
 
 # What `write` adds below the table of a report.
 NOTE = """\
-Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
-distinct tasks that the scenario changed; tasks whose requests are worded alike are not
-counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
-tool errors of calls. Means are over scenarios. Deltas with * hold after Holm's
-correction over the scenarios of the report (adjusted p at most 5 %; not for means)."""
+Success, and delta from clean on the same tasks, are of tasks that can be solved.
+Refusal is of tasks that cannot, and is never part of success; false refusal is of tasks
+that can; tool errors are of calls. Intervals are of 95 % over the n distinct tasks that
+the scenario changed; tasks whose requests are worded alike are not counted as
+independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks that can be
+solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's correction over
+the scenarios of the report (adjusted p at most 5 %; not for means)."""
 HOLDS = "*"
 # Says what `bounds` of a report are.
 BOUNDS_NOTE = """\
@@ -72,7 +75,7 @@ def table(*reports: Json, markdown: bool = False) -> str:
     clean     unseen forms   10  80.0 [49.0, 94.3]
     """
     parts = []
-    for report in reports:
+    for report in map(on_solvable, reports):
         kind = "claim" if has_claims(report) else "family"
         header = ["scenario", kind, "n", "success %", "delta points"]
         header += ["refusal %", "false refusal %", "tool errors %"]
@@ -178,7 +181,8 @@ def side_by_side(
     """Format the success of several reports as one table, with a column for each.
 
     Only rows that all reports have are shown, and means are over these; a line below
-    says which are left out. The last lines compare how often the agents refuse. If the
+    says which are left out. The last lines compare how often the agents refuse, and in
+    each scenario with tasks that cannot be solved. If the
     reports cannot be compared, because their tasks or their grading differ, the first
     line is a warning that says why. Below the table stands what the intervals are. A
     report of one run has no intervals beside one of several seeds.
@@ -188,8 +192,9 @@ def side_by_side(
       markdown: whether to write Markdown instead of plain text.
       page: a page with a section for each perturbation, to which rows are linked.
     """
-    shown = beside(reports)
-    single = [name for name in reports if shown[name] is not reports[name]]
+    solvable = {name: on_solvable(x) for name, x in reports.items()}
+    shown = beside(solvable)
+    single = [name for name in reports if shown[name] is not solvable[name]]
     reports = shown
     labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
     all_rows = {k: r for x in labelled for k, r in x.items()}
@@ -203,7 +208,7 @@ def side_by_side(
     sets = {scenario_set(x) for x in reports.values()}
     which = "shared" if left_out else next(iter(sets)) if len(sets) == 1 else ""
     tiers = by_tier(all_rows[k] for k in shared)
-    lines = [["success %", *map(column, reports.items())]]
+    lines, refused = [["success %", *map(column, reports.items())]], []
     claims = [_claims_of(x) for x in rows]
     for name in dict.fromkeys(
         name for x in ({**tiers, **summary([])}, *claims) for name in x
@@ -211,15 +216,22 @@ def side_by_side(
         if len({x.get(name) for x in claims}) > 1:
             continue  # a mean over other rows in each column
         averages = [x.get(name, means([])) for x in summaries]
-        if text := heading(name, averages[0], tiers, which):
+        text = heading(name, averages[0], tiers, which)
+        if text and any(m["num_solvable"] for m in averages):
             lines.append([text, *(cells(m)[0] for m in averages)])
         for k in map(label, tiers.get(name, [])):
             name = linked(all_rows[k], page) if page else k
-            lines.append([name, *(cells(x[k])[0] for x in labelled)])
+            found = [x[k] for x in labelled]
+            if any(r["success"]["mean"] is not None for r in found):
+                lines.append([name, *(cells(r)[0] for r in found)])
+            if any(r["refusal_rate"] is not None for r in found):
+                text = f"refusals, {name.strip()}"
+                refused.append([text, *(cells(r)[2] for r in found)])
     for text, group, rate in _REFUSALS:
         rates = [x[group][rate] if group in x else None for x in summaries]
         if any(value is not None for value in rates):
             lines.append([text, *map(percent, rates)])
+    lines += refused if len(refused) > 1 else []
     warning = differences(reports)
     notes = [f"Warning: not comparable: {warning}."] if warning else []
     notes.append(align(lines, 1, markdown))
@@ -259,7 +271,7 @@ def seeds(reports: Mapping[str, Json], markdown: bool = False) -> str:
 
     Means are over the scenarios that all of the reports have.
     """
-    labelled = [{label(r): r for r in x["rows"]} for x in reports.values()]
+    labelled = [{label(r): r for r in on_solvable(x)["rows"]} for x in reports.values()]
     shared = [k for k in labelled[0] if all(k in x and x[k]["n"] for x in labelled)]
     rows = [[x[k] for k in shared] for x in labelled]
     lines = [["each seed, %", *reports]]
@@ -443,7 +455,9 @@ def questions(r: Json) -> str:
 
 def origin(report: Json) -> str:
     """Describe in one line how a report was made."""
-    keys = dict.fromkeys(("suite", "checkpoint_step", *SETUP))
+    # An agent that is reached by messages has no steps of training.
+    own = ("model", "base_url") if "agent" in report else ("checkpoint_step",)
+    keys = dict.fromkeys(("suite", *own, *SETUP))
     facts = [f"{k.replace('_', ' ')} {report[k]}" for k in keys if k in report]
     if version := report.get("scenario_set_version"):
         facts.insert(1, f"scenarios {scenario_set(report)} version {version}")
@@ -499,7 +513,9 @@ def heading(name: str, averages: Json, tiers: Json, which: str = "") -> str:
     if name == "clean" or not (name in tiers or averages["num_scenarios"]):
         return ""
     of = f" ({which})" if which else ""
-    return f"{name.replace('_', ' ')}, mean of {averages['num_scenarios']}{of}"
+    num, refusals = averages["num_solvable"], averages["num_unsolvable"]
+    number = f"{num} + {refusals}" if refusals else num
+    return f"{name.replace('_', ' ')}, mean of {number}{of}"
 
 
 def cells(x: Json) -> list[str]:
@@ -508,7 +524,8 @@ def cells(x: Json) -> list[str]:
     if x.get("n") == 0:
         success = "none answered" if x.get("unanswered") else "no task changed"
     delta = percent(x["delta"], "+") + HOLDS * holds(x)
-    return [success, delta, *(percent(x[k]) for k in RATES[:3])]
+    rates = [x.get("refusal", x["refusal_rate"]), *(x[k] for k in RATES[1:3])]
+    return [success, delta, *map(percent, rates)]
 
 
 def percent(x: Any, sign: str = "") -> str:

@@ -10,6 +10,8 @@ The format is the same for checkpoints and for agents that are reached by messag
     success, solvable, refused, num_calls, num_errors, num_questions,
     num_needless_questions, fewest_calls, changed, answered              the outcome
     failure                        one of `FAILURES`; "" for a success
+    cause                          one of `causes.CAUSES`; "" for a success. Files of
+                                   earlier versions do not have it
     unsolvable                     one of the environment's reasons; "" if solvable
     tools, messages                as the agent sees them
     actions, results               per turn: what the agent did, what it was shown

@@ -48,6 +48,7 @@ def test_unanswered_episodes_are_no_failures_and_played_again(
     assert sum(row["n"] + row["unanswered"] for row in rows) == len(log.done)
     assert {row["success"]["mean"] for row in rows} == {1.0}
     assert all(log.done[key]["reason"] for key in lost)
+    assert sum(log.unanswered().values()) == len(lost)
     with scripted.server(expert) as server:
         evaluate(file, endpoint_of(server))
     episodes, count = read_log(file)

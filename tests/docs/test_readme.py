@@ -49,8 +49,8 @@ def compared_reports():
 
 
 def test_table_and_figure_match_their_command():
-    figure = re.search(r"--figure=docs/(\S+\.svg)", COMPARISON)
-    assert figure
+    figure = re.search(r"launch.report --out=docs/(\S+\.svg) (.*)", COMPARISON)
+    assert figure and report.load_columns(figure[2].split()) == compared_reports()
     assert report.side_by_side(compared_reports(), markdown=True) in COMPARISON
     assert report.picture(compared_reports()) == (ROOT / "docs" / figure[1]).read_text()
     assert f"]({figure[1]})" in COMPARISON

@@ -107,9 +107,9 @@ def test_means_over_scenarios_weigh_domains_alike_too():
     made = results(scored())
     found = report.summary(made["rows"], made["phrasings"])["perturbed"]
     rows = [row for row in made["rows"] if row["tier"] != "clean"]
-    assert found["success"]["mean"] == pytest.approx(
-        np.mean([row["success"]["mean"] for row in rows])
-    )
+    solvable = report.on_solvable(made)["rows"]
+    of_each = [r["success"]["mean"] for r in solvable if r["tier"] != "clean"]
+    assert found["success"]["mean"] == pytest.approx(report.average(of_each))
     unweighed = [{k: x for k, x in row.items() if k != "domains"} for row in rows]
     other = report.summary(unweighed, made["phrasings"])["perturbed"]
     # The tasks of "b", which are solved more often, weigh more than others.
@@ -143,8 +143,8 @@ def test_pages_show_each_domain(tmp_path):
     file = report.write(tmp_path, made)
     assert report.load(file) == made
     for name in ("report.md", "report.html"):
-        text = (tmp_path / name).read_text()
-        assert "success % of domain" in text and "each of which weighs the same" in text
+        text = " ".join((tmp_path / name).read_text().split())
+        assert "each of which weighs the same" in text
     lines = report.by_domain_table(made).splitlines()
     assert [line.split()[:2] for line in lines[2:]] == [["b", "16"], ["a", "32"]]
     alone = results(scored(domains=None))

@@ -17,7 +17,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.environments.tools import make
 from openagent_jax.evaluation import episodes, evaluate
 from openagent_jax.evaluation.claims import Claims
-from openagent_jax.report import trajectories
+from openagent_jax.report import causes, trajectories
 from openagent_jax.suites import tasks as suites
 from openagent_jax.types import Outcome, Sizes
 from tests import helpers
@@ -42,6 +42,7 @@ KEYS = {
     "changed",
     "answered",
     "failure",
+    "cause",
     "unsolvable",
     "tools",
     "messages",
@@ -214,6 +215,8 @@ def test_lines_have_all_keys(kept):
         for line in found:
             assert set(line) == KEYS and line["scenario"] == name
             assert line["answered"] and line["failure"] in trajectories.FAILURES
+            assert line["cause"] in causes.CAUSES or line["success"]
+            assert (line["cause"] == "") == (line["failure"] == "") == line["success"]
             num_turns = len(line["actions"])
             assert len(line["results"]) == num_turns
             replies = [m for m in line["messages"] if m["role"] == "assistant"]
@@ -339,7 +342,7 @@ def test_replies_are_stored_verbatim(kept):
 def test_replayed_replies_have_the_same_outcome(kept):
     """The oracle's plan, the tools and the facts are the same, too."""
     lines, _ = kept
-    same = KEYS - {"failure", "messages", "actions", "results", "rewards"}
+    same = KEYS - {"failure", "cause", "messages", "actions", "results", "rewards"}
     for theirs in replay(lines):
         ours = lines[theirs["scenario"]][theirs["index"]]
         assert set(theirs) - {"reason"} == KEYS | OF_AGENTS

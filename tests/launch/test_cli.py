@@ -292,7 +292,7 @@ BAD_USE_OF_MANY = [
 
 def assert_one_line(done: Done, code: int, words) -> None:
     assert (done.code, done.out) == (code, ""), done
-    programs = ("train", "evaluate", "export", "data")
+    programs = ("train", "evaluate", "export", "data", "report")
     assert done.err.startswith((*(f"{x}.py: " for x in programs), "launch."))
     assert done.err.count("\n") == 1 and done.err.endswith("\n"), done.err
     for word in words:
@@ -326,27 +326,17 @@ def test_bad_use(commands, invalid_files, tmp_path, args, words):
     assert not (tmp_path / "w").exists()
 
 
-def test_a_figure_needs_a_comparison(commands, tmp_path):
-    figure = tmp_path / "x.svg"
-    done = commands("evaluate", f"--figure={figure}")
-    assert_one_line(done, 2, ["--figure", "--compare"])
-    assert not figure.exists()
-
-
 def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
     """In the terminal there is a warning; what others may read is not written."""
     results = Path(__file__).parents[2] / "docs/results"
     old, new = results / "base/report.json", tmp_path / "report.json"
     made = json.loads(old.read_text()) | {"grading_version": "4", "num_tasks": 384}
     new.write_text(json.dumps(made))
-    compare, figure = f"--compare=A={old},B={new}", tmp_path / "x.svg"
+    compare = f"--compare=A={old},B={new}"
     done = commands("evaluate", compare)
     assert done.code == 0 and done.out.startswith("Warning: not comparable: num_tasks")
-    for flag in ("--markdown", f"--figure={figure}"):
-        done = commands("evaluate", compare, flag)
-        words = ["num_tasks is 96 (A), 384 (B)", "grading_version is 2 (A), 4 (B)"]
-        assert_one_line(done, 2, words)
-    assert not figure.exists()
+    words = ["num_tasks is 96 (A), 384 (B)", "grading_version is 2 (A), 4 (B)"]
+    assert_one_line(commands("evaluate", compare, "--markdown"), 2, words)
     done = commands("evaluate", f"--compare=A={old}+{old}")
     assert_one_line(done, 2, ["--compare: A:", "is named twice"])
     done = commands("evaluate", f"--compare=A={old}", "--markdown")
@@ -570,3 +560,60 @@ def test_the_report_of_adapters_is_reproduced(commands, tmp_path):
     done = commands("evaluate", f"--workdir={tmp_path}/w")
     assert done.code == 0, done.err
     assert report.read_text() == first
+
+
+def test_one_page_of_several_runs(commands, tmp_path):
+    results, page = Path(__file__).parents[2] / "docs/results", tmp_path / "x.html"
+    runs = f"SFT={results}/sft_0+{results}/sft_1", f"{results}/paft_0/report.json"
+    done = commands("report", *runs, f"--out={page}")
+    assert (done.code, done.out, done.err) == (0, f"report: {page}\n", "")
+    text = page.read_text("utf-8")
+    assert "Differences from SFT" in text and f"{results}/paft_0" in text
+    picture = tmp_path / "x.svg"
+    assert commands("report", f"--out={picture}", *runs).code == 0
+    assert picture.read_text("utf-8").startswith("<svg ")
+
+
+def test_reports_that_cannot_be_shown(commands, tmp_path):
+    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    page, picture = f"--out={tmp_path}/x.html", f"--out={tmp_path}/x.svg"
+    made = json.loads(old.read_text())
+    for name, change in (
+        ("suite", {"scenario_set_hash": "0123456789ab"}),
+        ("other", {"grading_version": "4"}),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "report.json").write_text(json.dumps(made | change))
+    (tmp_path / "empty").mkdir()
+    mixed = f"A={old}", f"B={tmp_path}/suite"
+    for args, words in (
+        ([page], ["RUN is missing"]),
+        ([f"{tmp_path}/empty", page], [f"{tmp_path}/empty", "no report to read"]),
+        ([f"A={old}", f"A={old}", page], ['two columns are called "A"']),
+        ([str(old), f"--out={tmp_path}/x.pdf"], ["neither .html nor .svg"]),
+        ([str(old), f"--out={tmp_path}/no/x.html"], ["there is no folder"]),
+        ([str(old), "--across_suite=1", page], ["across_suite"]),
+        ([*mixed, page], ["none (A), 0123456789ab (B)", "--across_suites"]),
+        ([f"A={old}", f"B={tmp_path}/other", picture], ["grading_version is 2 (A)"]),
+    ):
+        assert_one_line(commands("report", *args), 2, words)
+    assert not [*tmp_path.glob("x.*")]
+    assert commands("report", *mixed, page, "--across_suites").code == 0
+    # A page may show what cannot be compared, and says so; a picture could not.
+    done = commands("report", f"A={old}", f"B={tmp_path}/other", page)
+    text = (tmp_path / "x.html").read_text("utf-8")
+    assert done.code == 0 and "cannot be compared, since grading_version is" in text
+
+
+def test_a_page_of_half_written_episodes(commands, tmp_path):
+    """What is whole is shown, and one line says what was dropped."""
+    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    kept = tmp_path / "run/eval/5/trajectories"
+    kept.mkdir(parents=True)
+    (kept.parent / "report.json").write_text(old.read_text())
+    line = json.dumps({"scenario": "clean", "index": 0, "success": True})
+    (kept / "clean.jsonl").write_text(f"{line}\n{line[:9]}")
+    done = commands("report", f"{tmp_path}/run", f"--out={tmp_path}/x.html")
+    assert done.code == 0 and done.err.count("\n") == 1
+    assert done.err.startswith(f"launch.report: dropped: {kept}/clean.jsonl: 1 of 2")
+    assert "Dropped: " in (tmp_path / "x.html").read_text("utf-8")

@@ -91,3 +91,9 @@ def make_report(policy="base", **changes):
     report.adjust(rows, None)
     made |= {"phrasings": report.number(np.arange(8)), "rows": rows}
     return made | changes
+
+
+def page(made, **others):
+    """The page of reports, the first of them by the name of its policy."""
+    every = {made["policy"]: made} | others
+    return report.page({k: report.Column(x) for k, x in every.items()}).text

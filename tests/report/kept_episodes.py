@@ -93,10 +93,12 @@ def failed(index, **fields):
 
 
 def trapped(index, **fields):
-    return solved(index, table="sell_table", key="spot") | {
-        "tools": [MINUTES, SEATS, TRAP],
-        **fields,
-    }
+    """A tool and an argument have other names; in every fourth task it gives another
+    result."""
+    made = solved(index, table="sell_table", key="spot")
+    if index % 4 == 3:
+        made["messages"][5]["content"] = '{"booking":"13"}'
+    return made | {"tools": [MINUTES, SEATS, TRAP], **fields}
 
 
 def unsolvable(index, **fields):

@@ -22,9 +22,7 @@ def test_write_then_load(tmp_path):
     html = (path.parent / "report.html").read_text()
     assert "<script" not in html
     assert "://" not in html  # loads nothing from the network
-    assert html.count("<svg") == 5  # one for each row that has tasks
-    assert html.count("no task changed") == 1
-    assert '<rect class="bar" y="3" width="140.0"' in html  # 7/8 of 160
+    assert "&lt;script&gt;" in html and html.count('title="no task changed"') == 2
 
 
 def test_a_killed_write_keeps_the_old_report(tmp_path, monkeypatch):
@@ -151,7 +149,7 @@ MEANINGS = {
 
 
 def test_scenarios_are_explained(tmp_path):
-    """In a list at the end, and in HTML as a tooltip of each row too."""
+    """In a list at the end, and in HTML in a section for each."""
     made = make_report(glossary=MEANINGS)
     made["rows"][1]["scenario"] = "semantic_trap+tool_order"
     report.write(tmp_path, made)
@@ -159,15 +157,13 @@ def test_scenarios_are_explained(tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert text.endswith("* `tool_order`: Shuffle. Right: Go on.\n")
     text = (tmp_path / "report.html").read_text()
-    tip = "Give a &amp; b other names. Right: Read on."
-    assert f'<td title="{tip}">  semantic_trap<td>' in text
-    assert f'<td title="{tip} Shuffle. Right: Go on.">  semantic_trap+tool' in text
-    assert "<td>tool_order<td>Shuffle.<td>Go on.</tr>" in text
-    assert "<td>clean<td>" in text  # without a tooltip
+    told = "Give a &amp; b other names. Shuffle. <b>Right:</b> Read on. Go on."
+    card = text.split('<section id="s-semantic_trap+tool_order">')[1]
+    assert told in card.split("</section>")[0]
     made = make_report()
     report.write(tmp_path, made)
     for name in ("report.md", "report.html"):
-        assert "right" not in (tmp_path / name).read_text().split("</style>")[-1]
+        assert "Right:" not in (tmp_path / name).read_text()
 
 
 def test_a_damaged_glossary_is_refused(tmp_path):

@@ -127,16 +127,19 @@ def test_episodes_are_checked():
 
 def test_summary_weighs_scenarios_not_rows_or_tasks():
     means = report.summary(without_outcomes(make_report())["rows"])
-    trap, rule, unsolvable = (6 / 8 + 1 / 8) / 2, 4 / 7, 4 / 8
+    trap, rule = (6 / 8 + 1 / 8) / 2, 4 / 7
     assert list(means)[:4] == ["clean", "perception", "reasoning", "internalization"]
     assert means["clean"]["success"] == 7 / 8
     assert means["perception"]["success"] == trap  # not affected by the empty row
     assert means["perception"]["num_scenarios"] == 1
     perturbed = means["perturbed"]
-    assert perturbed["success"] == pytest.approx((trap + rule + unsolvable) / 3)
+    assert perturbed["success"] == pytest.approx((trap + rule) / 2)
+    assert perturbed["num_scenarios"] == 3
+    assert (perturbed["num_solvable"], perturbed["num_unsolvable"]) == (2, 1)
     assert perturbed["refusal_rate"] == 0.5
     assert perturbed["false_refusal_rate"] == 0
-    assert means["train"]["success"] == pytest.approx((trap + unsolvable) / 2)
+    assert means["train"]["success"] == trap
+    assert means["internalization"]["success"] is None
     assert means["held_out"]["success"] == rule
     assert means["held_out"]["delta"] == rule - 1
     assert report.summary([])["perturbed"]["success"] is None
@@ -161,6 +164,55 @@ def test_summary_has_intervals_where_outcomes_are_known():
     (rule,) = (r for r in made["rows"] if r["scenario"] == "rule_shift")
     assert known["held_out"]["success"] == pytest.approx(rule["success"])
     assert known["held_out"]["delta"] == pytest.approx(rule["delta"])
+
+
+def refuser(num=8):
+    """The rows of an agent that refuses everything, on half a mix of both kinds."""
+    yes, no = np.ones(num, bool), np.zeros(num, bool)
+    half = np.arange(num) % 2 == 0
+    clean = outcomes(no, refused=yes)
+    all_gone = outcomes(yes, solvable=no, refused=yes)
+    mixed = outcomes(half, solvable=~half, refused=yes)
+    return [
+        builders.row(None, 0.0, clean, clean),
+        builders.row(builders.UNSOLVABLE, 1.0, all_gone, clean),
+        builders.row(TRAP, 1.0, mixed, clean),
+    ]
+
+
+def test_an_agent_that_refuses_everything_gains_nothing():
+    """Its refusals are one number, and its success, which is 0, is another."""
+    rows = refuser()
+    # What the contract calls success counts both; shown alone, it would be a gain.
+    assert [r["success"]["mean"] for r in rows] == [0, 1, 0.5]
+    made = report.on_solvable({"rows": rows, "phrasings": "0 1 2 3 4 5 6 7"})
+    assert [r["success"]["mean"] for r in made["rows"]] == [0, None, 0]
+    assert [r["delta"]["mean"] for r in made["rows"]] == [0, None, 0]
+    assert [r["refusal"]["mean"] for r in made["rows"][1:]] == [1, 1]
+    assert made["rows"][0] is rows[0]  # all of its tasks can be solved
+    for name, means in report.summary(rows, made["phrasings"]).items():
+        assert report.average([means["success"], means["delta"]]) in (None, 0), name
+    perturbed = report.summary(rows, made["phrasings"])["perturbed"]
+    assert perturbed["refusal_rate"]["mean"] == perturbed["false_refusal_rate"]["mean"]
+    assert perturbed["refusal_rate"]["mean"] == 1
+    # Without outcomes nothing is known of a row with tasks of both kinds.
+    old = report.on_solvable(without_outcomes({"rows": rows}))["rows"]
+    assert [r["success"]["mean"] for r in old] == [0, None, None]
+
+
+def test_seeds_that_refuse_everything_gain_nothing_either():
+    runs = {
+        str(i): make_report(rows=refuser(), train_seed=i, phrasings="0 1 2 3 4 5 6 7")
+        for i in range(2)
+    }
+    pooled = report.pool(runs)
+    made = report.on_solvable(pooled)["rows"]
+    assert [r["success"]["mean"] for r in made] == [0, None, 0]
+    assert [x["success"]["mean"] for x in made[2]["runs"]] == [0, 0]
+    text = report.side_by_side({"a": pooled, "b": pooled})
+    line = next(x for x in text.splitlines() if x.startswith("perturbed"))
+    assert line.startswith("perturbed, mean of 1 + 2 ") and line.split()[6] == "0.0"
+    assert "100.0" not in text.split("false refusals")[0]
 
 
 def test_every_scenario_counts_for_a_mean_but_tasks_are_shared():
@@ -208,7 +260,7 @@ def test_needless_questions_are_averaged_over_episodes():
     made = {"suite": "poi", "policy": "x", "checkpoint_step": 0, "rows": [row]}
     header, _, line = report.table(made).splitlines()[-3:]
     assert header.endswith("needless questions") and line.endswith(" 0.75")
-    assert "<th>needless questions" in report.page(made)
+    assert ">needless questions<" in builders.page(made)
     silent = builders.row(None, 0.0, *[outcomes([1, 1])] * 2)
     assert "needless" not in report.table(made | {"rows": [silent]})
 

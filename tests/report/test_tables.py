@@ -4,53 +4,53 @@ import pytest
 
 from openagent_jax import report
 from openagent_jax.report import tables
-from tests.report.builders import make_report
+from tests.report.builders import make_report, page
 
 GOLDEN = """\
 # Robustness of base
 
 suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 1
 
-| scenario                   | claim        |   n |         success % |          delta points |         refusal % | false refusal % | tool errors % |
-| -------------------------- | ------------ | --: | ----------------: | --------------------: | ----------------: | --------------: | ------------: |
-| clean                      | unseen forms |   8 | 87.5 [52.9, 97.8] |     +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
-| perception, mean of 1      |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
-| semantic_trap at 0.5       | unseen forms |   8 | 75.0 [40.9, 92.9] |  -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
-| semantic_trap              | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1]* |                 - |             0.0 |             - |
-| tool_order                 | unseen kind  |   0 |   no task changed |                     - |                 - |               - |             - |
-| reasoning, mean of 1       |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
-| rule_shift                 | unseen kind  |   7 | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
-| internalization, mean of 1 |              |     | 50.0 [21.5, 78.5] |   -37.5 [-67.8, +7.3] | 50.0 [21.5, 78.5] |               - |             - |
-| unsolvable                 | unseen forms |   8 | 50.0 [21.5, 78.5] |   -37.5 [-67.8, +7.3] |              50.0 |               - |             - |
-| perturbed, mean of 3       |              |     | 50.3 [21.9, 78.5] |   -41.4 [-68.9, -4.8] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
-| unseen forms, mean of 2    |              |     | 46.9 [20.8, 74.8] |   -40.6 [-64.3, -5.3] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
-| unseen kind, mean of 1     |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| scenario                       | claim        |   n |         success % |          delta points |         refusal % | false refusal % | tool errors % |
+| ------------------------------ | ------------ | --: | ----------------: | --------------------: | ----------------: | --------------: | ------------: |
+| clean                          | unseen forms |   8 | 87.5 [52.9, 97.8] |     +0.0 [+0.0, +0.0] |                 - |             0.0 |             - |
+| perception, mean of 1          |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] |                 - | 0.0 [0.0, 31.2] |             - |
+| semantic_trap at 0.5           | unseen forms |   8 | 75.0 [40.9, 92.9] |  -12.5 [-45.9, +22.8] |                 - |             0.0 |             - |
+| semantic_trap                  | unseen forms |   8 |  12.5 [2.2, 47.1] | -75.0 [-89.5, -26.1]* |                 - |             0.0 |             - |
+| tool_order                     | unseen kind  |   0 |   no task changed |                     - |                 - |               - |             - |
+| reasoning, mean of 1           |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
+| rule_shift                     | unseen kind  |   7 | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - |             0.0 |             - |
+| internalization, mean of 0 + 1 |              |     |                 - |                     - | 50.0 [21.5, 78.5] |               - |             - |
+| unsolvable                     | unseen forms |   8 |                 - |                     - | 50.0 [21.5, 78.5] |               - |             - |
+| perturbed, mean of 2 + 1       |              |     | 50.4 [23.3, 77.3] |   -43.3 [-70.6, -3.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 29.5] |             - |
+| unseen forms, mean of 1 + 1    |              |     | 43.8 [19.8, 71.0] |   -43.8 [-65.5, -7.9] | 50.0 [21.5, 78.5] | 0.0 [0.0, 31.2] |             - |
+| unseen kind, mean of 1         |              |     | 57.1 [25.0, 84.2] |   -42.9 [-75.0, +1.7] |                 - | 0.0 [0.0, 35.4] |             - |
 
-Success and delta (paired with clean on the same tasks) have 95 % intervals over the n
-distinct tasks that the scenario changed; tasks whose requests are worded alike are not
-counted as independent. Refusal is of unsolvable tasks, false refusal of solvable ones,
-tool errors of calls. Means are over scenarios. Deltas with * hold after Holm's
-correction over the scenarios of the report (adjusted p at most 5 %; not for means).
+Success, and delta from clean on the same tasks, are of tasks that can be solved.
+Refusal is of tasks that cannot, and is never part of success; false refusal is of tasks
+that can; tool errors are of calls. Intervals are of 95 % over the n distinct tasks that
+the scenario changed; tasks whose requests are worded alike are not counted as
+independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks that can be
+solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's correction over
+the scenarios of the report (adjusted p at most 5 %; not for means).
 
 {CLAIMS}
 
-| scenario                   |         delta points |        retention % |     p | p (Holm) |       |
-| -------------------------- | -------------------: | -----------------: | ----: | -------: | ----: |
-| perception, mean of 1      |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
-| semantic_trap at 0.5       | -12.5 [-45.9, +22.8] | 85.7 [47.6, 140.6] | 0.474 |    0.474 |       |
-| semantic_trap              | -75.0 [-89.5, -26.1] |   14.3 [2.6, 60.5] | 0.002 |    0.006 | holds |
-| reasoning, mean of 1       |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
-| rule_shift                 |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] | 0.059 |    0.177 |       |
-| internalization, mean of 1 |  -37.5 [-67.8, +7.3] | 57.1 [24.5, 112.1] |       |          |       |
-| unsolvable                 |  -37.5 [-67.8, +7.3] | 57.1 [24.5, 112.1] | 0.106 |    0.211 |       |
-| perturbed, mean of 3       |  -41.4 [-68.9, -4.8] |  54.9 [24.3, 93.2] |       |          |       |
-| unseen forms, mean of 2    |  -40.6 [-64.3, -5.3] |  53.6 [24.9, 91.6] |       |          |       |
-| unseen kind, mean of 1     |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+| scenario                    |         delta points |        retention % |     p | p (Holm) |       |
+| --------------------------- | -------------------: | -----------------: | ----: | -------: | ----: |
+| perception, mean of 1       |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
+| semantic_trap at 0.5        | -12.5 [-45.9, +22.8] | 85.7 [47.6, 140.6] | 0.474 |    0.474 |       |
+| semantic_trap               | -75.0 [-89.5, -26.1] |   14.3 [2.6, 60.5] | 0.002 |    0.005 | holds |
+| reasoning, mean of 1        |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
+| rule_shift                  |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] | 0.059 |    0.118 |       |
+| perturbed, mean of 2 + 1    |  -43.3 [-70.6, -3.9] |  53.8 [24.9, 94.6] |       |          |       |
+| unseen forms, mean of 1 + 1 |  -43.8 [-65.5, -7.9] |  50.0 [23.7, 87.2] |       |          |       |
+| unseen kind, mean of 1      |  -42.9 [-75.0, +1.7] | 57.1 [25.0, 102.4] |       |          |       |
 
 Retention is perturbed success in percent of the clean success on the same tasks, with
 an interval of 95 %; "-" if the clean success is 0 or may be. p is the least alpha at
 which the interval of delta does not contain 0. Holm's correction adjusts it over the
-4 rows of this table that are not means; "holds" marks those that stay below 5 %.
+3 rows of this table that are not means; "holds" marks those that stay below 5 %.
 """  # noqa: E501
 
 
@@ -80,24 +80,22 @@ def test_table_for_the_terminal():
 
 def test_no_negative_zero():
     made = make_report()
-    made["rows"][0]["delta"]["mean"] = -1e-5
-    (line,) = [x for x in report.table(made).splitlines() if "  unsolvable" in x]
+    made["rows"][4]["delta"]["mean"] = -1e-5
+    (line,) = [x for x in report.table(made).splitlines() if "  rule_shift" in x]
     assert "+0.0 [" in line
 
 
 SIDE_BY_SIDE = """\
-success %                                         base               paft
------------------------------------  -----------------  -----------------
-clean                                87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
-perception, mean of 1 (shared)        12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
-  semantic_trap                       12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
-internalization, mean of 1 (shared)  50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
-  unsolvable                         50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
-perturbed, mean of 2 (shared)        31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
-unseen forms, mean of 2 (shared)     31.2 [10.6, 63.6]  31.2 [10.6, 63.6]
-false refusals, clean                  0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
-false refusals, perturbed              0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
-refusals, unsolvable                 50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
+success %                                          base               paft
+------------------------------------  -----------------  -----------------
+clean                                 87.5 [52.9, 97.8]  87.5 [52.9, 97.8]
+perception, mean of 1 (shared)         12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+  semantic_trap                        12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+perturbed, mean of 1 + 1 (shared)      12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+unseen forms, mean of 1 + 1 (shared)   12.5 [2.2, 47.1]   12.5 [2.2, 47.1]
+false refusals, clean                   0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
+false refusals, perturbed               0.0 [0.0, 32.4]    0.0 [0.0, 32.4]
+refusals, unsolvable                  50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
 
 Left out, because not all reports have tasks of it: semantic_trap at 0.5, tool_order, rule_shift.
 
@@ -120,16 +118,16 @@ def test_side_by_side():
 
 def test_headings_say_what_means_are_over():
     made = make_report(scenario_set="suite")
-    assert "perturbed, mean of 3 (suite)" in report.table(made)
+    assert "perturbed, mean of 2 + 1 (suite)" in report.table(made)
     assert "unseen kind, mean of 1 (suite)" in report.table(made)
     both = report.side_by_side({"a": made, "b": made})
     # One row changed no task: it is left out, so the set is no longer the suite.
-    assert "perturbed, mean of 3 (shared)" in both
+    assert "perturbed, mean of 2 + 1 (shared)" in both
     made["rows"] = [r for r in made["rows"] if r["n"]]
     both = report.side_by_side({"a": made, "b": made})
-    assert "perturbed, mean of 3 (suite)" in both and "Left out" not in both
+    assert "perturbed, mean of 2 + 1 (suite)" in both and "Left out" not in both
     mixed = report.side_by_side({"a": made, "b": made | {"scenario_set": "chosen"}})
-    assert "perturbed, mean of 3 " in mixed and "(suite)" not in mixed
+    assert "perturbed, mean of 2 + 1 " in mixed and "(suite)" not in mixed
 
 
 def test_claims_are_shown_per_column_where_they_differ():
@@ -145,7 +143,7 @@ def test_claims_are_shown_per_column_where_they_differ():
     ]
     text = report.side_by_side({"paft": made, "sft": other})
     assert "unseen kind, mean" not in text and "unseen forms, mean" not in text
-    assert "perturbed, mean of 3" in text
+    assert "perturbed, mean of 2 + 1" in text
     assert (
         "Columns were trained on different things, and claim: paft: unseen forms: "
         "unsolvable, semantic_trap at 0.5, semantic_trap; unseen kind: rule_shift. "
@@ -168,7 +166,7 @@ def test_a_held_out_domain_is_not_mixed_with_unseen_kinds():
     assert "held out domain unseen kind, mean of 1" in shown
     nothing = [r | {"claim": None} for r in made["rows"]]
     shown = report.table(made | {"rows": nothing})
-    assert "unseen" not in shown and "perturbed, mean of 3" in shown
+    assert "unseen" not in shown and "perturbed, mean of 2 + 1" in shown
 
 
 def test_groups_of_a_suite_have_means_of_their_own():
@@ -184,8 +182,8 @@ def test_groups_of_a_suite_have_means_of_their_own():
         ["b", "unseen forms", "1"],
         ["b", "unseen kind", "1"],  # a row without tasks is left out
     ]
-    assert found[0][3].startswith("62.5 [") and found[1][3].startswith("12.5 [")
-    assert "<td>b<td>unseen kind<td>1" in report.page(made)
+    assert found[0][3].startswith("75.0 [") and found[1][3].startswith("12.5 [")
+    assert '<td>b<td class="left">unseen kind<td>1' in page(made)
     assert "scenarios x version 3" in report.table(made)
     assert report.by_group_table(made | {"rows": made["rows"][1:]}) == ""
     assert report.by_group_table(make_report()) == ""
@@ -212,8 +210,6 @@ def test_bounds_are_listed():
     assert [[x.strip() for x in line.split("|")[1:-1]] for line in text.splitlines()][
         2:
     ] == [["clean", "100.0", "75.0"], ["semantic_trap", "100.0", "50.0"]]
-    page = report.page(make_report(bounds=found))
-    assert "<th>oracle<th>counting" in page and "<td>75.0" in page
     assert report.bounds(make_report()) == ""
 
 

@@ -171,8 +171,13 @@ def test_differences_from_the_clean_task(show, file):
     tools = page.locator(".ev-part").first.locator(".ev-tools").first
     assert tools.locator("del").all_inner_texts() == ["reserve_table", "place"]
     assert tools.locator("ins").all_inner_texts() == ["sell_table", "spot"]
-    # A renamed tool and its renamed arguments give what the clean call gave.
+    # A renamed tool with renamed arguments gives what the clean call gave, but in #3.
     assert page.locator(".ev-result.ev-changed").count() == 0
+    page = show(file, viewer.link(("semantic_trap", 3, "sft")))
+    page.wait_for_selector(".ev-talk")
+    changed = page.locator(".ev-result.ev-changed")
+    assert changed.all_inner_texts() == ['{"booking":"13"}']
+    assert text(page, "before") == 'clean task: {"booking":"78"}'
     page = show(file, viewer.link(("unsolvable", 1, "sft")))
     page.wait_for_selector(".ev-tools")
     assert page.locator(".ev-tool.ev-removed").inner_text().count("reserve_table") == 1
@@ -222,10 +227,10 @@ def test_ten_thousand_episodes(show, tmp_path):
     assert count(page) == "10,000 episodes"
     ready = page.evaluate("performance.getEntriesByName('episodes-ready')[0].startTime")
     assert ready < 3000
-    assert rows(page).count() < 60
     page.get_by_role("listbox").focus()
     page.keyboard.press("End")
     page.wait_for_selector(".ev-talk")
+    assert rows(page).count() < 60
     last = rows(page).last
     assert (
         "#2499" in last.inner_text() and last.get_attribute("aria-selected") == "true"
@@ -291,6 +296,12 @@ def test_hostile_episodes(show, tmp_path):
     page.evaluate("hash => { location.hash = hash }", viewer.link(("clean", 0, EVIL)))
     page.wait_for_selector(".ev-talk")
     assert "<img src=x onerror" in page.locator(".ev-turns").inner_text()
+    page.evaluate("""() => {
+      const input = document.querySelector(".ev-search input");
+      input.value = "\\ud83d";
+      input.dispatchEvent(new Event("input"));
+    }""")
+    assert page.evaluate("location.hash").endswith("q=%3F")
     assert page.evaluate("window.evil") is None
     assert page.locator("img").count() == 0 and page.locator("script").count() == 3
 
@@ -368,3 +379,6 @@ def test_contrast(show, file, scheme):
     for name in ("verdict span", "why.ev-bad", "why.ev-good", "who", "tag", "count"):
         one, two = sorted([page_is, luminance(page, f".ev-{name}", "color")])
         assert (two + 0.05) / (one + 0.05) > 4.5, name
+    for name in ("search input", "bar select", "beside button"):
+        pair = [luminance(page, f".ev-{name}", x) for x in ("color", "backgroundColor")]
+        assert (max(pair) + 0.05) / (min(pair) + 0.05) > 4.5, name

@@ -5,7 +5,7 @@ const GOOD = new Set(["outcome", "progress", "refusal"]);
 const SILENT = new Set(["step"]); // paid in every turn
 
 function valueText(value) {
-  return typeof value === "string" ? JSON.stringify(value) : JSON.stringify(value) ?? "null";
+  return typeof value === "string" ? JSON.stringify(value) : (JSON.stringify(value) ?? "null");
 }
 
 function callElement(action) {
@@ -14,13 +14,19 @@ function callElement(action) {
   if (typeof given === "string") {
     try {
       given = JSON.parse(given);
-    } catch { /* a call that the agent wrote badly: shown as it is */ }
+    } catch {
+      /* a call that the agent wrote badly: shown as it is */
+    }
   }
-  const inner = given && typeof given === "object" && !Array.isArray(given)
-    ? Object.entries(given).flatMap(([key, value], k) => [
-        k ? ", " : "", el("span.key", {}, key), ": ", valueText(value),
-      ])
-    : [String(given ?? "")];
+  const inner =
+    given && typeof given === "object" && !Array.isArray(given)
+      ? Object.entries(given).flatMap(([key, value], k) => [
+          k ? ", " : "",
+          el("span.key", {}, key),
+          ": ",
+          valueText(value),
+        ])
+      : [String(given ?? "")];
   return el("code.call", {}, el("b", {}, action.name), "(", el("wbr"), ...inner, ")");
 }
 
@@ -75,8 +81,10 @@ function cleanResults(details, clean) {
     const { before, after } = pair;
     const renamed = new Map(
       before.parameters.length === after.parameters.length
-        ? after.parameters.map((name, k) =>
-            [name, before.parameters.includes(name) ? name : before.parameters[k]])
+        ? after.parameters.map((name, k) => [
+            name,
+            before.parameters.includes(name) ? name : before.parameters[k],
+          ])
         : [],
     );
     const given = Object.fromEntries(
@@ -99,8 +107,7 @@ function rewardChips(rewards, turn) {
 const tag = (text, kind) => el(`span.tag.${kind}`, {}, text);
 
 function said(who, ...children) {
-  return el("div.line", {},
-    el("span.who", {}, who), el("div.what", {}, ...children));
+  return el("div.line", {}, el("span.who", {}, who), el("div.what", {}, ...children));
 }
 
 // The messages of an episode, by turns. `changed` says whether the request differs.
@@ -117,18 +124,35 @@ function conversation(episodes, details, clean) {
   for (const message of details.messages) {
     const text = contentOf(message);
     if (message.role === "system") {
-      here.push(said("System", el("details", {},
-        el("summary", {}, `${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`),
-        el("p.text", {}, text))));
+      here.push(
+        said(
+          "System",
+          el(
+            "details",
+            {},
+            el("summary", {}, `${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`),
+            el("p.text", {}, text),
+          ),
+        ),
+      );
     } else if (message.role === "assistant") {
       here = [];
       const actions = actionsOf([message]);
       const known = new Set(details.tools.map((tool) => tool?.function?.name));
-      here.push(said("Agent",
-        actions.some(isCall) && text ? el("p.text", {}, text) : null,
-        ...actions.map((action) => el("div", {}, callElement(action),
-          isCall(action) && !known.has(action.name) && tag("not in the list", "note"))),
-      ));
+      here.push(
+        said(
+          "Agent",
+          actions.some(isCall) && text ? el("p.text", {}, text) : null,
+          ...actions.map((action) =>
+            el(
+              "div",
+              {},
+              callElement(action),
+              isCall(action) && !known.has(action.name) && tag("not in the list", "note"),
+            ),
+          ),
+        ),
+      );
       for (const action of actions.filter(isCall)) results.set(next++, inClean(action));
       turns.push(here);
     } else if (message.role === "tool") {
@@ -137,27 +161,51 @@ function conversation(episodes, details, clean) {
       if (call) call.shown = true;
       const before = results.get(k);
       const differs = before !== undefined && before !== text;
-      here.push(said("Tool",
-        el(`pre.result${differs ? ".changed" : ""}`, {}, text),
-        isError(text) && tag("error", "error"),
-        differs && tag("changed", "changed"),
-        differs && el("p.before", {}, "clean task: ", el("code", {}, before))));
+      here.push(
+        said(
+          "Tool",
+          el(`pre.result${differs ? ".changed" : ""}`, {}, text),
+          isError(text) && tag("error", "error"),
+          differs && tag("changed", "changed"),
+          differs && el("p.before", {}, "clean task: ", el("code", {}, before)),
+        ),
+      );
     } else {
       const request = message === first(details);
-      here.push(said("User",
-        el(`p.text${request && reworded ? ".changed" : ""}`, {}, text),
-        isError(text) && tag("error", "error"),
-        request && reworded && tag("changed", "changed")));
+      here.push(
+        said(
+          "User",
+          el(`p.text${request && reworded ? ".changed" : ""}`, {}, text),
+          isError(text) && tag("error", "error"),
+          request && reworded && tag("changed", "changed"),
+        ),
+      );
     }
   }
   const { i } = details;
-  return el("div.talk", {},
+  return el(
+    "div.talk",
+    {},
     el("div.opening", {}, ...opening),
-    el("ol.turns", {}, ...turns.map((lines, turn) => el("li", {},
-      el("div.number", {}, `${turn + 1}`),
-      el("div.lines", {}, ...lines),
-      el("div.chips", {}, ...rewardChips(details.rewards, turn))))),
-    el(`p.end.${episodes.is(i, "success") ? "good" : "bad"}`, {}, `End: ${episodes.verdict(i)}`));
+    el(
+      "ol.turns",
+      {},
+      ...turns.map((lines, turn) =>
+        el(
+          "li",
+          {},
+          el("div.number", {}, `${turn + 1}`),
+          el("div.lines", {}, ...lines),
+          el("div.chips", {}, ...rewardChips(details.rewards, turn)),
+        ),
+      ),
+    ),
+    el(
+      `p.end.${episodes.is(i, "success") ? "good" : "bad"}`,
+      {},
+      `End: ${episodes.verdict(i)}`,
+    ),
+  );
 }
 
 // The agent's calls and replies beside those of the oracle.
@@ -175,15 +223,39 @@ function planTable(details) {
     if (a === null) return "missing";
     return likeness(a, b) === 1 ? "same" : "other";
   };
-  return el("table.plan", {},
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Agent"), el("th", {}, ""),
-      el("th", { scope: "col" }, "Oracle"))),
-    el("tbody", {}, ...rows.map(([a, b]) => {
-      const kind = kindOf(a, b);
-      const [sign, title] = kinds[kind];
-      return el(`tr.${kind}`, {},
-        el("td", {}, a && callElement(a)),
-        el("td.sign", { title }, el("span", { "aria-hidden": "true" }, sign), el("span.sr", {}, title)),
-        el("td", {}, b && callElement(b)));
-    })));
+  return el(
+    "table.plan",
+    {},
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        el("th", { scope: "col" }, "Agent"),
+        el("th", {}, ""),
+        el("th", { scope: "col" }, "Oracle"),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      ...rows.map(([a, b]) => {
+        const kind = kindOf(a, b);
+        const [sign, title] = kinds[kind];
+        return el(
+          `tr.${kind}`,
+          {},
+          el("td", {}, a && callElement(a)),
+          el(
+            "td.sign",
+            { title },
+            el("span", { "aria-hidden": "true" }, sign),
+            el("span.sr", {}, title),
+          ),
+          el("td", {}, b && callElement(b)),
+        );
+      }),
+    ),
+  );
 }

@@ -47,8 +47,7 @@ class Episodes {
     this.texts = Array.from({ length: this.size }, (_, i) => {
       const { request, said, index } = this.table;
       const reason = this.verdict(i);
-      return `${request[i]}\n${said[i]}\n${this.scenario(i)}\n${reason}\n#${index[i]}`
-        .toLowerCase();
+      return `${request[i]}\n${said[i]}\n${this.scenario(i)}\n${reason}\n#${index[i]}`.toLowerCase();
     });
     // The episodes of a task in a scenario, of all runs.
     this.byTask = new Map();
@@ -58,8 +57,6 @@ class Episodes {
       this.byTask.get(key).push(i);
     }
   }
-
-
 
   taskIn(i, scenario) {
     return `${scenario}/${this.table.task[i]}`;
@@ -91,10 +88,14 @@ class Episodes {
   // What a filter sees of an episode: the options that it belongs to.
   options(i, filter) {
     switch (filter) {
-      case "scenario": return [this.scenario(i)];
-      case "outcome": return [this.is(i, "success") ? "success" : "failure"];
-      case "failure": return [this.failure(i)];
-      case "task": return [this.is(i, "solvable") ? "solvable" : "unsolvable"];
+      case "scenario":
+        return [this.scenario(i)];
+      case "outcome":
+        return [this.is(i, "success") ? "success" : "failure"];
+      case "failure":
+        return [this.failure(i)];
+      case "task":
+        return [this.is(i, "solvable") ? "solvable" : "unsolvable"];
       case "run": {
         const { name, column } = this.runs[this.table.run[i]];
         return name === column ? [name] : [name, column];
@@ -146,7 +147,9 @@ class Episodes {
       const textOf = (number) => {
         if (!texts.has(number)) {
           const message = shared[number];
-          const calls = actionsOf([message]).filter(isCall).map((x) => JSON.stringify(x));
+          const calls = actionsOf([message])
+            .filter(isCall)
+            .map((x) => JSON.stringify(x));
           texts.set(number, [contentOf(message), ...calls].join("\n").toLowerCase());
         }
         return texts.get(number);
@@ -162,7 +165,10 @@ class Episodes {
     const scenario = this.scenarios.indexOf("clean");
     if (scenario < 0 || this.table.scenario[i] === scenario) return null;
     const same = this.byTask.get(this.taskIn(i, scenario)) ?? [];
-    return this.nearest(i, same.filter((j) => this.table.run[j] === this.table.run[i]));
+    return this.nearest(
+      i,
+      same.filter((j) => this.table.run[j] === this.table.run[i]),
+    );
   }
 
   // The episodes of the same task in the same scenario, one of each other run. Worlds

@@ -15,7 +15,7 @@ function align(left, right, weight) {
       best[i][j] = Math.max(pair, best[i + 1][j], best[i][j + 1]);
     }
   const rows = [];
-  for (let i = 0, j = 0; i < n || j < m; ) {
+  for (let i = 0, j = 0; i < n || j < m;) {
     if (i < n && j < m) {
       const w = weight(left[i], right[j]);
       if (w > 0 && best[i][j] === w + best[i + 1][j + 1]) {
@@ -35,9 +35,15 @@ function wordDiff(before, after) {
   const split = (text) => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
   const equal = (a, b) => (a === b ? (a.trim() ? 1 + a.length / 100 : 0.5) : 0);
   const rows = align(split(before), split(after), equal);
-  const kept = rows.reduce((sum, [a, b]) => sum + (a !== null && b !== null ? a.trim().length : 0), 0);
+  const kept = rows.reduce(
+    (sum, [a, b]) => sum + (a !== null && b !== null ? a.trim().length : 0),
+    0,
+  );
   if (kept < 0.3 * Math.max(before.length, after.length))
-    return [["-", before], ["+", after]].filter(([, text]) => text);
+    return [
+      ["-", before],
+      ["+", after],
+    ].filter(([, text]) => text);
   // Removed words stand before added ones, and a blank between changes belongs to them.
   const parts = [];
   let [removed, added] = ["", ""];
@@ -49,7 +55,8 @@ function wordDiff(before, after) {
   rows.forEach(([a, b], row) => {
     const same = a !== null && b !== null;
     const next = rows[row + 1];
-    const between = same && !a.trim() && (removed || added) && next && (next[0] === null || next[1] === null);
+    const between =
+      same && !a.trim() && (removed || added) && next && (next[0] === null || next[1] === null);
     if (same && !between) {
       flush();
       if (parts.at(-1)?.[0] === "=") parts.at(-1)[1] += a;
@@ -66,7 +73,8 @@ function wordDiff(before, after) {
 function diffed(before, after) {
   const tags = { "=": "span", "-": "del", "+": "ins" };
   const parts = wordDiff(before, after);
-  const whole = parts.length === 2 && parts.every(([kind, text]) => kind !== "=" && text.length > 30);
+  const whole =
+    parts.length === 2 && parts.every(([kind, text]) => kind !== "=" && text.length > 30);
   return parts.map(([kind, text]) => el(`${tags[kind]}${whole ? ".whole" : ""}`, {}, text));
 }
 
@@ -89,7 +97,10 @@ function described(tool) {
     name: String(made.name ?? "?"),
     signature: `${made.name ?? "?"}(${parameters.map((x) => x.text).join(", ")})`,
     description: typeof made.description === "string" ? made.description : "",
-    notes: parameters.filter((x) => x.note).map((x) => `${x.name}: ${x.note}`).join("\n"),
+    notes: parameters
+      .filter((x) => x.note)
+      .map((x) => `${x.name}: ${x.note}`)
+      .join("\n"),
     parameters: parameters.map((x) => x.name),
     types: parameters.map((x) => x.text.slice(x.name.length)).join(),
   };
@@ -109,7 +120,8 @@ function pairTools(before, after) {
       if (l >= 0) pairs.set(r, l);
     }
   };
-  const vocabulary = (x) => new Set(`${x.description} ${x.parameters.join(" ")}`.toLowerCase().match(/\p{L}+/gu) ?? []);
+  const vocabulary = (x) =>
+    new Set(`${x.description} ${x.parameters.join(" ")}`.toLowerCase().match(/\p{L}+/gu) ?? []);
   const similar = (a, b) => {
     const [one, two] = [vocabulary(a), vocabulary(b)];
     const both = [...one].filter((x) => two.has(x)).length;
@@ -122,7 +134,10 @@ function pairTools(before, after) {
   const used = new Set(pairs.values());
   const restLeft = [...left.keys()].filter((l) => !used.has(l));
   const restRight = [...right.keys()].filter((r) => !pairs.has(r));
-  if (restLeft.map((l) => left[l].types).join("\n") === restRight.map((r) => right[r].types).join("\n"))
+  if (
+    restLeft.map((l) => left[l].types).join("\n") ===
+    restRight.map((r) => right[r].types).join("\n")
+  )
     restRight.forEach((r, k) => pairs.set(r, restLeft[k]));
   const paired = new Set(pairs.values());
   return [
@@ -134,14 +149,16 @@ function pairTools(before, after) {
 // Calls and replies, as the conversation and the oracle's plan have them.
 
 function actionsOf(messages) {
-  return messages.filter((x) => x.role === "assistant").flatMap((message) => {
-    const calls = Array.isArray(message.tool_calls) ? message.tool_calls : [];
-    if (!calls.length) return [{ text: String(message.content ?? "") }];
-    return calls.map((call) => ({
-      name: String(call?.function?.name ?? "?"),
-      arguments: call?.function?.arguments ?? {},
-    }));
-  });
+  return messages
+    .filter((x) => x.role === "assistant")
+    .flatMap((message) => {
+      const calls = Array.isArray(message.tool_calls) ? message.tool_calls : [];
+      if (!calls.length) return [{ text: String(message.content ?? "") }];
+      return calls.map((call) => ({
+        name: String(call?.function?.name ?? "?"),
+        arguments: call?.function?.arguments ?? {},
+      }));
+    });
 }
 
 // Arguments as one text, whatever their order and whether numbers are quoted.
@@ -154,12 +171,14 @@ function canonical(given) {
     }
   }
   const entries = Object.entries(given ?? {}).map(([key, value]) =>
-    JSON.stringify([key, typeof value === "object" ? value : String(value)]));
+    JSON.stringify([key, typeof value === "object" ? value : String(value)]),
+  );
   return entries.sort().join();
 }
 
 const isCall = (action) => action != null && action.name !== undefined;
-const sameCall = (a, b) => a.name === b.name && canonical(a.arguments) === canonical(b.arguments);
+const sameCall = (a, b) =>
+  a.name === b.name && canonical(a.arguments) === canonical(b.arguments);
 
 function likeness(a, b) {
   if (isCall(a) !== isCall(b)) return 0;

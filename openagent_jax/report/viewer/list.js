@@ -54,20 +54,27 @@ class List {
   draw() {
     const { scrollTop, clientHeight } = this.box;
     const first = Math.max(0, Math.floor(scrollTop / this.height) - 4);
-    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + 4);
+    const last = Math.min(
+      this.items.length,
+      Math.ceil((scrollTop + clientHeight) / this.height) + 4,
+    );
     const rows = [];
     for (let k = first; k < last; k++) {
-      const row = el("div.row", {
-        role: "option",
-        id: `ev-row-${k}`,
-        "aria-posinset": k + 1,
-        "aria-setsize": this.items.length,
-        "aria-selected": String(k === this.current),
-        onclick: () => {
-          this.box.focus({ preventScroll: true });
-          this.move(k);
+      const row = el(
+        "div.row",
+        {
+          role: "option",
+          id: `ev-row-${k}`,
+          "aria-posinset": k + 1,
+          "aria-setsize": this.items.length,
+          "aria-selected": String(k === this.current),
+          onclick: () => {
+            this.box.focus({ preventScroll: true });
+            this.move(k);
+          },
         },
-      }, this.fill(this.items[k]));
+        this.fill(this.items[k]),
+      );
       row.style.transform = `translateY(${k * this.height}px)`;
       rows.push(row);
     }

@@ -2,11 +2,19 @@
 
 const find = (name) => root.querySelector(`.ev-${name}`);
 const input = find("search").querySelector("input");
-const [box, pane, status, deepen, clear] =
-  ["list", "detail", "count", "deepen", "clear"].map(find);
-const selects = Object.fromEntries(FILTERS.map((filter) =>
-  [filter, root.querySelector(`[data-filter=${filter}] select`)]));
-const LABELS = { "": "Any", success: "Success", failure: "Failure", solvable: "Can be solved", unsolvable: "Cannot be solved" };
+const [box, pane, status, deepen, clear] = ["list", "detail", "count", "deepen", "clear"].map(
+  find,
+);
+const selects = Object.fromEntries(
+  FILTERS.map((filter) => [filter, root.querySelector(`[data-filter=${filter}] select`)]),
+);
+const LABELS = {
+  "": "Any",
+  success: "Success",
+  failure: "Failure",
+  solvable: "Can be solved",
+  unsolvable: "Cannot be solved",
+};
 
 let episodes;
 let list;
@@ -23,36 +31,54 @@ function row(i) {
     outcomeMark(episodes, i),
     el("span.name", {}, words(episodes.scenario(i))),
     el(`span.why.${episodes.is(i, "success") ? "good" : "bad"}`, {}, episodes.verdict(i)),
-    el("span.task", {}, el("span.number", {}, `#${table.index[i]}${run}`), " ", table.request[i]),
+    el(
+      "span.task",
+      {},
+      el("span.number", {}, `#${table.index[i]}${run}`),
+      " ",
+      table.request[i],
+    ),
   ];
 }
 
 function optionsOf(filter) {
   switch (filter) {
-    case "scenario": return episodes.scenarios;
-    case "failure": return episodes.failures.filter(Boolean);
-    case "outcome": return ["success", "failure"];
-    case "task": return ["solvable", "unsolvable"];
-    case "run": return [...new Set(episodes.runs.flatMap(({ name, column }) => [column, name]))];
+    case "scenario":
+      return episodes.scenarios;
+    case "failure":
+      return episodes.failures.filter(Boolean);
+    case "outcome":
+      return ["success", "failure"];
+    case "task":
+      return ["solvable", "unsolvable"];
+    case "run":
+      return [...new Set(episodes.runs.flatMap(({ name, column }) => [column, name]))];
   }
 }
 
 function labelOf(filter, option) {
   if (filter === "failure" && Object.hasOwn(REASONS, option)) return REASONS[option];
-  if (Object.hasOwn(LABELS, option) && filter !== "run" && filter !== "scenario") return LABELS[option];
+  if (Object.hasOwn(LABELS, option) && filter !== "run" && filter !== "scenario")
+    return LABELS[option];
   return filter === "run" ? option : words(option);
 }
 
 function drawFilters(counts) {
   for (const filter of FILTERS) {
-    const options = optionsOf(filter);
+    const options = [...optionsOf(filter)];
     const value = chosen.filters[filter] ?? "";
     // A link may name what is not here: it is shown, and leaves nothing.
     if (value && !options.includes(value)) options.push(value);
     selects[filter].replaceChildren(
       el("option", { value: "" }, "Any"),
-      ...options.map((option) => el("option", { value: option },
-        `${labelOf(filter, option)} (${(counts[filter].get(option) ?? 0).toLocaleString("en")})`)));
+      ...options.map((option) =>
+        el(
+          "option",
+          { value: option },
+          `${labelOf(filter, option)} (${(counts[filter].get(option) ?? 0).toLocaleString("en")})`,
+        ),
+      ),
+    );
     selects[filter].value = value;
     selects[filter].parentElement.hidden = options.length < 2 && !value;
   }
@@ -63,7 +89,8 @@ function applyFilters() {
   drawFilters(counts);
   list.show(found, chosen.episode);
   const all = many(episodes.size, "episode");
-  status.textContent = found.length === episodes.size ? all : `${found.length.toLocaleString("en")} of ${all}`;
+  status.textContent =
+    found.length === episodes.size ? all : `${found.length.toLocaleString("en")} of ${all}`;
   deepen.hidden = episodes.isDeep || !chosen.filters.q;
   clear.hidden = !Object.values(chosen.filters).some(Boolean);
 }
@@ -76,9 +103,15 @@ function setFilter(filter, value) {
 
 function keepAddress() {
   const { episode: i, beside, filters } = chosen;
-  const episode = i === null ? null
-    : [episodes.scenario(i), String(episodes.table.index[i]), episodes.run(i)];
-  history.replaceState(null, "", writeAddress({ episode, beside: i === null ? "" : beside, ...filters }));
+  const episode =
+    i === null
+      ? null
+      : [episodes.scenario(i), String(episodes.table.index[i]), episodes.run(i)];
+  history.replaceState(
+    null,
+    "",
+    writeAddress({ episode, beside: i === null ? "" : beside, ...filters }),
+  );
 }
 
 function besides(i) {
@@ -90,17 +123,40 @@ function besides(i) {
 function buttons(i) {
   const others = besides(i);
   return [
-    el("nav.moves", { "aria-label": "Episodes" },
+    el(
+      "nav.moves",
+      { "aria-label": "Episodes" },
       el("button.back", { type: "button", onclick: close }, "← All episodes"),
-      el("button", { type: "button", "aria-label": "Previous episode", onclick: () => list.step(-1) }, "↑"),
-      el("button", { type: "button", "aria-label": "Next episode", onclick: () => list.step(1) }, "↓")),
-    others.length > 0 && el("div.beside", { role: "group", "aria-label": "Compare with" },
-      el("span.label", {}, "Compare with"),
-      ...others.map(({ name, label, j }) => el("button", {
-        type: "button",
-        "aria-pressed": String(chosen.beside === name),
-        onclick: () => open(i, chosen.beside === name ? "" : name),
-      }, outcomeMark(episodes, j), label ?? name, el("span.sr", {}, `, ${episodes.verdict(j)}`)))),
+      el(
+        "button",
+        { type: "button", "aria-label": "Previous episode", onclick: () => list.step(-1) },
+        "↑",
+      ),
+      el(
+        "button",
+        { type: "button", "aria-label": "Next episode", onclick: () => list.step(1) },
+        "↓",
+      ),
+    ),
+    others.length > 0 &&
+      el(
+        "div.beside",
+        { role: "group", "aria-label": "Compare with" },
+        el("span.label", {}, "Compare with"),
+        ...others.map(({ name, label, j }) =>
+          el(
+            "button",
+            {
+              type: "button",
+              "aria-pressed": String(chosen.beside === name),
+              onclick: () => open(i, chosen.beside === name ? "" : name),
+            },
+            outcomeMark(episodes, j),
+            label ?? name,
+            el("span.sr", {}, `, ${episodes.verdict(j)}`),
+          ),
+        ),
+      ),
   ];
 }
 
@@ -113,13 +169,25 @@ async function open(i, beside = chosen.beside) {
   const load = (j) => (j === null ? null : episodes.details(j));
   try {
     const [details, clean, second, secondClean] = await Promise.all(
-      [i, episodes.clean(i), other, other === null ? null : episodes.clean(other)].map(load));
+      [i, episodes.clean(i), other, other === null ? null : episodes.clean(other)].map(load),
+    );
     if (ticket !== shown) return;
-    pane.replaceChildren(...episodeView(episodes, {
-      details, clean, other: second, otherClean: secondClean, buttons: buttons(i),
-    }).flat().filter(Boolean));
+    pane.replaceChildren(
+      ...episodeView(episodes, {
+        details,
+        clean,
+        other: second,
+        otherClean: secondClean,
+        buttons: buttons(i),
+      })
+        .flat()
+        .filter(Boolean),
+    );
   } catch (error) {
-    if (ticket === shown) pane.replaceChildren(el("p.hint", {}, `This episode cannot be unpacked (${error.message}).`));
+    if (ticket === shown)
+      pane.replaceChildren(
+        el("p.hint", {}, `This episode cannot be unpacked (${error.message}).`),
+      );
   }
   pane.scrollTop = 0;
   if (isNarrow()) root.scrollIntoView();
@@ -185,9 +253,10 @@ async function start() {
   try {
     episodes = new Episodes(await unpack("index"));
   } catch (error) {
-    status.textContent = typeof DecompressionStream === "undefined"
-      ? "This browser is too old to unpack the episodes."
-      : `The episodes cannot be unpacked (${error.message}).`;
+    status.textContent =
+      typeof DecompressionStream === "undefined"
+        ? "This browser is too old to unpack the episodes."
+        : `The episodes cannot be unpacked (${error.message}).`;
     return;
   }
   list = new List(box, { height: 56, fill: row, choose: (i) => open(i) });
@@ -210,14 +279,18 @@ async function start() {
   if (episodes.notes.length) {
     const notes = find("notes");
     notes.hidden = false;
-    notes.querySelector("summary").textContent = `${many(episodes.notes.length, "note")} on damaged or missing files`;
-    notes.querySelector("ul").replaceChildren(...episodes.notes.map((note) => el("li", {}, note)));
+    notes.querySelector("summary").textContent =
+      `${many(episodes.notes.length, "note")} on damaged or missing files`;
+    notes
+      .querySelector("ul")
+      .replaceChildren(...episodes.notes.map((note) => el("li", {}, note)));
   }
   keys();
   applyFilters();
   if (!episodes.size) find("panes").hidden = true;
   window.addEventListener("hashchange", () => follow(location.hash));
-  document.addEventListener("click", (event) => { // a link to where we are: no hashchange
+  document.addEventListener("click", (event) => {
+    // a link to where we are: no hashchange
     const hash = event.target.closest?.("a[href^='#']")?.getAttribute("href");
     if (hash && hash === location.hash) follow(hash);
   });

@@ -23,21 +23,40 @@ function tokenView(tokens) {
     }
     if (plain) parts.push(plain);
     plain = "";
-    if (!sampled[k - 1]) parts.push(el("span.turn", { "aria-label": `turn ${turn + 1}` }, `${++turn}`));
+    if (!sampled[k - 1])
+      parts.push(el("span.turn", { "aria-label": `turn ${turn + 1}` }, `${++turn}`));
     const logProb = logProbs[next++];
     const probability = Math.exp(logProb);
     const level = LEVELS.findIndex((least) => probability >= least);
     if (Number.isFinite(logProb)) sum += logProb;
-    parts.push(el(`span.token.level-${level}`, {
-      title: `${JSON.stringify(text)}, log-prob ${logProb} (probability ${probability.toFixed(3)})`,
-    }, text));
+    parts.push(
+      el(
+        `span.token.level-${level}`,
+        {
+          title: `${JSON.stringify(text)}, log-prob ${logProb} (probability ${probability.toFixed(3)})`,
+        },
+        text,
+      ),
+    );
   });
   if (plain) parts.push(plain);
   const legend = ["90 % or more", "50 %", "10 %", "less"].map((text, level) =>
-    el(`span.token.level-${level}`, {}, text));
-  return el("details", {},
-    el("summary", {}, `${many(texts.length, "token")}, ${next.toLocaleString("en")} of them sampled, with a log-prob of ${sum.toFixed(2)} in sum`),
-    el("p.soft", {}, "The policy attends to all. Those with a background were sampled: the loss counts them alone, and credit goes to the turns that they make. By their probability: ",
-      ...legend.flatMap((x) => [x, " "])),
-    el("p.tokens", {}, ...parts));
+    el(`span.token.level-${level}`, {}, text),
+  );
+  return el(
+    "details",
+    {},
+    el(
+      "summary",
+      {},
+      `${many(texts.length, "token")}, ${next.toLocaleString("en")} of them sampled, with a log-prob of ${sum.toFixed(2)} in sum`,
+    ),
+    el(
+      "p.soft",
+      {},
+      "The policy attends to all. Those with a background were sampled: the loss counts them alone, and credit goes to the turns that they make. By their probability: ",
+      ...legend.flatMap((x) => [x, " "]),
+    ),
+    el("p.tokens", {}, ...parts),
+  );
 }

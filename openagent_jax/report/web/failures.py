@@ -1,0 +1,130 @@
+"""What kept episodes tell of failures: their causes, with examples.
+
+All is counted over the episodes that were kept, which may be fewer than were played;
+the page says how many. Episodes whose task a scenario left as it was are left out.
+"""
+
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from openagent_jax.report import causes, trajectories
+
+_LONGEST = 200  # characters of a text that an example quotes
+
+
+class Example(NamedTuple):
+    """An episode that failed, at the place where it left the oracle's plan."""
+
+    run: int  # of the column
+    index: int  # of the task
+    request: str
+    did: str  # what the agent did there
+    told: str  # what it was shown then
+    wanted: str  # the oracle's step; "" if there is none
+
+
+@dataclass
+class Counts:
+    """The kept episodes of a scenario, of all runs of a column."""
+
+    kept: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    solvable: Counter[str] = field(default_factory=Counter)  # values of `failure`
+    unsolvable: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, Example] = field(default_factory=dict)  # the first, by cause
+    tokens: list[int] = field(default_factory=list)  # that the agent has written
+    calls: list[int] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)  # of replies that never came
+
+    @property
+    def failed(self) -> int:
+        """How many failed, without those that were never answered."""
+        return sum(self.causes.values()) - self.causes["unanswered"]
+
+    @property
+    def endings(self) -> Counter[str]:
+        return self.solvable + self.unsolvable
+
+    def add(self, run: int, line: Mapping[str, Any]) -> None:
+        self.kept += 1
+        found = causes.why(line)
+        self.calls.append(line.get("num_calls", 0))
+        if "completion_tokens" in line:
+            self.tokens.append(line["completion_tokens"])
+        if not line.get("answered", True):
+            self.reasons[_short(line.get("reason") or "unknown")] += 1
+        if not found.cause:
+            return
+        self.causes[found.cause] += 1
+        ends = self.solvable if line.get("solvable", True) else self.unsolvable
+        ends[line.get("failure", "")] += 1
+        if found.cause not in self.examples and found.turn is not None:
+            self.examples[found.cause] = _example(run, line, found)
+
+
+def of_folders(
+    folders: Sequence[pathlib.Path],
+) -> tuple[dict[str, Counts], list[str]]:
+    """Count the kept episodes of a column.
+
+    Args:
+      folders: of its evaluations, `eval/<step>`; those without episodes are left out.
+
+    Returns:
+      The counts by scenario, and notes on what could not be read.
+    """
+    found: dict[str, Counts] = {}
+    notes = []
+    for run, folder in enumerate(folders):
+        kept = folder / trajectories.FOLDER
+        for name in trajectories.scenarios(kept):
+            lines, lost = trajectories.salvage(kept, name)
+            notes += lost
+            counts = found.setdefault(name, Counts())
+            for line in lines:
+                if line.get("changed", True) or name == "clean":
+                    counts.add(run, line)
+    return found, notes
+
+
+def _example(run: int, line: Mapping[str, Any], found: causes.Why) -> Example:
+    turn, plan = found.turn or 0, line.get("plan") or ()
+    results = line.get("results") or ()
+    users = [m for m in line.get("messages") or () if m.get("role") == "user"]
+    told = results[turn] if turn < len(results) else None
+    last = plan[-1] if plan else None
+    step = plan[found.step] if found.step is not None else last
+    return Example(
+        run,
+        line.get("index", 0),
+        _short(users[0].get("content") if users else ""),
+        in_short(line["actions"][turn]),
+        _short(told),
+        in_short(step) if step else "",
+    )
+
+
+def in_short(action: Any) -> str:
+    """Return an action as one line of text.
+
+    >>> in_short({"name": "get", "arguments": {"item": "log"}})
+    'get(item="log")'
+    """
+    if not isinstance(action, Mapping):
+        return _short(action)
+    if "name" not in action:
+        return _short(action.get("text"))
+    arguments = action.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return _short(f"{action['name']}({arguments})")
+    pairs = (f"{k}={json.dumps(x, ensure_ascii=False)}" for k, x in arguments.items())
+    return _short(f"{action['name']}({', '.join(pairs)})")
+
+
+def _short(text: Any) -> str:
+    text = " ".join(str("" if text is None else text).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,91 @@
+"""Why episodes failed, for episodes that were written by hand."""
+
+import pytest
+
+from openagent_jax.report import causes
+
+
+def call(name, **arguments):
+    return {"name": name, "arguments": arguments}
+
+
+FIND, BOOK = call("find", city="Rome"), call("book", place="Inn", hour=9)
+PAY, ANSWER, ASK = call("pay", code="x7"), {"text": "Answer: 4"}, {"text": "Ask"}
+PLAN = [FIND, BOOK, PAY, ANSWER]
+TOOLS = [{"function": {"name": x}} for x in ("find", "book", "pay", "other")]
+TIRED, WRONG = "out_of_turns", "wrong_answer"
+JUNK = {"text": '{"name": "fi'}
+
+
+def line(actions, failure=WRONG, plan=PLAN, **more):
+    made = {"success": False, "solvable": True, "failure": failure, "plan": plan}
+    return made | {"actions": actions, "tools": TOOLS} | more
+
+
+@pytest.mark.parametrize(
+    ("actions", "failure", "found"),
+    [
+        # What is done instead of the first step that is never done.
+        ([call("other"), ANSWER], WRONG, ("tool", 0, 0)),
+        ([call("none_such"), ANSWER], WRONG, ("tool", 0, 0)),
+        ([call("find", city="Bonn"), ANSWER], WRONG, ("arguments", 0, 0)),
+        ([FIND, call("book", place="Inn"), ANSWER], WRONG, ("arguments", 1, 1)),
+        ([FIND, PAY, ANSWER], WRONG, ("order", 1, 1)),
+        ([FIND, FIND, FIND], TIRED, ("feedback", 1, 1)),
+        ([FIND, ANSWER], WRONG, ("gave_up", 1, 1)),
+        ([JUNK, JUNK], TIRED, ("format", 0, 0)),
+        ([FIND, BOOK], "out_of_context", ("context", None, 2)),
+        # Detours that end well are not what it fails by, and neither are questions.
+        ([call("other"), JUNK, FIND, BOOK, ANSWER], WRONG, ("gave_up", 4, 2)),
+        ([ASK, call("other"), ANSWER], WRONG, ("tool", 1, 0)),
+        # Every step was done.
+        ([FIND, BOOK, PAY, {"text": "Answer: 5"}], WRONG, ("answer", 3, None)),
+        ([FIND, BOOK, PAY, JUNK, JUNK], TIRED, ("format", 3, None)),
+        ([FIND, BOOK, PAY, call("other")], TIRED, ("turns", 3, None)),
+        # 9 and "9" are one value.
+        ([FIND, call("book", place="Inn", hour="9"), ANSWER], WRONG, ("gave_up", 2, 2)),
+    ],
+)
+def test_where_it_leaves_the_plan(actions, failure, found):
+    assert causes.why(line(actions, failure)) == found
+
+
+def test_errors_that_call_for_something():
+    again = [FIND, FIND, BOOK, ANSWER]  # the first call fails, so the oracle repeats it
+    assert causes.why(line([FIND, BOOK, ANSWER], plan=again)).cause == "feedback"
+    moved = [FIND, call("find_now", city="Rome"), ANSWER]  # only an error names it
+    assert causes.why(line([FIND, call("other")], TIRED, moved)).cause == "feedback"
+    # Every call was made, but before what it needs.
+    early = line([PAY, FIND, BOOK, ANSWER], num_errors=1)
+    assert causes.why(early).cause == "order"
+    assert causes.why(early | {"num_errors": 0}).cause == "answer"
+
+
+def test_questions_and_refusals():
+    asks = [ASK, *PLAN]
+    assert causes.why(line([call("find", city="?")], plan=asks)).cause == "not_asked"
+    refused = line([FIND, {"text": "Refuse"}], "false_refusal")
+    assert causes.why(refused) == ("refused", 1, None)
+    for failure in ("missed_refusal", TIRED):
+        hopeless = line([FIND, ANSWER], failure, [{"text": "Refuse"}], solvable=False)
+        assert causes.why(hopeless) == ("not_refused", 1, None)
+
+
+def test_the_environment_says_what_it_could_not_read():
+    """A call of no tool is a text here, which the environment could read."""
+    text = {"text": '{"name": "none"}'}
+    made = line([text], TIRED, rewards={"format": [0.0]})
+    assert causes.why(made).cause == "tool"
+    assert causes.why(made | {"rewards": {"format": [1.0]}}).cause == "format"
+
+
+def test_lines_of_other_versions_and_of_no_plan():
+    assert causes.why({"success": True, "failure": ""}) == ("", None, None)
+    assert causes.why({"failure": "unanswered"}).cause == "unanswered"
+    for failure, cause in ((WRONG, "answer"), (TIRED, "turns")):
+        for bare in ({}, {"plan": None}, {"plan": [], "actions": ["?", 3, None]}):
+            assert causes.why({"failure": failure} | bare).cause == cause
+
+
+def test_every_cause_has_a_meaning():
+    assert [*causes.MEANINGS] == [*causes.CAUSES]

@@ -1,0 +1,245 @@
+"""The page of a report: what it shows, of which columns, and from which episodes."""
+
+import dataclasses
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from openagent_jax import report
+from openagent_jax.report.web import charts, views
+from tests.report import builders
+from tests.report.builders import TRAP, UNSOLVABLE, make_report, outcomes, page
+
+VOID = {"meta", "link", "br", "dt", "dd", "tr", "th", "td", "li", "p"}  # may stay open
+VOID |= {"path", "use", "rect", "input"}
+
+
+class Reader(HTMLParser):
+    """Collects ids, links within the page, and tags that are not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids += [found["id"]] if "id" in found else []
+        link = found.get("href") or ""
+        self.links += [link[1:]] if link.startswith("#") else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def words(text):
+    """The text of a page without its tags."""
+    text = re.sub(
+        r"<(style|script|title|desc)\b[^>]*>.*?</\1>", " ", text, flags=re.DOTALL
+    )
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def refuser():
+    """A report of an agent that refuses everything."""
+    yes, no = np.ones(8, bool), np.zeros(8, bool)
+    clean = outcomes(no, refused=yes)
+    gone = dataclasses.replace(clean, success=yes, solvable=no)
+    rows = [
+        builders.row(None, 0.0, clean, clean),
+        builders.row(UNSOLVABLE, 1.0, gone, clean),
+        builders.row(TRAP, 1.0, clean, clean),
+    ]
+    return make_report("refuser", rows=rows)
+
+
+def test_an_agent_that_refuses_everything_succeeds_in_nothing():
+    text = words(page(refuser()))
+    assert "On clean tasks it succeeds in 0.0 %" in text
+    assert "in 0.0 % of the tasks that can be solved" in text
+    assert "It refuses 100.0 % of the tasks that cannot be solved, and 100.0 %" in text
+    assert "+" not in text.split("Success by tier")[0].split("open world %")[1]
+
+
+def test_links_ids_and_tags_are_sound():
+    made = make_report('a & "b" <c>', bounds={"oracle": {"semantic_trap": 1.0}})
+    for text in (page(made), page(made, other=make_report("x")), page(refuser())):
+        found = Reader(text)
+        assert found.open == [] and len(found.ids) == len({*found.ids})
+        assert {*found.links} <= {*found.ids} and len(found.links) > 20
+        assert "http" not in text and "<script" not in text and "@import" not in text
+
+
+def test_the_same_reports_make_the_same_page():
+    assert page(make_report()) == page(make_report())
+    made = report.picture({"a": make_report()})
+    assert made == report.picture({"a": make_report()}) and "<date" not in made
+
+
+def test_every_row_has_its_definition():
+    meanings = {"semantic_trap": {"summary": "Names mislead.", "right": "Read."}}
+    text = page(make_report(glossary=meanings))
+    for r in make_report()["rows"]:
+        assert f'<a href="#s-{r["scenario"]}">' in text
+        assert f'<section id="s-{r["scenario"]}">' in text
+    assert "Names mislead. Right: Read." in words(text)
+
+
+def test_strengths_are_columns_and_curves():
+    text = page(make_report())
+    head = text.split('id="scenarios"')[1]
+    assert "strength" in head and ">0.5<" in head.replace("\n", "")
+    line = re.search(r'<a href="#s-semantic_trap">.*', head)
+    assert line and re.findall(r'title="([\d.]+) ', line[0])[:2] == ["75.0", "12.5"]
+    assert "Success under semantic_trap" in text
+    assert "Success under rule_shift" not in text  # one strength alone
+
+
+def test_columns_are_compared_with_the_first():
+    better = make_report("better")
+    clean = outcomes([1] * 8)
+    better["rows"][2] = builders.row(TRAP, 1.0, outcomes([1] * 7 + [0]), clean)
+    text = words(page(make_report(), better=better))
+    part = text.split("Differences from base")[1].split("How episodes end")[0]
+    assert "semantic_trap +75.0 [" in part and "semantic_trap at 0.5 +0.0 [" in part
+    assert "unsolvable" not in part
+    # Other tasks are not paired, and the reader is told.
+    other = make_report("other", num_tasks=9)
+    text = words(page(make_report(), other=other))
+    assert "cannot be compared, since num_tasks is 8 (base), 9 (other)" in text
+    part = text.split("Differences from base")[1].split("How episodes end")[0]
+    assert "semantic_trap +0.0 " in part and "[" not in part
+
+
+def test_seeds_are_pooled_and_drawn():
+    runs = {str(i): make_report(train_seed=i) for i in range(2)}
+    text = page(report.pool(runs))
+    assert "mean of 2 seeds" in text and "Small circles are seeds" in text
+    assert "fewer than 5 training seeds" in text
+
+
+def test_endings_count_episodes():
+    (view,), _ = views.of({"a": views.Column(make_report())})
+    assert views.confusion(view, clean=True)["solvable"] == {
+        "refused": 0,
+        "solved": 7,
+        "failed": 1,
+    }
+    assert views.confusion(view, clean=False)["unsolvable"] == {
+        "refused": 4,
+        "solved": 0,
+        "failed": 4,
+    }
+    old = builders.without_outcomes(make_report())
+    (view,), _ = views.of({"a": views.Column(old)})
+    assert views.confusion(view, clean=True) == {}
+    assert "How episodes end" not in page(old)
+
+
+FIND = {"name": "find", "arguments": {"city": "Rome"}}
+LINE = {
+    "scenario": "semantic_trap",
+    "index": 3,
+    "success": False,
+    "solvable": True,
+    "changed": True,
+    "answered": True,
+    "failure": "wrong_answer",
+    "num_calls": 1,
+    "plan": [FIND, {"text": "Answer: 4"}],
+    "actions": [FIND | {"arguments": {"city": "Bonn"}}, {"text": "Answer: 5"}],
+    "results": ['{"error": "<no such city>"}', None],
+    "messages": [{"role": "user", "content": "Find <Rome>."}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An evaluation with kept episodes: five, of which three failed."""
+    lines = [LINE, LINE, LINE | {"index": 4, "actions": [{"text": "Answer: 1"}]}]
+    lines += [LINE | {"success": True, "failure": ""}, LINE | {"changed": False}]
+    kept = tmp_path / "trajectories"
+    kept.mkdir()
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (kept / "semantic_trap.jsonl").write_text(text)
+    return tmp_path
+
+
+def test_causes_and_an_example_of_each(folder):
+    made = report.page({"base": report.Column(make_report(), [folder])})
+    text = words(made.text)
+    assert made.notes == [] and "Of 4 kept episodes, 3 failed." in text
+    card = text.split("Scenarios, one by one")[1].split("semantic_trap ")[1]
+    assert "3 of 4 kept episodes failed" in card
+    assert "2 × wrong arguments" in card and "1 × gave up" in card
+    assert (
+        'request Find <Rome>. did find(city="Bonn") was told {"error": "<no such '
+        'city>"} oracle find(city="Rome")'
+    ) in card
+    assert Reader(made.text).open == []
+
+
+def test_a_half_written_file_is_shown_as_far_as_it_is_whole(folder):
+    file = folder / "trajectories/semantic_trap.jsonl"
+    file.write_text(file.read_text()[:-20])
+    made = report.page({"base": report.Column(make_report(), [folder])})
+    (note,) = made.notes
+    assert str(file) in note and "1 of 5 lines" in note
+    text = words(made.text)
+    assert f"Dropped: {note}" in text and "Of 4 kept episodes, 3 failed." in text
+
+
+def test_a_remote_agent_has_no_steps_of_training():
+    about = {"agent": "openai", "model": "m-1", "base_url": "http://host/v1"}
+    about |= {"request": {"temperature": 0.0}, "checkpoint_step": 0}
+    cost = {"episodes": 6, "requests": 9, "retries": 2, "prompt_tokens": 4200}
+    made = make_report("m-1", **about, cost=cost, unanswered_reasons={"time-out": 3})
+    for r in made["rows"]:
+        r |= {"claim": None, "family": "held_out"}
+    made["rows"][1]["unanswered"] = 3
+    text = page(made).replace("http://host/v1", "HOST")
+    seen = words(text)
+    assert "m-1 at HOST" in seen and "temperature 0.0" in seen
+    assert "9 requests (2 of them retries), 4,200 prompt tokens" in seen
+    assert "3 episodes, which do not count as failures 3 × time-out" in seen
+    for wrong in ("checkpoint", "step 0", "held out", "claim", "trained"):
+        assert wrong not in seen.lower(), wrong
+    assert "step 3" in words(page(make_report()))
+
+
+def test_dots_are_where_their_rates_are():
+    rates = (0.0, 0.25, 1.0)
+    rows = [charts.Row(f"r{x}", [charts.Point(x, x / 2, x)]) for x in rates]
+    made = charts.dots("Rates & more", rows)
+    assert "<title>Rates &amp; more</title>" in made and "r0.25: 25.0 %" in made
+    places = [float(x) for x in re.findall(r'<use href="#\w+" x="([\d.]+)"', made)]
+    assert places[1] - places[0] == pytest.approx((places[2] - places[0]) / 4)
+    assert not re.findall(r"#[0-9a-f]{6}", made)  # all colours are variables
+    assert "font-family" not in made and "<text" in made
+
+
+def test_picture_has_every_seed_and_only_shared_rows():
+    """Rows that a report lacks, and those of unsolvable tasks alone, are left out."""
+    runs = {str(i): make_report(train_seed=i) for i in range(2)}
+    paft = make_report("paft")
+    paft["rows"] = [r for r in paft["rows"] if r["scenario"] != "rule_shift"]
+    made = report.picture({"<base>": report.pool(runs), "paft": paft})
+    shown = re.findall(r">([^<>\n]+)</text>", made)
+    assert {"<base> (2 seeds)", "paft"} <= {*map(html.unescape, shown)}
+    assert {"clean", "Perception", "semantic_trap"} <= {*shown}
+    assert not {"Reasoning", "rule_shift", "unsolvable"} & {*shown}
+    assert made.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+    # Two seeds and a mean for the first, a mean alone for the second, and its name.
+    assert made.count("<use ") == 3 * (2 + 1 + 1) + 2
