@@ -134,6 +134,12 @@ def make_plan(folder: Path, *texts: str) -> sweeps.Plan:
     return sweeps.plan(sweeps.swept(study.Study((first,), (0, 1)), texts), folder)
 
 
+def report_of(run: sweeps.Run) -> Path:
+    """Return the report of a run that has ended."""
+    assert run.report
+    return run.report
+
+
 def leave(run: sweeps.Run) -> None:
     """Leave the files of a run that has ended."""
     run.workdir.mkdir()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from launch.common.sweep_page import Results
 from openagent_jax import files
-from openagent_jax.report import intervals
 
 
 def write(results: Results, file: Path) -> None:
@@ -36,9 +35,10 @@ def write(results: Results, file: Path) -> None:
             for y, (name, rate) in enumerate(rates.items()):
                 if rate is None:
                     continue
-                mean, low, high = (100 * float(rate[key]) for key in intervals.PARTS)
-                color = "C1" if name == plan.base else "C0"
-                ax.plot([low, high], [y, y], color=color, linewidth=2)
+                mean, color = 100 * rate["mean"], "C1" if name == plan.base else "C0"
+                if rate["low"] is not None:
+                    ends = 100 * rate["low"], 100 * rate["high"]
+                    ax.plot(ends, [y, y], color=color, linewidth=2)
                 ax.plot(mean, y, "o", color=color)
                 found = column.outcomes(results.pooled[name])
                 if found and found.num_seeds > 1:

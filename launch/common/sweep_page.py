@@ -32,7 +32,8 @@ Success is that of solvable tasks, and refusals are of unsolvable ones; false re
 are of solvable ones. A column is the mean over its scenarios. Brackets hold intervals
 of 95 % over tasks, those that are worded alike taken together, and over seeds if there
 are several. Differences are paired: of the same tasks and the same seeds. A star marks
-those that hold at 5 % after Holm's correction over all differences of the table."""
+those that hold at 5 % after Holm's correction over all differences of the table. A
+setting of one seed has no intervals beside others of several."""
 
 
 Pair = tuple[intervals.Outcomes, intervals.Outcomes]
@@ -75,6 +76,11 @@ class Difference(NamedTuple):
         return percent(self.interval, "+") + star
 
 
+def _bare(interval: intervals.Interval) -> intervals.Interval:
+    """Return an interval without its ends, which one seed of several cannot tell."""
+    return {**interval, "low": None, "high": None}
+
+
 Rates = Mapping[Column, Mapping[str, intervals.Interval | None]]
 
 
@@ -89,6 +95,12 @@ class Results:
     def pooled(self) -> dict[str, Json]:
         """The report of each setting over its seeds."""
         return {name: self._pool(name, some) for name, some in self.reports.items()}
+
+    @property
+    def bare(self) -> set[str]:
+        """The settings of one seed, if others have several: they have no intervals."""
+        sizes = {name: len(some) for name, some in self.reports.items()}
+        return {name for name, num in sizes.items() if num == 1 < max(sizes.values())}
 
     @cached_property
     def rates(self) -> Rates:
@@ -119,8 +131,12 @@ class Results:
         }
         adjusted = multiple.holm([multiple.p_value(*pair) for pair in found.values()])
         made: dict[str, dict[Column, Difference]] = {}
+        several = max((new.num_seeds for new, _ in found.values()), default=1) > 1
         for (name, column), p in zip(found, adjusted, strict=True):
-            difference = intervals.difference(*found[name, column])
+            pair = found[name, column]
+            difference = intervals.difference(*pair)
+            if several and pair[0].num_seeds == 1:
+                difference, p = _bare(difference), 1.0
             made.setdefault(name, {})[column] = Difference(difference, p)
         return made
 
@@ -147,7 +163,10 @@ class Results:
         for column in columns:
             found = {name: column.outcomes(one) for name, one in self.pooled.items()}
             if any(found.values()):
-                made[column] = {k: x and intervals.rate(x) for k, x in found.items()}
+                rates = {k: x and intervals.rate(x) for k, x in found.items()}
+                made[column] = {
+                    k: _bare(x) if x and k in self.bare else x for k, x in rates.items()
+                }
         return made
 
     def _pool(self, setting: str, seeds: Collection[int]) -> Json:

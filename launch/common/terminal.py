@@ -31,7 +31,7 @@ async def _plain(prompt: str, complete: Complete) -> str:
 def _of_terminal() -> game.Reader:
     with errors.needs_extra("launch.play in a terminal", "play"):
         import prompt_toolkit
-        from prompt_toolkit import completion, output
+        from prompt_toolkit import completion, key_binding, output
 
     class Completer(completion.Completer):
         def __init__(self, complete: Complete):
@@ -43,8 +43,24 @@ def _of_terminal() -> game.Reader:
                     x.text, start_position=-x.length, display_meta=x.about
                 )
 
+    bindings = key_binding.KeyBindings()
+
+    @bindings.add("tab")
+    def complete_now(event):
+        """Insert the only completion at once, also if Enter is typed ahead."""
+        buffer = event.current_buffer
+        document = buffer.document
+        found = list(buffer.completer.get_completions(document, None))
+        if buffer.complete_state:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.delete_before_cursor(-found[0].start_position)
+            buffer.insert_text(found[0].text)
+        elif found:
+            buffer.start_completion(insert_common_part=True)
+
     plain = output.ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
-    session = prompt_toolkit.PromptSession(color_depth=plain)
+    session = prompt_toolkit.PromptSession(color_depth=plain, key_bindings=bindings)
 
     async def read(prompt: str, complete: Complete) -> str:
         return await session.prompt_async(

@@ -135,7 +135,8 @@ def complete(
     tool = next((x for x in tools if x["function"]["name"] == name), None)
     if tool is None:
         if name == "answer":
-            yield from _matching(rest.lstrip(), dict.fromkeys(values, ""))
+            known = dict.fromkeys(values, "") | {"done": "there is nothing to tell"}
+            yield from _matching(rest.lstrip(), known)
         return
     properties = _properties(tool)
     found = list(_NAME.finditer(rest))

@@ -141,6 +141,7 @@ VALUES = ["16", "Tower Cross", "Tower Bridge"]
         ("ask_guide style=c", ["calm", "curt"]),
         ("send urgent=t", ["true", "Tower Cross", "Tower Bridge"]),
         ("answer T", ["Tower Cross", "Tower Bridge"]),
+        ("answer ", [*VALUES, "done"]),
         ("nothing x", []),
         ("sign_in ", []),
         ("", ["fare", "look", "sign_in", "send", "ask_guide", "bare", *person.WORDS]),

@@ -96,12 +96,36 @@ def test_numbers_of_the_table(tmp_path):
     assert old not in results.differences
 
 
+def test_differences_that_hold_are_marked(tmp_path):
+    """Only where all tasks are lost; the other columns are those of the base."""
+    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+    for run in plan.runs:
+        fake_runs.leave(run)
+        file = fake_runs.report_of(run)
+        made = json.loads(file.read_text())
+        for r in made["rows"]:
+            lost = run.setting.name == "paft.alpha=0" and r["tier"] == "perception"
+            r["outcomes"] = ("0" if lost else "1") * 40
+        file.write_text(json.dumps(made))
+    marked = [
+        x for x in sweep_page.table(sweep_page.load(plan)).split("\n") if "*" in x
+    ]
+    (line,) = marked
+    assert line.count("]*") == 1 and "-100.0 [" in line
+    # With one seed of two, there are means only.
+    last = plan.of("paft.alpha=0")[-1]
+    fake_runs.report_of(last).unlink()
+    table = sweep_page.table(sweep_page.load(plan))
+    rows = [x for x in table.split("\n") if x.startswith("| paft.alpha=0 ")]
+    assert rows and "[" not in rows[0] and "1 of 2" in rows[0]
+
+
 def test_unsolvable_tasks_never_count_as_success(tmp_path):
     """An agent that refuses everything has no success, in any tier."""
     plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
     for run in plan.runs:
         fake_runs.leave(run)
-        file = run.report
+        file = fake_runs.report_of(run)
         made = json.loads(file.read_text())
         for r in made["rows"]:
             r["outcomes"] = "R" * 20 + "r" * 20
