@@ -94,7 +94,7 @@ def dots(title: str, rows: Sequence[Row], names: Sequence[str] = ()) -> str:
 
 def curves(title: str, lines: Sequence[Curve]) -> str:
     """Draw success over the strength of a perturbation, with bands for intervals."""
-    figure, axes = _axes((WIDTH, 210), 36, 12, 10, 36)
+    figure, axes = _axes((WIDTH, 210), 50, 12, 10, 36)
     for line in lines:
         colour, marker = _style(line.style)
         means = [100 * p.mean for p in line.points]

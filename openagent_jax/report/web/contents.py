@@ -68,9 +68,9 @@ def heat_map(shown: Sequence[View]) -> dict[str, Any]:
     every = _rows(shown)
     names = [r["scenario"] for r in every.values() if r["tier"] != "clean"]
     swept = {x for x in names if names.count(x) > 1}
-    strengths = sorted(
-        {r["strength"] for r in every.values() if r["scenario"] in swept}
-    )
+    swept |= {"clean"} if swept else set()
+    of_swept = (r for r in every.values() if r["scenario"] in swept)
+    strengths = sorted({r["strength"] for r in of_swept})
     lines = []
     for tier, rows in by_tier(every.values()).items():
         seen = set()
@@ -99,7 +99,7 @@ def _heat(v: View, labels: Sequence[str], strengths: Sequence[float]) -> Cell:
     by_strength = {r["strength"]: r for r in rows}
     single = [rows[0] if rows else None]
     chosen = [by_strength.get(x) for x in strengths] if strengths else single
-    if strengths and len(rows) == 1:
+    if strengths and len(rows) == 1 and rows[0]["strength"] not in strengths:
         chosen = [*[None] * (len(strengths) - 1), rows[0]]
     most = rows[-1] if rows else None  # the highest strength
     return {
