@@ -53,11 +53,12 @@ def main() -> None:
     if CONFIG.value is not None and not (SWEEP.value or ABLATE.value):
         raise cli.UsageError("one run is no sweep; give --sweep or --ablate")
     from configs.paper.study import Setting, Study
-    from launch.common import config, execution, sweep_list, sweep_page, sweeps
+    from launch.common import config
+    from launch.sweeps import execution, plans, sweep_list, sweep_page
     from openagent_jax import files
 
     if file := STUDY.value:
-        study, about = sweeps.load(file)
+        study, about = plans.load(file)
         folder = Path("runs") / Path(file.partition(":")[0]).stem
     else:
         c = config.resolve(CONFIG.value)
@@ -68,11 +69,11 @@ def main() -> None:
         study = Study((setting,), (c.seed,))
         about = f"Sweep of {file}"
         folder = Path("runs") / f"{c.name}_sweep"
-    study = sweeps.ablated(sweeps.swept(study, SWEEP.value), ABLATE.value)
+    study = plans.ablated(plans.swept(study, SWEEP.value), ABLATE.value)
     folder = Path(WORKDIR.value or folder)
-    plan = sweeps.plan(study, folder)
+    plan = plans.plan(study, folder)
     sweep_page.load(plan)  # raises if what is there cannot be compared
-    for name in sweeps.not_evaluated(plan):
+    for name in plans.not_evaluated(plan):
         print(f"note: no run is evaluated on {name}; name it in eval.scenarios")
     if DRY_RUN.value:
         print(sweep_list.text(plan, folder))
@@ -86,7 +87,7 @@ def main() -> None:
     results = sweep_page.load(plan)
     left = execution.unfinished(records)
     if results.reports:
-        from launch.common import sweep_figure
+        from launch.sweeps import sweep_figure
 
         sweep_figure.write(results, folder / "figure.svg")
         with files.replacing(folder / "table.md") as part:

@@ -59,14 +59,7 @@ def main() -> None:
     import jax
 
     from launch.benchmarks import timing
-    from launch.common import (
-        backbones,
-        build,
-        checks,
-        compile_cache,
-        config,
-        errors,
-    )
+    from launch.common import backbones, build, checks, compile_cache, config, errors
 
     errors.check_names("--parts", ONLY.value, PARTS)
     c = config.resolve(CONFIG.value)

@@ -47,7 +47,8 @@ def main() -> None:
     for seed in SEEDS.value:
         if not seed.isdecimal():
             raise cli.UsageError(f'--seeds: "{seed}" is not a number')
-    from launch.common import diagnosis_page, errors
+    from launch.common import errors
+    from launch.pages import diagnosis_page
 
     seeds = tuple(int(seed) for seed in dict.fromkeys(SEEDS.value))
     results = Path(RESULTS.value)
@@ -64,10 +65,10 @@ def main() -> None:
 
 def execute(diagnosis: study.Study, chosen: list[str], results: Path) -> None:
     """Execute the runs of the chosen methods that have no report among the results."""
-    from launch.common import execution, sweeps
+    from launch.sweeps import execution, plans
 
     folder = Path(RUNS.value)
-    plan = sweeps.plan(diagnosis, folder)
+    plan = plans.plan(diagnosis, folder)
     missing = {
         run.name
         for run in plan.runs
@@ -75,7 +76,7 @@ def execute(diagnosis: study.Study, chosen: list[str], results: Path) -> None:
         and not (results / run.name / "report.json").exists()
     }
 
-    def keep(run: sweeps.Run) -> None:
+    def keep(run: plans.Run) -> None:
         if run.report and run.name in missing:
             _keep(plan, run, results / run.name)
 

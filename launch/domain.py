@@ -130,14 +130,7 @@ def check(file: str) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
         raise cli.UsageError(f"{file}: {count}; correct what is named above")
     spec = domain_file.load(file, limits)
-    from launch.common import (
-        backbones,
-        build,
-        checks,
-        compile_cache,
-        progress,
-        sizing,
-    )
+    from launch.common import backbones, build, checks, compile_cache, progress, sizing
     from openagent_jax.suites import rehearsal
 
     num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
@@ -275,7 +268,8 @@ def print_requests(file: str, sandbox: "Settings") -> None:
 
 def print_library() -> None:
     """Print a table of the builtin domains."""
-    from launch.common import config, library_table
+    from launch.common import config
+    from launch.pages import library_table
 
     sandbox = config.resolve(CONFIG.value).sandbox
     for line in library_table.lines(sandbox):

@@ -24,12 +24,13 @@ STORED = flags.DEFINE_string(
 
 
 def main() -> None:
-    from launch.common import perturbation_page
+    from launch.pages import perturbation_page
 
     stored = Path(STORED.value)
     if MEASURE.value:
         import openagent_jax
-        from launch.common import simple_agents_table, tokenizer_files
+        from launch.common import tokenizer_files
+        from launch.pages import simple_agents_table
 
         folder = Path(openagent_jax.__file__).parent / "backbones/nano"
         made = simple_agents_table.measure(tokenizer_files.tokenizer(folder))

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.paper import study
-from launch.common import cli, config, execution, sweeps
+from launch.common import cli, config
+from launch.sweeps import execution, plans
 from openagent_jax import report
 from openagent_jax.evaluation import evaluate
 
@@ -65,7 +66,7 @@ SCENARIOS = (
 )
 
 
-def command(run: sweeps.Run) -> list[str]:
+def command(run: plans.Run) -> list[str]:
     """Return the command that stands for a run; see `execution.command`."""
     c = config.to_dict(run.config)
     manifest = {
@@ -80,7 +81,7 @@ def command(run: sweeps.Run) -> list[str]:
     return child(run, made)
 
 
-def child(run: sweeps.Run, made: dict) -> list[str]:
+def child(run: plans.Run, made: dict) -> list[str]:
     """Return the command of a process that leaves a report and a manifest."""
     (run.workdir / "made.json").write_text(json.dumps(made))
     fails = "yes" if os.environ.get("FAIL") == run.name else ""
@@ -128,19 +129,19 @@ def make_report(name: str, seed: int) -> report.Json:
     }
 
 
-def make_plan(folder: Path, *texts: str) -> sweeps.Plan:
+def make_plan(folder: Path, *texts: str) -> plans.Plan:
     """Return the plan of a sweep of configs/paft.py with two seeds."""
     first = study.Setting("", "configs/paft.py")
-    return sweeps.plan(sweeps.swept(study.Study((first,), (0, 1)), texts), folder)
+    return plans.plan(plans.swept(study.Study((first,), (0, 1)), texts), folder)
 
 
-def report_of(run: sweeps.Run) -> Path:
+def report_of(run: plans.Run) -> Path:
     """Return the report of a run that has ended."""
     assert run.report
     return run.report
 
 
-def leave(run: sweeps.Run) -> None:
+def leave(run: plans.Run) -> None:
     """Leave the files of a run that has ended."""
     run.workdir.mkdir()
     subprocess.run(command(run), check=True, capture_output=True)

@@ -122,17 +122,22 @@ def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Colu
       across_suites: whether runs whose mean is taken may be of different suites.
 
     Returns:
-      The columns by name, or by path where no name was given.
+      The columns by name. Where no name was given, it is the path, without the folders
+      that all paths begin with.
 
     Raises:
       ValueError: as for `load` and `pool`, or two columns have one name; the message
         is one line.
     """
-    made = {}
+    split = list[tuple[str, list[str]]]()
     for text in texts:
         *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
         paths = [runs] if os.path.exists(runs) else runs.split("+")
-        column = name[0] if name else runs
+        split.append((name[0] if name else "", paths))
+    shared = _shared(path for _, paths in split for path in paths)
+    made = {}
+    for name, paths in split:
+        column = name or "+".join(path[shared:].strip("/") for path in paths)
         if column in made:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
         if twice := next((x for x in paths if paths.count(x) > 1), None):
@@ -141,6 +146,17 @@ def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Colu
         folders = [find(path).parent for path in paths]
         made[column] = Column(pool(found, across_suites), folders)
     return made
+
+
+def _shared(paths: Iterable[str]) -> int:
+    """Return the length of the folders that all paths begin with.
+
+    >>> _shared(["runs/sft/eval", "runs/sft_1"]), _shared(["runs/a"]), _shared(["a"])
+    (4, 4, 0)
+    """
+    parents = [os.path.split(path.rstrip("/"))[0] for path in paths]
+    same_kind = len({os.path.isabs(path) for path in parents}) == 1
+    return len(os.path.commonpath(parents)) if same_kind else 0
 
 
 def _check(path: pathlib.Path, report: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from configs.paper import methods
-from launch.common import execution, sweep_page, sweeps
+from launch.sweeps import execution, plans, sweep_page
 from openagent_jax import report
 from tests import fake_runs, tiny
 
@@ -159,7 +159,7 @@ def test_what_starts_from_a_failed_run_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "command", fake_runs.command)
     monkeypatch.setenv("FAIL", "sft_half_0")
     made = methods.get_study("smoke")
-    plan = sweeps.plan(sweeps.swept(made, ["seed=0"]), tmp_path)
+    plan = plans.plan(plans.swept(made, ["seed=0"]), tmp_path)
     records = execution.execute(plan, tmp_path, execution.Budget())
     failed = {name for name, x in records.items() if x.state == execution.FAILED}
     assert failed == {"sft_half_0", "sft_grpo_0"}
@@ -271,9 +271,9 @@ def test_reports_that_cannot_be_compared_are_refused(commands, tmp_path):
 
 def test_an_untrained_model_stands_beside_each_seed(tmp_path):
     made = methods.get_study("smoke")
-    made = sweeps.swept(made, ["seed=0..2"])
+    made = plans.swept(made, ["seed=0..2"])
     made = dataclasses.replace(made, settings=made.settings[:2])
-    plan = sweeps.plan(made, tmp_path)
+    plan = plans.plan(made, tmp_path)
     assert [run.name for run in plan.runs] == ["base", "sft_0", "sft_1", "sft_2"]
     for run in plan.runs:
         fake_runs.leave(run)

@@ -9,7 +9,9 @@ from absl.testing import flagsaver
 
 from configs.paper import study
 from launch import diagnose
-from launch.common import config, diagnosis_page, execution
+from launch.common import config
+from launch.pages import diagnosis_page
+from launch.sweeps import execution
 from openagent_jax.evaluation.evaluate import GRADING_VERSION
 from tests import fake_runs, pages
 

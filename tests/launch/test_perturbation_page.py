@@ -7,7 +7,7 @@ import pytest
 from absl.testing import flagsaver
 
 from launch import perturbations
-from launch.common import perturbation_page, simple_agents_table
+from launch.pages import perturbation_page, simple_agents_table
 from openagent_jax import perturb
 from openagent_jax.environments import registry
 from tests import helpers, pages

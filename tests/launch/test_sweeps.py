@@ -5,8 +5,9 @@ import json
 import pytest
 
 from configs.paper import alpha, data_and_steps, methods, study
-from launch.common import runs, sweeps
+from launch.common import runs
 from launch.common.errors import UsageError
+from launch.sweeps import plans
 from tests import fake_runs
 from tests.fake_runs import make_plan
 
@@ -146,8 +147,8 @@ def test_the_base_of_a_sweep(tmp_path):
     assert plan.base == "paft.alpha=0.3"
     assert make_plan(tmp_path, "paft.alpha=0.1,0.2").base == "paft.alpha=0.1"
     assert make_plan(tmp_path, "train.num_steps=50").base == "base"
-    made = sweeps.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
-    plan = sweeps.plan(made, tmp_path)
+    made = plans.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
+    plan = plans.plan(made, tmp_path)
     last = "train.num_tasks=8000,train.num_steps=2200"
     assert plan.base == f"{last},optim.learning_rate=0.001"
     assert len(plan.settings) == 18
@@ -157,8 +158,8 @@ def test_the_base_of_a_sweep(tmp_path):
 @pytest.mark.parametrize("arg", ["", "smoke"])
 def test_studies(tmp_path, name, arg):
     file = f"configs/paper/{name}.py" + (f":{arg}" if arg else "")
-    made, about = sweeps.load(file)
-    plan = sweeps.plan(made, tmp_path)
+    made, about = plans.load(file)
+    plan = plans.plan(made, tmp_path)
     assert made.seeds == study.SEEDS
     assert f"python -m launch.ablate --study=configs/paper/{name}.py" in about
     for word in ("arXiv 2607.01084", "Time:", "Result:"):
@@ -168,12 +169,12 @@ def test_studies(tmp_path, name, arg):
 
 
 def test_what_the_studies_compare(tmp_path):
-    plan = sweeps.plan(alpha.get_study(), tmp_path)
+    plan = plans.plan(alpha.get_study(), tmp_path)
     assert [plan.changes(x) for x in plan.settings][:2] == [
         {},
         {"paft.alpha": (0.0, 0.1)},
     ]
-    plan = sweeps.plan(data_and_steps.get_study(), tmp_path)
+    plan = plans.plan(data_and_steps.get_study(), tmp_path)
     assert len(plan.settings) == 9 and plan.base == [*plan.settings][-1]
     changed = {key for x in plan.settings for key in plan.changes(x)}
     assert changed == {"train.num_tasks", "train.num_steps"}
@@ -181,7 +182,7 @@ def test_what_the_studies_compare(tmp_path):
 
 def test_budgets_of_methods_are_equal(tmp_path):
     """Two halves, of reinforcement learning or of SFT steps, cost one full run."""
-    plan = sweeps.plan(methods.get_study(), tmp_path)
+    plan = plans.plan(methods.get_study(), tmp_path)
     for run in plan.runs:
         c, half = run.config, bool(run.after) or "half" in run.name
         if not run.setting.is_trained:
@@ -199,4 +200,4 @@ def test_a_setting_starts_from_one_before_it(tmp_path):
     late = study.Setting("a", "configs/grpo.py", after="b")
     start = study.Setting("b", "configs/sft.py")
     with pytest.raises(UsageError, match="a: it starts from b, which is not among"):
-        sweeps.plan(study.Study((late, start)), tmp_path)
+        plans.plan(study.Study((late, start)), tmp_path)

@@ -131,7 +131,7 @@ def test_columns(tmp_path):
         report.write(tmp_path / name, make_report(name, train_seed=i))
     a, b, odd = (str(tmp_path / name) for name in ("a", "b", "x=y+z"))
     columns = report.load_columns([a, f"Both={a}+{b}", odd, f"Odd={odd}"])
-    assert list(columns) == [a, "Both", odd, "Odd"]
+    assert list(columns) == ["a", "Both", "x=y+z", "Odd"]
     assert [x["policy"] for x in columns.values()] == ["a", "a", "x=y+z", "x=y+z"]
     with pytest.raises(ValueError, match="no report to read"):
         report.load_columns([f"Both={a}+{tmp_path}/c"])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from launch.common import simple_agents_table
+from launch.pages import simple_agents_table
 from openagent_jax import perturb
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import asides, symbols

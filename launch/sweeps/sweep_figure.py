@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launch.common.sweep_page import Results
+from launch.sweeps.sweep_page import Results
 from openagent_jax import files
 
 

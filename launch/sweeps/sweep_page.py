@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from launch.common import runs
 from launch.common.errors import UsageError
-from launch.common.sweeps import Plan
+from launch.sweeps.plans import Plan
 from openagent_jax import report
 from openagent_jax.report import intervals, multiple, outcomes, rows
 from openagent_jax.report.outcomes import Json

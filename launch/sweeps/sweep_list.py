@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.common import config, execution, runs, sweep_page
-from launch.common.execution import DONE
-from launch.common.sweeps import SAME, Plan, Run
+from launch.common import config, runs
+from launch.sweeps import execution, sweep_page
+from launch.sweeps.execution import DONE
+from launch.sweeps.plans import SAME, Plan, Run
 
 STEP_TIME, NUM_TOKENS = "perf/step_time_s", "num_tokens"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.common import cli, config, runs
-from launch.common.sweeps import Plan, Run
+from launch.sweeps.plans import Plan, Run
 from openagent_jax import files, train
 
 RECORDS, LOG, LOCK = "sweep.json", "log.txt", ".lock"
