@@ -135,7 +135,8 @@ def saved(
     closure = jnp.stack([once, twice & again[:, None]])
 
     ends = (faults.gone_at > 0) & (faults.gone_at < FOREVER) & tools.visible
-    rows = jnp.argsort(~ends, stable=True)[:MAX_WINDOWS]
+    # The earliest first.
+    rows = jnp.argsort(jnp.where(ends, faults.gone_at, FOREVER))[:MAX_WINDOWS]
     is_use = (used[None] == faults.moved_to[rows][:, None]) & todo[None]
     is_use &= ends[rows][:, None]
     last = jnp.any(closure[None] & is_use[:, None, :, None], axis=(1, 2))
@@ -146,9 +147,9 @@ def saved(
 
     # All sets of the tools.
     chosen = np.indices((2,) * MAX_WINDOWS).reshape(MAX_WINDOWS, -1).T.astype(bool)
-    deadline = faults.gone_at[rows]
-    by_then = chosen[:, None] & (deadline[None] <= deadline[:, None])[None]
-    work = jnp.any(by_then[..., None] & due[None, None], axis=2)
-    fits = jnp.all(~chosen | (jnp.sum(work, axis=2) <= deadline[None]), axis=1)
+    work, fits = jnp.zeros((len(chosen), 2 * num), bool), jnp.ones(len(chosen), bool)
+    for i, deadline in enumerate(faults.gone_at[rows]):
+        work |= chosen[:, i, None] & due[i][None]
+        fits &= ~chosen[:, i] | (jnp.sum(work, axis=1) <= deadline)
     gain = detours(task)[faults.moved_to[rows]] * jnp.any(is_use, axis=1)
     return jnp.max(jnp.where(fits, chosen @ gain, 0))

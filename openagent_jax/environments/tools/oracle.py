@@ -404,8 +404,8 @@ def _plan(
         if order is not None:
             sources &= jnp.all(~order.before | step_ok[:, None], axis=0)
         args_ok = no_args | jnp.any(serves & sources[:, None], axis=0)
-        provider = jnp.where(provides, cost, jnp.inf)
-        extra_cost = jnp.sum(jnp.where(met, 0.0, jnp.min(provider, axis=2)), axis=1)
+        cheapest = jnp.min(jnp.where(same, cost[:, None], jnp.inf), axis=0)
+        extra_cost = jnp.sum(jnp.where(met, 0.0, cheapest[before]), axis=1)
         cost = jnp.where(there & args_ok, 1.0 + failures + extra_cost, jnp.inf)
         step_cost = jnp.where(serves, cost + blanks, jnp.inf)
         step_ok = done | ~valid | (sources & (jnp.min(step_cost, axis=1) < jnp.inf))
@@ -421,7 +421,7 @@ def _plan(
     need = jnp.full(num_tools, UNNEEDED)
     need = need.at[tool].min(jnp.where(todo, 2 * jnp.arange(num_steps), UNNEEDED))
     by_step = jnp.any(serves & ~done[:, None], axis=0)
-    choice = jnp.argmin(jnp.where(provides, cost, jnp.inf), axis=2)  # [N, 2]
+    choice = jnp.argmin(jnp.where(same, cost[:, None], jnp.inf), axis=0)[before]
     best = jnp.int32(-1)
     if order is not None:
         price = cost + jnp.where(order.last, UNNEEDED, 0)
