@@ -3,6 +3,13 @@
 A report is a dict with the keys of `report.json`.
 """
 
+from openagent_jax.report.comparison import (
+    NUM_SEEDS,
+    NUM_TASKS,
+    exploratory,
+    seeds,
+    side_by_side,
+)
 from openagent_jax.report.evidence import (
     differences_note,
     differences_table,
@@ -33,15 +40,10 @@ from openagent_jax.report.rows import (
     summary,
 )
 from openagent_jax.report.tables import (
-    NUM_SEEDS,
-    NUM_TASKS,
     bounds,
     by_domain,
     by_domain_table,
     by_group_table,
-    exploratory,
-    seeds,
-    side_by_side,
     spent,
     table,
 )

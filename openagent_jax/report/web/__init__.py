@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from openagent_jax.report import causes, multiple, tables, viewer
+from openagent_jax.report import causes, comparison, multiple, tables, viewer
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.web import charts, contents, details, views
 from openagent_jax.report.web.views import Column, View
@@ -66,7 +66,7 @@ def picture(reports: Mapping[str, Json]) -> str:
     Args:
       reports: the reports, by the name that the picture gives them.
     """
-    named = {tables.column(x): Column(x[1]) for x in reports.items()}
+    named = {comparison.column(x): Column(x[1]) for x in reports.items()}
     shown, _ = views.of(named)
     return contents.picture(shown)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openagent_jax.report import tables
+from openagent_jax.report import comparison, tables
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.pool import MEAN, differences
 from openagent_jax.report.rows import TIERS, by_tier, label, perturbations
@@ -229,7 +229,7 @@ def warnings(shown: Sequence[View], notes: Sequence[str]) -> list[str]:
     found = []
     if text := differences(reports):
         found.append(f"The columns cannot be compared, since {text}.")
-    if text := tables.exploratory(reports):
+    if text := comparison.exploratory(reports):
         found.append(text)
     left_out = [
         f"{k.strip()} ({', '.join(v.name for v in shown if not _has(v, k))})"
