@@ -291,7 +291,7 @@ TEN = [PAFT, *TINY, "--sweep=paft.alpha=0.25,0.5", "--sweep=seed=0..4"]
 TEN += ["--config.paft.perturbations=('identity_erasure',)"]
 
 
-@pytest.mark.slow
+@pytest.mark.hours
 def test_ten_runs_killed_twice_end_in_the_table_of_the_unbroken(tmp_path):
     """With real training: all processes are killed, as when a machine is lost."""
 
