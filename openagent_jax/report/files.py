@@ -137,7 +137,8 @@ def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Colu
     shared = _shared(path for _, paths in split for path in paths)
     made = {}
     for name, paths in split:
-        column = name or "+".join(path[shared:].strip("/") for path in paths)
+        short = (path[shared:].strip("/") for path in paths)
+        column = name or "+".join(x.removesuffix("/report.json") for x in short)
         if column in made:
             raise ValueError(f'two columns are called "{column}"; name them NAME=PATH')
         if twice := next((x for x in paths if paths.count(x) > 1), None):

@@ -175,7 +175,8 @@ def test_a_split_may_be_given_by_its_index(samples):
 def vary(environment, tables, task, split):
     """The arrays of the pools, and a task that `domain_transfer` draws from them."""
     pools = vars(environment.pools(tables, task, split))
-    transfer = pools.pop("transfer")
+    transfer, position = pools.pop("transfer"), pools.pop("position")
+    assert position == ""
     return pools, transfer(jax.random.key(0))
 
 
