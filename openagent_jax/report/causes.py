@@ -90,7 +90,7 @@ def why(line: Mapping[str, Any]) -> Why:
     """Return why an episode failed.
 
     Args:
-      line: an episode, with the keys that `evaluation.episodes` describes. What is
+      line: an episode, with the keys that `trajectories` describes. What is
         missing is taken for unknown.
 
     >>> plan = [{"name": "find", "arguments": {"city": "Rome"}}, {"text": "Answer: 4"}]

@@ -96,17 +96,26 @@ def test_numbers_of_the_table(tmp_path):
     assert old not in results.differences
 
 
-def test_differences_that_hold_are_marked(tmp_path):
-    """Only where all tasks are lost; the other columns are those of the base."""
-    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+def leave_all(plan, outcomes):
+    """Leave a report of each run, with the outcomes of a setting and a row."""
     for run in plan.runs:
         fake_runs.leave(run)
         file = fake_runs.report_of(run)
         made = json.loads(file.read_text())
         for r in made["rows"]:
-            lost = run.setting.name == "paft.alpha=0" and r["tier"] == "perception"
-            r["outcomes"] = ("0" if lost else "1") * 40
+            r["outcomes"] = outcomes(run.setting.name, r)
         file.write_text(json.dumps(made))
+
+
+def test_differences_that_hold_are_marked(tmp_path):
+    """Only where all tasks are lost; the other columns are those of the base."""
+    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+
+    def played(setting, r):
+        lost = setting == "paft.alpha=0" and r["tier"] == "perception"
+        return ("0" if lost else "1") * 40
+
+    leave_all(plan, played)
     marked = [
         x for x in sweep_page.table(sweep_page.load(plan)).split("\n") if "*" in x
     ]
@@ -123,13 +132,7 @@ def test_differences_that_hold_are_marked(tmp_path):
 def test_unsolvable_tasks_never_count_as_success(tmp_path):
     """An agent that refuses everything has no success, in any tier."""
     plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
-    for run in plan.runs:
-        fake_runs.leave(run)
-        file = fake_runs.report_of(run)
-        made = json.loads(file.read_text())
-        for r in made["rows"]:
-            r["outcomes"] = "R" * 20 + "r" * 20
-        file.write_text(json.dumps(made))
+    leave_all(plan, lambda setting, r: "R" * 20 + "r" * 20)
     results = sweep_page.load(plan)
     found = {k.heading: x["paft.alpha=0"]["mean"] for k, x in results.rates.items()}
     assert found.pop("unsolvable refused") == 1
