@@ -1,0 +1,143 @@
+"""What devices tell each other in a training step, read from the compiled program.
+
+Each makes its own rows, so that loops hold no collective over the axes of a batch: a
+shard does not wait for the episodes of another one.
+"""
+
+import collections
+import importlib.util
+import re
+
+import jax
+import pytest
+
+from launch.common import backbones, build
+from tests import tiny
+
+KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
+FEW = ("identity_erasure", "tool_withheld")
+NUM_PARAMS = 8  # arrays that are split over "fsdp" in a model of `tiny`
+
+
+def lowered(name, devices, data, fsdp, tensor, **changes):
+    """The update of a small config on a mesh, before it is compiled."""
+    mesh = dict(mesh__data=data, mesh__fsdp=fsdp, mesh__tensor=tensor)
+    c = tiny.config(name, **mesh, **changes)
+    model = backbones.backbone(c)
+    source = build.world(c, model, c.sandbox.domain)
+    return build.lowered(c, model, source, devices)
+
+
+def collectives(text):
+    """Count the collectives of a program: `{(kind, whether in a loop): number}`."""
+    bodies, name = collections.defaultdict(str), ""
+    for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*->.*\{$", line):
+            name = head[1]
+        else:
+            bodies[name] += line + "\n"
+    word, looped = r"%?([\w.\-]+)", set()
+    waiting = re.findall(rf"(?:body|condition)={word}", text)
+    while waiting:
+        if (name := waiting.pop()) not in looped:
+            looped.add(name)
+            waiting += re.findall(
+                rf"(?:to_apply|calls|body|condition|computation)={word}", bodies[name]
+            )
+            for names in re.findall(r"branch_computations=\{(.*?)\}", bodies[name]):
+                waiting += re.findall(word, names)
+    found = collections.Counter()
+    for name, body in bodies.items():
+        for kind in KINDS:
+            found[kind, name in looped] += len(
+                re.findall(rf" {kind}(?:-start)?\(", body)
+            )
+    return +found
+
+
+def check(found):
+    """One gather and one reduction of each parameter, and sums of metrics."""
+    assert {kind for kind, _ in found} <= {"all-gather", "all-reduce", "reduce-scatter"}
+    assert not any(in_loop for _, in_loop in found)
+    assert 0 < found["all-gather", False] <= NUM_PARAMS
+    # A compiler may reduce and then slice, or do several at once.
+    assert found["reduce-scatter", False] <= NUM_PARAMS
+    assert found["all-reduce", False] <= NUM_PARAMS + 10
+
+
+def test_collectives_are_counted():
+    """In loops, in what loops call, and elsewhere."""
+    text = """
+%body (x: f32[2]) -> f32[2] {
+  ROOT %a = f32[2] conditional(%p, %x, %x), branch_computations={%yes, %no}
+}
+%yes (x: f32[2]) -> f32[2] {
+  ROOT %b = (f32[2], /*index=1*/f32[2]) all-gather-start(%x), dimensions={0}
+}
+%no (x: f32[2]) -> f32[2] {
+  ROOT %c = f32[2] add(%x, %x), metadata={op_name="all-gather"}
+}
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %d = f32[2] all-reduce(%x), to_apply=%sum
+  ROOT %e = f32[2] while(%d), condition=%less, body=%body
+}
+"""
+    assert collectives(text) == {("all-gather", True): 1, ("all-reduce", False): 1}
+
+
+@pytest.mark.parametrize("changes", [{}, {"algorithm__num_rows": 8}])
+def test_sft(changes):
+    made = lowered("sft", jax.devices(), 4, 2, 1, **changes)
+    check(collectives(made.compile().as_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("paft", {}),
+        ("grpo", {}),
+        ("grpo", {"surrogate__kl": 0.1, "grpo__oversample": 2}),
+        ("paft_grpo", {"train__batch_size": 16}),
+        ("ppo", {}),
+    ],
+)
+def test_other_algorithms(name, changes):
+    if name.startswith("paft"):
+        changes = {"paft__perturbations": FEW, **changes}
+    made = lowered(name, jax.devices(), 4, 2, 1, **changes)
+    check(collectives(made.compile().as_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sft", "grpo"])
+def test_a_tensor_axis_waits_for_its_own_rows(name):
+    """Its collectives are in the loops, and none of them joins different shards."""
+    text = lowered(name, jax.devices(), 2, 2, 2).compile().as_text()
+    found = collectives(text)
+    assert {kind for kind, _ in found} <= {"all-gather", "all-reduce", "reduce-scatter"}
+    assert found["all-gather", False] <= 2 * NUM_PARAMS
+    assert found["all-reduce", True] > 0
+    bodies = text.split("\n\n")
+    outside = [body for body in bodies if "ENTRY" in body]
+    assert len(outside) == 1
+    for body in bodies:
+        for line in body.splitlines():
+            if re.search(r" (all-gather|all-reduce)\(", line) and "while" in line:
+                groups = re.search(r"replica_groups=(\S+)", line)
+                assert groups and groups[1].startswith(
+                    ("{{0,1},{2,3},{4,5},{6,7}}", "[4,2]<=[8]")
+                ), line
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
+)
+@pytest.mark.parametrize("name", ["sft", "grpo"])
+def test_a_tpu_pod(name):
+    from jax.experimental import topologies
+
+    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")
+    made = lowered(name, topology.devices, 8, 2, 1, train__batch_size=16)
+    check(collectives(made.compile().as_text()))

@@ -1,0 +1,79 @@
+"""Two processes train as one: they share the batch or the parameters of a step."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import tiny
+
+pytestmark = pytest.mark.slow
+
+NUM_STEPS = 3
+TRAIN = """
+import json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", 1)
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+name, me, port, changes = sys.argv[1:]
+jax.distributed.initialize(f"localhost:{port}", 2, int(me))
+from tests import tiny
+step, state = tiny.trainer(tiny.config(name, **json.loads(changes)), num_devices=2)
+for _ in range(NUM_STEPS):
+    state, metrics = step(state)
+    print(json.dumps({key: float(x) for key, x in metrics.items()}), flush=True)
+""".replace("NUM_STEPS", str(NUM_STEPS))
+
+
+def lines_of(name, **changes):
+    """The metrics of each step, as each of two processes has them."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TRAIN, name, str(i), port, json.dumps(changes)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        )
+        for i in range(2)
+    ]
+    outputs = [process.communicate(timeout=600)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    # Gloo writes lines of its own.
+    return [
+        [json.loads(x) for x in text.splitlines() if x.startswith("{")]
+        for text in outputs
+    ]
+
+
+def alone(name, **changes):
+    """The same of one process with one device."""
+    step, state = tiny.trainer(tiny.config(name, **changes))
+    lines = []
+    for _ in range(NUM_STEPS):
+        state, metrics = step(state)
+        lines.append({key: float(x) for key, x in metrics.items()})
+    return lines
+
+
+@pytest.mark.parametrize("axis", ["data", "fsdp", "tensor"])
+@pytest.mark.parametrize("name", ["sft", "paft", "grpo"])
+def test_two_processes_train_as_one(name, axis):
+    few = {"paft__perturbations": tiny.FEW} if name == "paft" else {}
+    mesh = {f"mesh__{key}": 1 for key in ("data", "fsdp", "tensor")}
+    first, second = lines_of(name, **few, **mesh | {f"mesh__{axis}": 2})
+    assert first == second and len(first) == NUM_STEPS
+    for got, expected in zip(first, alone(name, **few), strict=True):
+        assert set(got) == set(expected)
+        for key, value in expected.items():
+            # Sums are taken in another order; a gap is itself the rounding of two ways.
+            loose = key.endswith(("logp_abs_diff_max", "grad_norm"))
+            np.testing.assert_allclose(
+                got[key], value, rtol=1e-3 if loose else 1e-5, atol=1e-5, err_msg=key
+            )
