@@ -2,16 +2,20 @@
 
 The oracle's plan says which calls solve the task. What counts is the first step of this
 plan that the agent never did: the cause is what it did there instead. An agent that
-strays and comes back is therefore not blamed for the detour. The plan is one way of
-several to solve a task, so a cause is a reading of the episode and not a measurement.
+strays and comes back is therefore not blamed for the detour, nor one that does the
+steps in another order, repeats one, or turns at once to the tool that the oracle only
+finds after another has failed. The plan is one way of several to solve a task, so a
+cause is a reading of the episode and not a measurement.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 Cause = Literal[
     "",  # it did not fail
     "tool",
+    "names",
     "arguments",
     "order",
     "feedback",
@@ -29,11 +33,18 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)[1:]
 MEANINGS: dict[str, tuple[str, str]] = {  # a label, and what it stands for
     "tool": (
         "wrong tool",
-        "It called a tool that the oracle's plan does not use, or that does not exist.",
+        "It called a tool of which the rest of the oracle's plan makes no use, or that "
+        "does not exist.",
+    ),
+    "names": (
+        "wrong argument names",
+        "It called the right tool, but left out an argument that the oracle gives, or "
+        "gave one that the oracle does not.",
     ),
     "arguments": (
-        "wrong arguments",
-        "It called the right tool, but with other arguments than the oracle.",
+        "wrong values",
+        "It called the right tool with the right argument names, but with other values "
+        "than the oracle.",
     ),
     "order": (
         "wrong order",
@@ -41,9 +52,9 @@ MEANINGS: dict[str, tuple[str, str]] = {  # a label, and what it stands for
     ),
     "feedback": (
         "ignored feedback",
-        "A tool had answered, and it repeated a call or went on regardless, where the "
-        "oracle acts on the answer: it calls again after an error, turns to the tool "
-        "that takes over, or goes on.",
+        "A tool had answered, and it went on regardless, where the oracle acts on the "
+        "answer: it calls again after an error, or turns to the tool that takes over. "
+        "Or it only repeated what it had done.",
     ),
     "not_asked": (
         "did not ask",
@@ -106,22 +117,50 @@ def why(line: Mapping[str, Any]) -> Why:
         return Why("unanswered")
     actions: Sequence[Any] = line.get("actions") or ()
     if not line.get("solvable", True):
-        return Why("not_refused", len(actions) - 1 if actions else None)
+        return Why("not_refused", _last_shown(line, actions))
     if failure == "false_refusal":
         return Why("refused", len(actions) - 1 if actions else None)
-    plan = [x for x in line.get("plan") or () if _kind(x) in ("call", "ask")]
+    whole = line.get("plan") or ()
+    steps = [i for i, x in enumerate(whole) if _kind(x) in ("call", "ask")]
+    steps = [i for i in steps if not _spared(line, whole, i, actions)]
+    plan = [whole[i] for i in steps]
     matched, missing = _match(plan, actions)
     if not plan or missing is None:
         return _all_done(line, plan, actions, matched)
-    where = line.get("plan", []).index(plan[missing])
-    before = [matched[i] for i in range(missing)]
-    first = max(before, default=-1) + 1
-    turn = next((i for i in range(first, len(actions)) if not _asks(actions[i])), None)
+    where = steps[missing]
+    first = max((matched[i] for i in range(missing)), default=-1) + 1
+    turns = [i for i in range(first, len(actions)) if not _asks(actions[i])]
+    fits = _fitting(plan, actions)
+    strays = [i for i in turns if not fits[i]]
     if _kind(plan[missing]) == "ask":
-        return Why("not_asked", turn, where)
-    if turn is None:
+        return Why("not_asked", next(iter(strays or turns), None), where)
+    if not turns:
         return Why(_ENDED.get(failure, "gave_up"), None, where)
-    return Why(_instead(line, plan, missing, actions, turn), turn, where)
+    turn = turns[0]
+    if strays and not _reacts(line, whole, where):
+        turn = strays[0]
+        later = [_call(x) for x in plan[missing + 1 :]]
+        ahead = [i for i in turns if _call(actions[i]) in later]
+        if ahead and _ends(actions[turn]) and line.get("num_errors", 1):
+            turn = ahead[0]  # an error may have come of the order
+    cause = _instead(line, whole, where, actions, turn)
+    if cause in ("tool", "format"):  # a detour, if it came back to the right tool
+        name = whole[where]["name"]
+        back = [i for i in turns if _call(actions[i])[0] == name]
+        if back:
+            turn = back[0]
+            cause = _instead(line, whole, where, actions, turn)
+    return Why(cause, turn, where)
+
+
+def _fitting(plan: Sequence[Any], actions: Sequence[Any]) -> list[bool]:
+    """Tell which actions are steps of a plan in any order, or repeat one once."""
+    planned, done = Counter(map(str, map(_call, plan))), Counter()
+    found = []
+    for call in map(str, map(_call, actions)):
+        found.append(0 < planned[call] >= done[call])
+        done[call] += 1
+    return found
 
 
 def _instead(
@@ -140,14 +179,69 @@ def _instead(
     if _kind(action) == "text":
         return "format" if _unreadable(line, turn) else "tool"
     earlier = [_call(x) for x in plan[:missing]]
-    offered = {x.get("function", {}).get("name") for x in line.get("tools") or ()}
-    told = bool(offered) and step["name"] not in offered  # only a message names it
-    if _call(step) in earlier or _call(action) in earlier or told:
+    if _reacts(line, plan, missing) and action["name"] != step["name"]:
+        return "feedback"
+    if _call(action) in earlier:
         return "feedback"
     if action["name"] == step["name"]:
-        return "arguments"
-    later = {x.get("name") for x in plan[missing + 1 :]}
+        same = {*_arguments(action)} == {*_arguments(step)}
+        return "arguments" if same else "names"
+    later = {x.get("name") for x in plan[missing + 1 :] if isinstance(x, Mapping)}
     return "order" if action["name"] in later else "tool"
+
+
+def _reacts(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
+    """Tell whether a step acts on an answer: on an error, or one that names a tool."""
+    step, tools = plan[number], _tools(line)
+    again = _call(step) in [_call(x) for x in plan[:number]]
+    return (
+        again
+        or bool(tools)
+        and step["name"] not in tools
+        or _replaces(line, plan, number)
+    )
+
+
+def _replaces(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
+    """Tell whether a step does over what failed, by a tool with the same text."""
+    if number < 1 or {_kind(x) for x in plan[number - 1 : number + 1]} != {"call"}:
+        return False
+    (old, *given), (new, *wanted) = map(_call, plan[number - 1 : number + 1])
+    documents = _tools(line)
+    return (
+        old != new
+        and given == wanted
+        and documents.get(old, old) == documents.get(new, new)
+    )
+
+
+def _spared(
+    line: Mapping[str, Any], plan: Sequence[Any], number: int, actions: Sequence[Any]
+) -> bool:
+    """Tell whether an agent did without a step because it took the better tool."""
+    if number + 1 >= len(plan) or not _replaces(line, plan, number + 1):
+        return False
+    did = [_call(x) for x in actions]
+    return _call(plan[number]) not in did and _call(plan[number + 1]) in did
+
+
+def _tools(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the documentation of the tools, without their names, by name."""
+    found = (x.get("function", {}) for x in line.get("tools") or ())
+    return {
+        x["name"]: {key: text for key, text in x.items() if key != "name"}
+        for x in found
+        if "name" in x
+    }
+
+
+def _last_shown(line: Mapping[str, Any], actions: Sequence[Any]) -> int | None:
+    """Return the last action, or the last with a result if none ended the episode."""
+    last = len(actions) - 1
+    if last >= 0 and not _ends(actions[last]):
+        results = (line.get("results") or ())[: last + 1]
+        last = max((i for i, x in enumerate(results) if x is not None), default=last)
+    return last if last >= 0 else None
 
 
 def _all_done(
@@ -206,6 +300,15 @@ def _kind(action: Any) -> str:
 
 def _asks(action: Any) -> bool:
     return _kind(action) == "ask"
+
+
+def _ends(action: Any) -> bool:
+    return _kind(action) in ("answer", "refuse")
+
+
+def _arguments(action: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = action.get("arguments")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _call(action: Any) -> tuple[str, Any]:

@@ -10,6 +10,7 @@ from openagent_jax.report.web import charts, failures, views
 from openagent_jax.report.web.views import View
 
 ANSWERED = ("wrong_answer", "missed_refusal")  # failures that end with an answer
+ENDLESS = ("out_of_turns", "out_of_context")  # and that end without one
 
 
 def endings(shown: Sequence[View]) -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ def why(shown: Sequence[View]) -> dict[str, Any]:
                     "kept": c.kept,
                     "failed": c.failed,
                     "cells": cells,
-                    "late": sum(c.endings[x] for x in ("out_of_turns",)),
+                    "late": sum(c.endings[x] for x in ENDLESS),
                 }
             )
     kept = sum(c.kept for v in shown for c in v.counts.values())
@@ -95,19 +96,21 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
     made = []
     for v in shown:
         c = v.counts.get(scenario)
-        if not c or not c.failed:
+        if not c or not c.kept:
             continue
         found = []
-        for cause, num in c.causes.most_common(3):
+        for cause, num in c.causes.most_common():
             example = c.examples.get(cause)
+            all_of_it = {"scenario": scenario, "run": v.name, "cause": cause}
             found.append(
                 {
                     "label": causes.MEANINGS[cause][0],
                     "cause": cause,
                     "num": num,
-                    "share": num / c.failed,
+                    "of": _reasons(c) if cause == "not_refused" else "",
                     "example": example,
                     "link": _link(v, scenario, example),
+                    "all": viewer.link(**all_of_it),
                 }
             )
         made.append(
@@ -121,6 +124,15 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
             }
         )
     return made
+
+
+def _reasons(c: failures.Counts) -> str:
+    """Say of each reason why a task cannot be solved how often it was missed."""
+    return ", ".join(
+        f"{c.missed[reason]} of {num} {reason.replace('_', ' ')}"
+        for reason, num in c.hopeless.most_common()
+        if reason
+    )
 
 
 def _link(v: View, scenario: str, example: failures.Example | None) -> str:

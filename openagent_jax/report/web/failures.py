@@ -22,6 +22,7 @@ class Example(NamedTuple):
     run: int  # of the column
     index: int  # of the task
     request: str
+    heard: str  # what it had been shown before, if that is what it ignored
     did: str  # what the agent did there
     told: str  # what it was shown then
     wanted: str  # the oracle's step; "" if there is none
@@ -38,6 +39,9 @@ class Counts:
     examples: dict[str, Example] = field(default_factory=dict)  # the first, by cause
     tokens: list[int] = field(default_factory=list)  # that the agent has written
     calls: list[int] = field(default_factory=list)
+    # Why tasks cannot be solved: of all of them, and of those that failed.
+    hopeless: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)  # of replies that never came
 
     @property
@@ -57,11 +61,14 @@ class Counts:
             self.tokens.append(line["completion_tokens"])
         if not line.get("answered", True):
             self.reasons[_short(line.get("reason") or "unknown")] += 1
+        hopeless = "" if line.get("solvable", True) else line.get("unsolvable") or ""
+        self.hopeless[hopeless] += bool(hopeless)
         if not found.cause:
             return
         self.causes[found.cause] += 1
         ends = self.solvable if line.get("solvable", True) else self.unsolvable
         ends[line.get("failure", "")] += 1
+        self.missed[hopeless] += bool(hopeless) and found.cause == "not_refused"
         if found.cause not in self.examples and found.turn is not None:
             self.examples[found.cause] = _example(run, line, found)
 
@@ -96,12 +103,14 @@ def _example(run: int, line: Mapping[str, Any], found: causes.Why) -> Example:
     results = line.get("results") or ()
     users = [m for m in line.get("messages") or () if m.get("role") == "user"]
     told = results[turn] if turn < len(results) else None
+    ignored = found.cause == "feedback" and 0 < turn <= len(results)
     last = plan[-1] if plan else None
     step = plan[found.step] if found.step is not None else last
     return Example(
         run,
         line.get("index", 0),
         _short(users[0].get("content") if users else ""),
+        _short(results[turn - 1]) if ignored else "",
         in_short(line["actions"][turn]),
         _short(told),
         in_short(step) if step else "",

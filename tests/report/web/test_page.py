@@ -79,7 +79,8 @@ def test_links_ids_and_tags_are_sound():
         found = Reader(text)
         assert found.open == [] and len(found.ids) == len({*found.ids})
         assert {*found.links} <= {*found.ids} and len(found.links) > 20
-        assert "http" not in text and "<script" not in text and "@import" not in text
+        assert "http" not in text and "@import" not in text
+        assert re.findall("<script.*?>", text) == ["<script>"]
 
 
 def test_the_same_reports_make_the_same_page():
@@ -93,7 +94,7 @@ def test_every_row_has_its_definition():
     text = page(make_report(glossary=meanings))
     for r in make_report()["rows"]:
         assert f'<a href="#s-{r["scenario"]}">' in text
-        assert f'<section id="s-{r["scenario"]}">' in text
+        assert f'<details id="s-{r["scenario"]}">' in text
     assert "Names mislead. Right: Read." in words(text)
 
 
@@ -183,7 +184,7 @@ def test_causes_and_an_example_of_each(folder):
     assert made.notes == [] and "Of 4 kept episodes, 3 failed." in text
     card = text.split("Scenarios, one by one")[1].split("semantic_trap ")[1]
     assert "3 of 4 kept episodes failed" in card
-    assert "2 × wrong arguments" in card and "1 × gave up" in card
+    assert "2 × wrong values" in card and "1 × gave up" in card
     assert (
         'request Find <Rome>. did find(city="Bonn") was told {"error": "<no such '
         'city>"} oracle find(city="Rome")'
@@ -192,6 +193,43 @@ def test_causes_and_an_example_of_each(folder):
     every = "#scenario=semantic_trap&amp;run=base&amp;outcome=failure"
     assert f'href="{every}"' in made.text
     assert 'href="#episode=semantic_trap/3/base"' in made.text
+    one = "#scenario=semantic_trap&amp;run=base&amp;cause=arguments"
+    assert f'href="{one}"' in made.text
+
+
+def kept(tmp_path, name, *lines):
+    """A report's page of these episodes of a scenario, as words."""
+    folder = tmp_path / "trajectories"
+    folder.mkdir()
+    text = "".join(json.dumps(LINE | x) + "\n" for x in lines)
+    (folder / f"{name}.jsonl").write_text(text)
+    made = report.page({"base": report.Column(make_report(), [tmp_path])})
+    return words(made.text).split("Why episodes fail")[1]
+
+
+def test_what_was_ignored_is_shown(tmp_path):
+    """The error that the agent should have acted on, not what came after it."""
+    plan, other = [FIND, FIND, {"text": "Answer: 4"}], {"name": "x", "arguments": {}}
+    again = {"actions": [FIND, other], "results": ["try again", "x is done"]}
+    text = kept(tmp_path, "semantic_trap", again | {"plan": plan})
+    told = 'had been told try again did x() was told x is done oracle find(city="Rome")'
+    assert told in text
+
+
+def test_missed_refusals_by_the_reason_why_a_task_cannot_be_solved(tmp_path):
+    never = {"solvable": False, "plan": [{"text": "Refuse"}]}
+    missing = never | {"unsolvable": "missing_tool", "failure": "missed_refusal"}
+    right = {"success": True, "failure": "", "refused": True}
+    broken = never | {"unsolvable": "out_of_service"} | right
+    text = kept(tmp_path, "unsolvable", missing, missing, missing | right, broken)
+    assert "2 × did not refuse : 2 of 3 missing tool, 0 of 1 out of service" in text
+
+
+def test_an_episode_without_an_end_is_one_of_turns_or_of_context(tmp_path):
+    late = ({"failure": x} for x in ("out_of_turns", "out_of_context", "wrong_answer"))
+    text = kept(tmp_path, "semantic_trap", *late)
+    line = text.split("no end ")[1].split("Episodes by cause")[0]
+    assert line.split() == ["semantic_trap", "3", "of", "3", "3", "2"]
 
 
 def test_a_half_written_file_is_shown_as_far_as_it_is_whole(folder):
