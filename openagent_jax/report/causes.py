@@ -227,11 +227,11 @@ def _spared(
 
 def _tools(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the documentation of the tools, without their names, by name."""
-    found = (x.get("function", {}) for x in line.get("tools") or ())
+    found = (x.get("function") for x in line.get("tools") or ())
     return {
-        x["name"]: {key: text for key, text in x.items() if key != "name"}
+        str(x["name"]): {key: text for key, text in x.items() if key != "name"}
         for x in found
-        if "name" in x
+        if isinstance(x, Mapping) and "name" in x
     }
 
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from openagent_jax.report import trajectories, viewer
+from openagent_jax.report import causes, trajectories, viewer
 from tests.report import kept_episodes as kept
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -90,7 +90,8 @@ def test_filters(show, file):
     assert "paft (4)" in page.locator("[data-filter=run] option").all_inner_texts()
     choose(page, "outcome", "failure")
     assert count(page) == "2 of 32 episodes"
-    assert page.locator(".ev-row .ev-why").all_inner_texts() == ["wrong answer"] * 2
+    found = page.locator(".ev-row .ev-why").all_inner_texts()
+    assert found == ["ignored feedback"] * 2
     assert "paft (0)" in page.locator("[data-filter=run] option").all_inner_texts()
     assert page.evaluate("location.hash") == "#scenario=runtime_error&outcome=failure"
     page.get_by_role("button", name="Clear filters").click()
@@ -99,6 +100,15 @@ def test_filters(show, file):
     )
     choose(page, "task", "unsolvable")
     assert set(page.locator(".ev-row .ev-why").all_inner_texts()) == {"refused rightly"}
+
+
+def test_causes_are_a_filter(show, file):
+    page = show(file, viewer.link(cause="feedback"))
+    assert count(page) == "2 of 32 episodes"
+    options = page.locator("[data-filter=cause] option").all_inner_texts()
+    assert options == ["Any", "ignored feedback (2)"]
+    page = show(file, viewer.link(cause="tool"))
+    assert count(page) == "0 of 32 episodes"
 
 
 def test_search(show, file):
@@ -151,7 +161,8 @@ def test_conversation(show, file):
     assert text(page, "head h3") == "Runtime error #1 sft"
     assert text(page, "meaning") == "A tool fails. Right to do: try again"
     assert text(page, "verdict") == (
-        "It ended with a wrong answer. 3 calls, 1 error; the oracle needs 2 calls."
+        "It ended with a wrong answer. 3 calls, 1 error; the oracle needs 2 calls. "
+        f"Cause: ignored feedback. {causes.MEANINGS['feedback'][1]}"
     )
     turns = page.locator(".ev-turns > li").all_inner_texts()
     assert len(turns) == 4
@@ -161,7 +172,7 @@ def test_conversation(show, file):
     assert page.locator(".ev-result.ev-changed").count() == 1
     assert "Answer: 12" in turns[3]
     signs = page.locator(".ev-plan .ev-sign [aria-hidden]").all_inner_texts()
-    assert signs == ["=", "=", "+", "≠"]
+    assert signs == ["=", "=", "+", "−", "≠"]
     assert "as on the clean task" in page.locator(".ev-detail").inner_text()
 
 

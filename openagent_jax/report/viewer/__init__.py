@@ -14,6 +14,7 @@ The rest of a page can link to it; `link` writes these addresses:
     scenario    a scenario, by its name in the files
     run         a column of the report, or one of its runs by its name in the viewer
     outcome     "success" or "failure"
+    cause       one of `causes.CAUSES`
     failure     one of `trajectories.FAILURES`
     task        "solvable" or "unsolvable"
     q           words to search for

@@ -133,7 +133,15 @@ function verdict(episodes, i) {
     el("b", {}, verdictText(episodes, i)),
     " ",
     el("span", {}, `${facts(episodes, i)}.`),
+    ...causeOf(episodes, i),
   );
+}
+
+function causeOf(episodes, i) {
+  const cause = episodes.cause(i);
+  if (!cause) return [];
+  const [label, meaning] = episodes.meanings[cause];
+  return [el("br"), el("b.cause", {}, `Cause: ${label}.`), " ", el("span", {}, meaning)];
 }
 
 // One column: the calls beside the oracle's and the conversation. If it is one of two,

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from openagent_jax.report import trajectories
+from openagent_jax.report import causes, trajectories
 
 CHUNK_BYTES = 400_000  # of JSON, before compression
 _FLAGS = ("success", "solvable", "refused", "changed", "answered")
@@ -157,8 +157,10 @@ def _columns(
     places: Sequence[tuple[int, int]],
 ) -> dict[str, Any]:
     """Return the table of the index, one list a column."""
-    failures, reasons, tasks = {"": 0}, {"": 0}, {}
+    failures, reasons, tasks, why = {"": 0}, {"": 0}, {}, {"": 0}
     lines = [x.line for x in episodes]
+    found = [causes.why(line).cause for line in lines]
+    why |= {x: i for i, x in enumerate((x for x in causes.CAUSES if x in found), 1)}
 
     def number(names: dict[str, int], name: Any) -> int:
         return names.setdefault(
@@ -173,6 +175,7 @@ def _columns(
             number(tasks, x.line.get("task_key") or f"#{x.index}") for x in episodes
         ],
         "failure": [number(failures, line.get("failure", "")) for line in lines],
+        "cause": [why[x] for x in found],
         "unsolvable": [number(reasons, line.get("unsolvable", "")) for line in lines],
         "flags": [
             sum(bool(line.get(x)) << bit for bit, x in enumerate(_FLAGS))
@@ -184,7 +187,13 @@ def _columns(
         "chunk": [chunk for chunk, _ in places],
         "place": [place for _, place in places],
     }
-    return {"failures": list(failures), "reasons": list(reasons), "table": table}
+    return {
+        "failures": list(failures),
+        "reasons": list(reasons),
+        "causes": list(why),
+        "meanings": {x: causes.MEANINGS[x] for x in why if x},
+        "table": table,
+    }
 
 
 def _count(value: Any) -> int:
