@@ -1,55 +1,14 @@
 """The viewer of episodes, as people see it: in headless Chromium, opened from disk."""
 
-import shutil
-
 import pytest
 
 from openagent_jax.report import causes, trajectories, viewer
 from tests.report import kept_episodes as kept
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-FLAGS += " --disable-component-update --disable-sync --disable-quic"
 EVIL = (
     "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"
     "<!-- & \u202e \u2028 \ud83d ${evil} `"
 )
-
-if CHROMIUM is None:
-    pytest.skip("there is no chromium on this machine", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def show(browser):
-    """A function that opens a file; errors of the page and requests fail the test."""
-    contexts, problems = [], []
-
-    def show(file, hash="", width=1280, height=900, **settings):
-        viewport = {"width": width, "height": height}
-        contexts.append(browser.new_context(viewport=viewport, **settings))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda said: problems.append(said.text))
-        page.on(
-            "request", lambda x: problems.append(x.url) if "file:" not in x.url else 0
-        )
-        page.goto(f"{file.as_uri()}{hash}")
-        page.wait_for_selector(".ev[data-ready]")
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert not problems
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def pack(
 
     The arguments are those of `viewer.embed`.
     """
-    labels, folders = _labels(runs), [x for some in runs.values() for x in some]
+    named, folders = labels(runs), [x for some in runs.values() for x in some]
     episodes, notes = [], []
     for run, folder in enumerate(folders):
         episodes += _read(run, folder, notes)
@@ -54,7 +54,7 @@ def pack(
         places |= {i: (number, place) for place, i in enumerate(members)}
         parts[str(number)] = _compressed(_chunk([episodes[i].line for i in members]))
     index = {
-        "runs": [{"name": x, "column": column} for column, x in labels],
+        "runs": [{"name": x, "column": column} for column, x in named],
         "scenarios": scenarios,
         "notes": notes,
         "glossary": _glossary(folders) if glossary is None else _checked(glossary),
@@ -63,9 +63,9 @@ def pack(
     return {"index": _compressed(_json(index)), **parts}
 
 
-def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]:
+def labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]:
     """Return the column and the name of each run, in order; no two names are equal."""
-    labels, taken = [], set()
+    found, taken = [], set()
     for column, folders in runs.items():
         for number, folder in enumerate(folders, 1):
             folder = folder.absolute()
@@ -74,8 +74,8 @@ def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]
             while name in taken:
                 name = f"{name} ({number})"
             taken.add(name)
-            labels.append((_sound(column), name))
-    return labels
+            found.append((_sound(column), name))
+    return found
 
 
 def _read(run: int, folder: pathlib.Path, notes: list[str]) -> Iterator[_Episode]:

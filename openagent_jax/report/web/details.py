@@ -88,7 +88,14 @@ def why(shown: Sequence[View]) -> dict[str, Any]:
             )
     kept = sum(c.kept for v in shown for c in v.counts.values())
     failed = sum(c.failed for v in shown for c in v.counts.values())
-    return {"causes": used, "lines": lines, "kept": kept, "failed": failed}
+    unchanged = sum(c.unchanged for v in shown for c in v.counts.values())
+    return {
+        "causes": used,
+        "lines": lines,
+        "kept": kept,
+        "failed": failed,
+        "unchanged": unchanged,
+    }
 
 
 def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
@@ -101,7 +108,6 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
         found = []
         for cause, num in c.causes.most_common():
             example = c.examples.get(cause)
-            all_of_it = {"scenario": scenario, "run": v.name, "cause": cause}
             found.append(
                 {
                     "label": causes.MEANINGS[cause][0],
@@ -110,7 +116,7 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
                     "of": _reasons(c) if cause == "not_refused" else "",
                     "example": example,
                     "link": _link(v, scenario, example),
-                    "all": viewer.link(**all_of_it),
+                    "all": viewer.link(scenario=scenario, run=v.name, cause=cause),
                 }
             )
         made.append(
@@ -119,6 +125,7 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
                 "style": v.style,
                 "failed": c.failed,
                 "kept": c.kept,
+                "unchanged": c.unchanged,
                 "causes": found,
                 "link": viewer.link(scenario=scenario, run=v.name, outcome="failure"),
             }
@@ -136,10 +143,10 @@ def _reasons(c: failures.Counts) -> str:
 
 
 def _link(v: View, scenario: str, example: failures.Example | None) -> str:
-    """Return the address of an example in the viewer; "" if it has no name there."""
-    if example is None or v.num_seeds > 1:
+    """Return the address of an example in the viewer; "" if there is none."""
+    if example is None:
         return ""
-    return viewer.link((scenario, example.index, v.name))
+    return viewer.link((scenario, example.index, v.runs[example.run]))
 
 
 def cost(shown: Sequence[View]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ class Counts:
     """The kept episodes of a scenario, of all runs of a column."""
 
     kept: int = 0
+    unchanged: int = 0  # left out here
     causes: Counter[str] = field(default_factory=Counter)
     solvable: Counter[str] = field(default_factory=Counter)  # values of `failure`
     unsolvable: Counter[str] = field(default_factory=Counter)
@@ -95,6 +96,8 @@ def of_folders(
             for line in lines:
                 if line.get("changed", True) or name == "clean":
                     counts.add(run, line)
+                else:
+                    counts.unchanged += 1
     return found, notes
 
 

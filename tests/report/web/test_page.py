@@ -1,6 +1,8 @@
 """The page of a report: what it shows, of which columns, and from which episodes."""
 
+import base64
 import dataclasses
+import gzip
 import html
 import json
 import re
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import report
+from openagent_jax.report import viewer
 from openagent_jax.report.web import charts, views
 from tests.report import builders
 from tests.report.builders import TRAP, UNSOLVABLE, make_report, outcomes, page
@@ -181,9 +184,12 @@ def folder(tmp_path):
 def test_causes_and_an_example_of_each(folder):
     made = report.page({"base": report.Column(make_report(), [folder])})
     text = words(made.text)
-    assert made.notes == [] and "Of 4 kept episodes, 3 failed." in text
+    assert (
+        made.notes == []
+        and "Of 4 kept episodes whose task the scenario changed, 3 failed." in text
+    )
     card = text.split("Scenarios, one by one")[1].split("semantic_trap ")[1]
-    assert "3 of 4 kept episodes failed" in card
+    assert "3 of 4 kept episodes failed, without 1 whose task" in card
     assert "2 × wrong values" in card and "1 × gave up" in card
     assert (
         'request Find <Rome>. did find(city="Bonn") was told {"error": "<no such '
@@ -214,6 +220,27 @@ def test_what_was_ignored_is_shown(tmp_path):
     text = kept(tmp_path, "semantic_trap", again | {"plan": plan})
     told = 'had been told try again did x() was told x is done oracle find(city="Rome")'
     assert told in text
+
+
+def test_examples_of_several_seeds_are_linked(folder, tmp_path):
+    """They are named as in the list of episodes, which shows each run on its own."""
+    seeds = {f"{i}": make_report(train_seed=i) for i in range(2)}
+    none = tmp_path / "none/eval/3"
+    column = report.Column(report.pool(seeds), [none, folder])
+    text = report.page({"one": report.Column(seeds["0"]), "both": column}).text
+    run = f"both%3A%20{folder.name}"
+    assert f'href="#episode=semantic_trap/3/{run}"' in text
+    names = [x["name"] for x in _index(text)["runs"]]
+    assert run in {viewer.link(("", 0, x)).rpartition("/")[2] for x in names}
+    # One run is counted beside several, although it has no intervals there.
+    ends = words(text).split("How episodes end")[1].split(" Cost ")[0]
+    assert ends.count("● one") == ends.count("■ both") == 3
+
+
+def _index(text):
+    """What the viewer of a page lists."""
+    part = re.search('<script type="text/plain" data-part="index">(.*?)<', text)
+    return json.loads(gzip.decompress(base64.b64decode(part[1])))
 
 
 def test_missed_refusals_by_the_reason_why_a_task_cannot_be_solved(tmp_path):
