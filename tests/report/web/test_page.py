@@ -217,9 +217,10 @@ def test_what_was_ignored_is_shown(tmp_path):
     """The error that the agent should have acted on, not what came after it."""
     plan, other = [FIND, FIND, {"text": "Answer: 4"}], {"name": "x", "arguments": {}}
     again = {"actions": [FIND, other], "results": ["try again", "x is done"]}
-    text = kept(tmp_path, "semantic_trap", again | {"plan": plan})
+    strays = again | {"plan": [FIND, FIND | {"arguments": {}}]}  # nothing to act on
+    text = kept(tmp_path, "semantic_trap", again | {"plan": plan}, strays)
     told = 'had been told try again did x() was told x is done oracle find(city="Rome")'
-    assert told in text
+    assert told in text and text.count("had been told") == 1
 
 
 def test_examples_of_several_seeds_are_linked(folder, tmp_path):
