@@ -91,6 +91,22 @@ class Row(Model):
         return self
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
+class Cost(Model):
+    """What all episodes cost. A number is null if an endpoint does not count it."""
+
+    episodes: Count
+    # Shown to the agent: a checkpoint reads each once, and an endpoint counts those of
+    # every request.
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    requests: Count | None = None
+    retries: Count | None = None
+    price: Annotated[float, Field(ge=0)] | None = None
+
+
 class Meaning(Model):
     summary: str
     right: str
@@ -103,6 +119,7 @@ class Report(Model):
     rows: list[Row]
     phrasings: Numbers | None = None
     bounds: dict[str, dict[str, Rate]] = {}
+    cost: Cost | None = None
     glossary: dict[str, Meaning] = {}
     # Of an agent that is reached by messages: how many episodes, by the reason.
     unanswered_reasons: dict[str, Annotated[int, Field(ge=1)]] = {}

@@ -288,6 +288,16 @@ def test_a_remote_agent_has_no_steps_of_training():
     assert "step 3" in words(page(make_report()))
 
 
+def test_a_checkpoint_has_its_tokens(tmp_path):
+    cost = {"episodes": 6, "prompt_tokens": 4200, "completion_tokens": 99}
+    seen = words(page(make_report(cost=cost)))
+    said = "6 episodes, 4,200 prompt tokens, 99 completion tokens, in all."
+    assert said in seen and "The agent" not in seen
+    text = kept(tmp_path, "clean", *({"completion_tokens": x} for x in (20, 31)))
+    line = text.split("tokens written ● ")[1].split(" ● ")[0].split()
+    assert line[:2] == ["base", "clean"] and line[-1] == "26"
+
+
 def test_dots_are_where_their_rates_are():
     rates = (0.0, 0.25, 1.0)
     rows = [charts.Row(f"r{x}", [charts.Point(x, x / 2, x)]) for x in rates]
