@@ -101,8 +101,8 @@ def why(line: Mapping[str, Any]) -> Why:
     """Return why an episode failed.
 
     Args:
-      line: an episode, with the keys that `trajectories` describes. What is
-        missing is taken for unknown.
+      line: an episode, with the keys that `trajectories` describes. What is missing
+        or of another type, as damaged files may have it, is taken for unknown.
 
     >>> plan = [{"name": "find", "arguments": {"city": "Rome"}}, {"text": "Answer: 4"}]
     >>> did = [{"name": "find", "arguments": {"city": "Bonn"}}, {"text": "Answer: 7"}]
@@ -111,16 +111,16 @@ def why(line: Mapping[str, Any]) -> Why:
     'arguments'
     """
     failure = line.get("failure", "")
-    if line.get("success") or not failure:
+    if line.get("success") or not failure or not isinstance(failure, str):
         return Why("")
     if failure == "unanswered":
         return Why("unanswered")
-    actions: Sequence[Any] = line.get("actions") or ()
+    actions = items(line, "actions")
     if not line.get("solvable", True):
         return Why("not_refused", _last_shown(line, actions))
     if failure == "false_refusal":
         return Why("refused", len(actions) - 1 if actions else None)
-    whole = line.get("plan") or ()
+    whole = items(line, "plan")
     steps = [i for i, x in enumerate(whole) if _kind(x) in ("call", "ask")]
     steps = [i for i in steps if not _spared(line, whole, i, actions)]
     plan = [whole[i] for i in steps]
@@ -145,7 +145,7 @@ def why(line: Mapping[str, Any]) -> Why:
             turn = ahead[0]  # an error may have come of the order
     cause = _instead(line, whole, where, actions, turn)
     if cause in ("tool", "format"):  # a detour, if it came back to the right tool
-        name = whole[where]["name"]
+        name = _call(whole[where])[0]
         back = [i for i in turns if _call(actions[i])[0] == name]
         if back:
             turn = back[0]
@@ -179,27 +179,24 @@ def _instead(
     if _kind(action) == "text":
         return "format" if _unreadable(line, turn) else "tool"
     earlier = [_call(x) for x in plan[:missing]]
-    if _reacts(line, plan, missing) and action["name"] != step["name"]:
+    (name, _), (wanted, _) = _call(action), _call(step)
+    if _reacts(line, plan, missing) and name != wanted:
         return "feedback"
     if _call(action) in earlier:
         return "feedback"
-    if action["name"] == step["name"]:
+    if name == wanted:
         same = {*_arguments(action)} == {*_arguments(step)}
         return "arguments" if same else "names"
-    later = {x.get("name") for x in plan[missing + 1 :] if isinstance(x, Mapping)}
-    return "order" if action["name"] in later else "tool"
+    later = [_call(x)[0] for x in plan[missing + 1 :] if _kind(x) == "call"]
+    return "order" if name in later else "tool"
 
 
 def _reacts(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
     """Tell whether a step acts on an answer: on an error, or one that names a tool."""
     step, tools = plan[number], _tools(line)
     again = _call(step) in [_call(x) for x in plan[:number]]
-    return (
-        again
-        or bool(tools)
-        and step["name"] not in tools
-        or _replaces(line, plan, number)
-    )
+    told = bool(tools) and _call(step)[0] not in tools
+    return again or told or _replaces(line, plan, number)
 
 
 def _replaces(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
@@ -227,7 +224,7 @@ def _spared(
 
 def _tools(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the documentation of the tools, without their names, by name."""
-    found = (x.get("function") for x in line.get("tools") or ())
+    found = [x.get("function") for x in items(line, "tools") if isinstance(x, Mapping)]
     return {
         str(x["name"]): {key: text for key, text in x.items() if key != "name"}
         for x in found
@@ -239,7 +236,7 @@ def _last_shown(line: Mapping[str, Any], actions: Sequence[Any]) -> int | None:
     """Return the last action, or the last with a result if none ended the episode."""
     last = len(actions) - 1
     if last >= 0 and not _ends(actions[last]):
-        results = (line.get("results") or ())[: last + 1]
+        results = items(line, "results")[: last + 1]
         last = max((i for i, x in enumerate(results) if x is not None), default=last)
     return last if last >= 0 else None
 
@@ -323,7 +320,14 @@ def _call(action: Any) -> tuple[str, Any]:
 
 def _unreadable(line: Mapping[str, Any], turn: int) -> bool:
     """Tell whether a reply could not be read, as the environment says if it does."""
-    paid = (line.get("rewards") or {}).get("format")
-    if paid and turn < len(paid):
+    rewards = line.get("rewards")
+    paid = items(rewards, "format") if isinstance(rewards, Mapping) else []
+    if turn < len(paid) and isinstance(paid[turn], (int, float)):
         return paid[turn] > 0
-    return _kind(line["actions"][turn]) == "text"
+    return _kind(items(line, "actions")[turn]) == "text"
+
+
+def items(line: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of an episode; an empty one if there is none."""
+    found = line.get(key)
+    return list(found) if isinstance(found, (list, tuple)) else []

@@ -112,12 +112,28 @@ class Meaning(Model):
     right: str
 
 
+class Stage(Model):
+    """A run of training; null if nothing is known of it."""
+
+    name: str
+    domains: list[str] | None
+    perturbations: list[str] | None
+
+
+class Domain(Model):
+    domain: str
+    rows: Annotated[list[Row], Field(min_length=1)]
+
+
 class Report(Model):
     suite: str
     policy: str
     checkpoint_step: int
-    rows: list[Row]
+    rows: Annotated[list[Row], Field(min_length=1)]
     phrasings: Numbers | None = None
+    trained_on: list[Stage] | None = None
+    domains: list[Domain] = []  # of a report of several
+    scenario_groups: dict[str, list[str]] = {}  # rows by group, but for the clean one
     bounds: dict[str, dict[str, Rate]] = {}
     cost: Cost | None = None
     glossary: dict[str, Meaning] = {}

@@ -143,7 +143,7 @@ def salvage(folder: Path, name: str) -> tuple[list[Line], list[str]]:
     file = _file(folder, name)
     found = list(_lines(file))
     whole = [line for line in found if not isinstance(line, Exception)]
-    notes = []
+    notes = [] if found else [f"{file}: it is empty"]
     if lost := len(found) - len(whole):
         cut = not isinstance(found[-1], (dict, ValueError, TypeError))
         ends = "; what follows them is lost" if cut else ""

@@ -144,3 +144,16 @@ def test_lines_of_other_versions_and_of_no_plan():
 
 def test_every_cause_has_a_meaning():
     assert [*causes.MEANINGS] == [*causes.CAUSES]
+
+
+ODD = (None, 3, "x", [], [None], ["a"], [{}], [{"name": ["x"]}], [{"function": 3}], {})
+KEYS = ("plan", "actions", "results", "tools", "rewards", "failure", "num_errors")
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("odd", ODD)
+def test_fields_of_other_types_are_unknown(key, odd):
+    for actions in ([FIND, call("other")], [FIND, JUNK, {"text": "Refuse"}]):
+        for more in ({}, {"solvable": False}, {"rewards": {"format": odd}}):
+            made = line(actions, TIRED, **more) | {key: odd}
+            assert causes.why(made).cause in ("", *causes.CAUSES)

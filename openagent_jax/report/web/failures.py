@@ -57,18 +57,23 @@ class Counts:
     def add(self, run: int, line: Mapping[str, Any]) -> None:
         self.kept += 1
         found = causes.why(line)
-        self.calls.append(line.get("num_calls", 0))
-        if "completion_tokens" in line:
-            self.tokens.append(line["completion_tokens"])
+        for numbers, key in (
+            (self.calls, "num_calls"),
+            (self.tokens, "completion_tokens"),
+        ):
+            if type(number := line.get(key)) is int:
+                numbers.append(number)
         if not line.get("answered", True):
             self.reasons[_short(line.get("reason") or "unknown")] += 1
-        hopeless = "" if line.get("solvable", True) else line.get("unsolvable") or ""
+        hopeless = ""
+        if not line.get("solvable", True):
+            hopeless = str(line.get("unsolvable") or "")
         self.hopeless[hopeless] += bool(hopeless)
         if not found.cause:
             return
         self.causes[found.cause] += 1
         ends = self.solvable if line.get("solvable", True) else self.unsolvable
-        ends[line.get("failure", "")] += 1
+        ends[str(line.get("failure", ""))] += 1
         self.missed[hopeless] += bool(hopeless) and found.cause == "not_refused"
         if found.cause not in self.examples and found.turn is not None:
             self.examples[found.cause] = _example(run, line, found)
@@ -102,9 +107,10 @@ def of_folders(
 
 
 def _example(run: int, line: Mapping[str, Any], found: causes.Why) -> Example:
-    turn, plan = found.turn or 0, line.get("plan") or ()
-    results = line.get("results") or ()
-    users = [m for m in line.get("messages") or () if m.get("role") == "user"]
+    turn, plan = found.turn or 0, causes.items(line, "plan")
+    results = causes.items(line, "results")
+    messages = [m for m in causes.items(line, "messages") if isinstance(m, Mapping)]
+    users = [m for m in messages if m.get("role") == "user"]
     told = results[turn] if turn < len(results) else None
     ignored = found.cause == "feedback" and 0 < turn <= len(results)
     last = plan[-1] if plan else None

@@ -35,7 +35,7 @@
   window.addEventListener("hashchange", open);
   document.addEventListener("click", (event) => {
     // a link to where we are: no hashchange
-    const hash = event.target.closest?.("a[href^='#']")?.getAttribute("href");
+    const hash = event.target.closest?.("a[href^='#']")?.hash;
     if (hash && hash === location.hash) open();
   });
   open();

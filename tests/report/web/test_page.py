@@ -253,6 +253,12 @@ def test_missed_refusals_by_the_reason_why_a_task_cannot_be_solved(tmp_path):
     assert "2 × did not refuse : 2 of 3 missing tool, 0 of 1 out of service" in text
 
 
+def test_odd_episodes_do_not_hide_the_others(tmp_path):
+    odd = {"messages": [3]}, {"plan": 3, "num_calls": "x"}, {"failure": [1]}
+    text = kept(tmp_path, "semantic_trap", *odd, {"actions": {}}, {})
+    assert "4 of 5 kept episodes failed" in text and "2 × wrong values" in text
+
+
 def test_an_episode_without_an_end_is_one_of_turns_or_of_context(tmp_path):
     late = ({"failure": x} for x in ("out_of_turns", "out_of_context", "wrong_answer"))
     text = kept(tmp_path, "semantic_trap", *late)
