@@ -101,6 +101,21 @@ def test_every_row_has_its_definition():
     assert "Names mislead. Right: Read." in words(text)
 
 
+def test_a_report_without_clean_tasks_or_without_any():
+    made = make_report()
+    perturbed = made["rows"][:-1]
+    seen = words(page(made | {"rows": perturbed})).split("Clean against")[1]
+    assert "In the open world, over 2 scenarios, it succeeds in 50.4 %" in seen
+    assert "On clean tasks" not in seen
+    none = dict.fromkeys(("mean", "low", "high"))
+    for r in made["rows"]:
+        rates = {name: None for name in (*report.RATES, "chain_length_ratio")}
+        r |= {"n": 0, "success": none, "delta": none, "outcomes": "." * 8, **rates}
+    seen = words(page(made)).split("Clean against the open world")[1]
+    assert seen.startswith(" No task was played, or none was answered.")
+    assert "Success on tasks" not in seen.split("Success by tier")[0]
+
+
 def test_strengths_are_columns_and_curves():
     text = page(make_report())
     head = text.split('id="scenarios"')[1]
