@@ -116,11 +116,13 @@ def why(line: Mapping[str, Any]) -> Why:
     if failure == "unanswered":
         return Why("unanswered")
     actions = items(line, "actions")
-    if not line.get("solvable", True):
-        return Why("not_refused", _last_shown(line, actions))
+    whole = items(line, "plan")
+    if not line.get("solvable", True):  # it went on where the oracle refuses
+        reads, _ = _match([x for x in whole if _kind(x) == "call"], actions)
+        turn = min(max(reads.values(), default=-1) + 1, len(actions) - 1)
+        return Why("not_refused", turn if actions else None)
     if failure == "false_refusal":
         return Why("refused", len(actions) - 1 if actions else None)
-    whole = items(line, "plan")
     steps = [i for i, x in enumerate(whole) if _kind(x) in ("call", "ask")]
     steps = [i for i in steps if not _spared(line, whole, i, actions)]
     plan = [whole[i] for i in steps]
@@ -230,15 +232,6 @@ def _tools(line: Mapping[str, Any]) -> dict[str, Any]:
         for x in found
         if isinstance(x, Mapping) and "name" in x
     }
-
-
-def _last_shown(line: Mapping[str, Any], actions: Sequence[Any]) -> int | None:
-    """Return the last action, or the last with a result if none ended the episode."""
-    last = len(actions) - 1
-    if last >= 0 and not _ends(actions[last]):
-        results = items(line, "results")[: last + 1]
-        last = max((i for i, x in enumerate(results) if x is not None), default=last)
-    return last if last >= 0 else None
 
 
 def _all_done(

@@ -118,12 +118,14 @@ def test_questions_and_refusals():
     assert causes.why(line(early, plan=asks)) == ("not_asked", 1, 0)
     refused = line([FIND, {"text": "Refuse"}], "false_refusal")
     assert causes.why(refused) == ("refused", 1, None)
+    # What it did where the oracle refuses: at once, or after what it was told.
+    refuse = {"text": "Refuse"}
     for failure in ("missed_refusal", TIRED):
-        hopeless = line([FIND, ANSWER], failure, [{"text": "Refuse"}], solvable=False)
-        assert causes.why(hopeless) == ("not_refused", 1, None)
-    # The last call of an episode that runs out of turns has no result.
-    late = line([FIND, FIND, BOOK], TIRED, [{"text": "Refuse"}], solvable=False)
-    assert causes.why(late | {"results": ["{}", "{}", None]}).turn == 1
+        for plan, turn in (([refuse], 0), ([FIND, refuse], 1), ([BOOK, refuse], 0)):
+            hopeless = line([FIND, PAY, ANSWER], failure, plan, solvable=False)
+            assert causes.why(hopeless) == ("not_refused", turn, None)
+        hopeless = line([FIND], failure, [FIND, refuse], solvable=False)
+        assert causes.why(hopeless).turn == 0
 
 
 def test_the_environment_says_what_it_could_not_read():

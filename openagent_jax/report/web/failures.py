@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from openagent_jax.report import causes, trajectories
 
 _LONGEST = 200  # characters of a text that an example quotes
+IGNORED = ("feedback", "not_refused")  # causes that are of what the agent was told
+_ALIKE = 20  # characters by which what was told is compared
 
 
 class Example(NamedTuple):
@@ -22,7 +24,7 @@ class Example(NamedTuple):
     run: int  # of the column
     index: int  # of the task
     request: str
-    heard: str  # what it had been shown before, if that is what it ignored
+    heard: str  # what it had been shown just before
     did: str  # what the agent did there
     told: str  # what it was shown then
     wanted: str  # the oracle's step; "" if there is none
@@ -37,7 +39,8 @@ class Counts:
     causes: Counter[str] = field(default_factory=Counter)
     solvable: Counter[str] = field(default_factory=Counter)  # values of `failure`
     unsolvable: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, Example] = field(default_factory=dict)  # the first, by cause
+    # By cause and what was told: how many, and the first of them.
+    _seen: dict[tuple[str, str], tuple[int, Example]] = field(default_factory=dict)
     tokens: list[int] = field(default_factory=list)  # that the agent has written
     calls: list[int] = field(default_factory=list)
     # Why tasks cannot be solved: of all of them, and of those that failed.
@@ -49,6 +52,15 @@ class Counts:
     def failed(self) -> int:
         """How many failed, without those that were never answered."""
         return sum(self.causes.values()) - self.causes["unanswered"]
+
+    @property
+    def examples(self) -> dict[str, Example]:
+        """An example of each cause: the first of those that are commonest."""
+        most: dict[str, tuple[int, Example]] = {}
+        for (cause, _), (num, example) in self._seen.items():
+            if num > most.get(cause, (0, None))[0]:
+                most[cause] = num, example
+        return {cause: example for cause, (_, example) in most.items()}
 
     @property
     def endings(self) -> Counter[str]:
@@ -75,8 +87,12 @@ class Counts:
         ends = self.solvable if line.get("solvable", True) else self.unsolvable
         ends[str(line.get("failure", ""))] += 1
         self.missed[hopeless] += bool(hopeless) and found.cause == "not_refused"
-        if found.cause not in self.examples and found.turn is not None:
-            self.examples[found.cause] = _example(run, line, found)
+        if found.turn is not None:
+            example = _example(run, line, found)
+            ignored = found.cause in IGNORED and example.heard
+            key = found.cause, (ignored or example.told)[:_ALIKE]
+            num, first = self._seen.get(key, (0, example))
+            self._seen[key] = num + 1, first
 
 
 def of_folders(
@@ -112,14 +128,13 @@ def _example(run: int, line: Mapping[str, Any], found: causes.Why) -> Example:
     messages = [m for m in causes.items(line, "messages") if isinstance(m, Mapping)]
     users = [m for m in messages if m.get("role") == "user"]
     told = results[turn] if turn < len(results) else None
-    ignored = found.cause == "feedback" and 0 < turn <= len(results)
     last = plan[-1] if plan else None
     step = plan[found.step] if found.step is not None else last
     return Example(
         run,
         line.get("index", 0),
         _short(users[0].get("content") if users else ""),
-        _short(results[turn - 1]) if ignored else "",
+        _short(results[turn - 1]) if 0 < turn <= len(results) else "",
         in_short(line["actions"][turn]),
         _short(told),
         in_short(step) if step else "",
