@@ -50,7 +50,8 @@ class Rollout(NamedTuple):
     log_prob: Float[Array, "B M"]  # log-prob at sampling time; 0 for other tokens
     overflow: Bool[Array, "B"]  # a prompt or a result was too long and was truncated
     cut: Bool[Array, "B"]  # truncated: the context had no room for another turn
-    decode_steps: Int[Array, "T"]  # tokens of the longest action of each turn
+    # Tokens of the longest action of each turn, of all rows that were played together.
+    decode_steps: Int[Array, "B T"]
 
 
 class Game(NamedTuple):
@@ -92,6 +93,7 @@ def rollout(
       show_end: whether the text that follows the last action of a truncated episode is
         part of its tokens.
     """
+    sizes = environment.sizes
     context, tasks = prefill_prompts(
         policy, environment, tables, params, tasks, keys.shape[0]
     )
@@ -108,9 +110,7 @@ def rollout(
         show_end=show_end,
     )
     game = lax.while_loop(
-        lambda game: (
-            (game.turn < environment.sizes.max_turns) & ~jnp.all(game.finished)
-        ),
+        lambda game: (game.turn < sizes.max_turns) & ~jnp.all(game.finished),
         play,
         game,
     )
@@ -127,7 +127,7 @@ def rollout(
         context.log_prob,
         context.overflow,
         game.cut,
-        game.decode_steps,
+        jnp.broadcast_to(game.decode_steps, (keys.shape[0], sizes.max_turns)),
     )
 
 

@@ -10,12 +10,12 @@ to a mesh axis.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from openagent_jax.types import Params
+from openagent_jax.types import Local, Params, together
 
 MESH_AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -83,6 +83,123 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def local(mesh: Mesh) -> Local:
+    """Return a transformation that lets each shard of a batch compute its own rows.
+
+    A function `(shared, rows) -> rows` is called with the rows of one shard, which are
+    consecutive. It has to treat rows alike wherever they are, so that the result does
+    not depend on the mesh. Its loops end when the rows of the shard are done: they hold
+    no collective over the axes of the batch. Arrays of `shared` are gathered from these
+    axes first, each once; over "tensor" they stay split, and the compiler divides the
+    computation.
+
+    Args:
+      mesh: the mesh.
+    """
+    if mesh.size == 1:
+        return together
+    return lambda function: _by_shard(mesh, function, PartitionSpec(BATCH_AXES))
+
+
+class Division(NamedTuple):
+    """How the update of a training step is divided among devices.
+
+    Attributes:
+      constrain: lays out a batch, whose rows are split.
+      gather: returns branches of the parameters whole, but for the axis "tensor".
+      summed: a transformation of functions `(shared, rows) -> (gradient, sums)`, which
+        are called with the rows of one shard. What they return is summed over the
+        shards, and the gradient is laid out like the parameters.
+    """
+
+    constrain: Callable[[Any], Any]
+    gather: Callable[[Params], Params]
+    summed: Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
+
+
+UNDIVIDED = Division(lambda batch: batch, lambda params: params, together)
+
+
+def divide(mesh: Mesh, shardings: Params) -> Division:
+    """Return how an update is divided over a mesh.
+
+    Parameters that are split over "fsdp" are gathered once for an update, and each
+    shard computes the gradient of its rows alone. At the end the gradient is reduced,
+    over "fsdp" to the part that each device holds.
+
+    Args:
+      mesh: the mesh.
+      shardings: those of all branches of the parameters.
+    """
+    batch, specs = batch_sharding(mesh), jax.tree.map(lambda x: x.spec, shardings)
+
+    def constrain(rows):
+        return jax.lax.with_sharding_constraint(rows, batch)
+
+    if mesh.size == 1:
+        return UNDIVIDED._replace(constrain=constrain)
+
+    def gather(params):
+        whole = {
+            name: jax.tree.map(
+                lambda spec: NamedSharding(mesh, _only(spec, "tensor")), specs[name]
+            )
+            for name in params
+        }
+        return jax.lax.with_sharding_constraint(params, whole)
+
+    def reduce(x, spec):
+        spec = [*_only(spec, "fsdp")]
+        if "fsdp" in spec:
+            split = spec.index("fsdp")
+            x = jax.lax.psum_scatter(x, "fsdp", scatter_dimension=split, tiled=True)
+            return jax.lax.psum(x, "data")
+        return jax.lax.psum(x, BATCH_AXES)
+
+    def summed(function):
+        def of_shard(shared, rows):
+            gradient, sums = function(shared, rows)
+            split = {name: specs[name] for name in gradient}
+            return jax.tree.map(reduce, gradient, split), jax.lax.psum(sums, BATCH_AXES)
+
+        def divided(shared, rows):
+            gradient, _ = jax.eval_shape(function, shared, rows)
+            laid = {
+                name: jax.tree.map(lambda spec: _only(spec, "fsdp"), specs[name])
+                for name in gradient
+            }
+            outputs = laid, PartitionSpec()
+            return _by_shard(mesh, of_shard, outputs)(shared, rows)
+
+        return divided
+
+    return Division(constrain, gather, summed)
+
+
+def _only(spec: PartitionSpec, axis: str) -> PartitionSpec:
+    """Return a spec without all mesh axes but one."""
+    return PartitionSpec(*(x if x == axis else None for x in spec))
+
+
+def _by_shard(mesh: Mesh, function: Callable[..., Any], outputs: Any) -> Any:
+    """Call `(shared, rows) -> ...` with the rows of each shard of a batch."""
+    # Compilers know best a program that names all axes.
+    manual = BATCH_AXES if mesh.shape["tensor"] > 1 else MESH_AXES
+    return jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(BATCH_AXES)),
+        out_specs=outputs,
+        axis_names={*manual},
+        check_vma=False,
+    )
+
+
+def num_shards(mesh: Mesh) -> int:
+    """Return the number of parts that a batch is split into."""
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
 def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> None:
     """Check that a batch can be split evenly over the mesh.
 
@@ -94,8 +211,7 @@ def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> N
     Raises:
       ValueError: it cannot.
     """
-    parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
-    if batch_size % parts:
+    if batch_size % num_shards(mesh):
         raise ValueError(
             f"{name}={batch_size} cannot be split over mesh.data * mesh.fsdp = "
             f"{mesh.shape['data']} * {mesh.shape['fsdp']} devices"
@@ -108,8 +224,7 @@ def check_processes(mesh: Mesh, num_processes: int) -> None:
     Raises:
       ValueError: they would have to share rows.
     """
-    parts = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
-    if parts % num_processes:
+    if num_shards(mesh) % num_processes:
         raise ValueError(
             f"{num_processes} processes cannot divide among them batches that are "
             f"split over mesh.data * mesh.fsdp = {mesh.shape['data']} * "

@@ -21,6 +21,7 @@ from jax.experimental import multihost_utils
 
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Progress, Writer
+from openagent_jax.sharding import UNDIVIDED, Division
 from openagent_jax.types import (
     Algorithm,
     Batch,
@@ -126,7 +127,7 @@ def make_step(
     num_epochs: int = 1,
     num_minibatches: int = 1,
     few_columns: int = 0,
-    constrain: Callable[[Batch], Batch] = lambda batch: batch,
+    division: Division = UNDIVIDED,
     view: View = lambda params, key: params,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """Return `step(state, tables, batch=None) -> (state, metrics)`, one training step.
@@ -146,7 +147,7 @@ def make_step(
         are shuffled anew in each epoch.
       few_columns: if no row of a batch is longer than this, the gradient is computed
         on these columns only. Both programs are compiled; 0 compiles only the full one.
-      constrain: applies the sharding of a batch.
+      division: how the work is divided among devices.
       view: `(params, key) -> params`, a transformation of the parameters before the
         loss of each update.
     """
@@ -163,68 +164,72 @@ def make_step(
             tasks = curriculum.sample(
                 progress, tables, task_key, edit_key, state.step, batch_size
             )
-            complete = dataclasses.replace(state, params=all_params(state))
+            whole = division.gather(all_params(state))
+            complete = dataclasses.replace(state, params=whole)
             batch, made = algorithm.make_batch(complete, tables, batch_key, tasks)
             progress = curriculum.update(progress, tasks, made)
-        batch = constrain(batch)
+        rows = division.constrain(batch)
+        frozen, view_key = (
+            division.gather(state.frozen),
+            jax.random.fold_in(batch_key, VIEW),
+        )
 
         def update(learned, part: Batch):
             params, opt_state = learned
-            view_key = jax.random.fold_in(batch_key, VIEW)
-
-            def visible(params: Params) -> Params:
-                return view({**state.frozen, **params}, view_key)
-
-            grads, metrics = short_or_full(params, part, visible)
+            # Without loss tokens the loss is 0 / 1, not 0 / 0.
+            divisor = jnp.sum(part.divisor)
+            divisor = jnp.where(divisor > 0, divisor, 1)
+            num_loss_tokens = jnp.maximum(jnp.sum(part.loss_mask), 1)
+            used = division.gather(params), frozen, view_key, divisor, num_loss_tokens
+            grads, metrics = division.summed(short_or_full)(used, part)
             updates, opt_state = optimizer.update(grads, opt_state, params)
             metrics["grad_norm"] = optax.tree.norm(grads)
             return (optax.apply_updates(params, updates), opt_state), metrics
 
         learned = state.params, state.opt_state
         if num_epochs * num_minibatches == 1:
-            learned, metrics = update(learned, batch)
+            learned, metrics = update(learned, rows)
         else:
-            num_rows = batch.tokens.shape[0]
+            num_rows = rows.tokens.shape[0]
             keys = fold(jax.random.fold_in(batch_key, ORDER), jnp.arange(num_epochs))
             order = jax.vmap(lambda key: jax.random.permutation(key, num_rows))(keys)
             order = order.reshape(num_epochs * num_minibatches, -1)
             learned, metrics = jax.lax.scan(
-                lambda learned, rows: update(
-                    learned, constrain(jax.tree.map(lambda x: x[rows], batch))
+                lambda learned, chosen: update(
+                    learned,
+                    division.constrain(jax.tree.map(lambda x: x[chosen], rows)),
                 ),
                 learned,
                 order,
             )
             metrics = jax.tree.map(jnp.mean, metrics)
         metrics = {f"train/{name}": value for name, value in metrics.items()} | {
-            "train/num_loss_tokens": jnp.sum(batch.loss_mask).astype(jnp.float32),
-            "train/num_tokens": num_epochs * jnp.sum(batch.valid),
+            "train/num_loss_tokens": jnp.sum(rows.loss_mask).astype(jnp.float32),
+            "train/num_tokens": num_epochs * jnp.sum(rows.valid),
         }
         new = TrainState(state.step + 1, *learned, state.key, state.frozen, progress)
         return new, metrics | made
 
-    def short_or_full(params: Params, batch: Batch, visible):
+    def short_or_full(used, batch: Batch):
         """Return `gradient`, on the first `few_columns` columns if that is enough."""
         num_columns = batch.tokens.shape[1]
         if not 0 < few_columns < num_columns:
-            return gradient(params, batch, visible)
+            return gradient(used, batch)
         short = jax.tree.map(lambda x: x[:, :few_columns] if x.ndim > 1 else x, batch)
         return jax.lax.cond(
             jnp.any(batch.valid[:, few_columns:]),
-            lambda: gradient(params, batch, visible),
-            lambda: gradient(params, constrain(short), visible),
+            lambda: gradient(used, batch),
+            lambda: gradient(used, short),
         )
 
-    def gradient(params: Params, batch: Batch, visible: Callable[[Params], Params]):
-        """Return the gradient and the metrics of a batch, summed over micro-batches."""
-        # Without loss tokens the loss is 0 / 1, not 0 / 0.
-        divisor = jnp.sum(batch.divisor)
-        divisor = jnp.where(divisor > 0, divisor, 1)
-        num_loss_tokens = jnp.maximum(jnp.sum(batch.loss_mask), 1)
+    def gradient(used, batch: Batch):
+        """Return the gradient and the metrics of rows, summed over micro-batches."""
+        params, frozen, view_key, divisor, num_loss_tokens = used
 
         def of_part(part: Batch):
             def loss(params: Params):
-                return algorithm.loss_fn(visible(params), part, divisor)
+                visible = view({**frozen, **params}, view_key)
+                return algorithm.loss_fn(visible, part, divisor)
 
             (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
             means = {name: x / num_loss_tokens for name, x in metrics.items()}
@@ -232,20 +237,16 @@ def make_step(
 
         if num_micro_batches == 1:
             return of_part(batch)
-
-        # A part takes every n-th row, so that it is spread over all devices.
-        def divided(x: jax.Array) -> jax.Array:
-            shape = len(x) // num_micro_batches, num_micro_batches, *x.shape[1:]
-            return x.reshape(shape).swapaxes(0, 1)
-
-        parts = jax.tree.map(divided, batch)
+        parts = jax.tree.map(
+            lambda x: x.reshape(num_micro_batches, -1, *x.shape[1:]), batch
+        )
         first = jax.tree.map(lambda x: x[0], parts)
         zeros = jax.tree.map(
             lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_part, first)
         )
 
         def add(total, part):
-            return jax.tree.map(jnp.add, total, of_part(constrain(part))), None
+            return jax.tree.map(jnp.add, total, of_part(part)), None
 
         return jax.lax.scan(add, zeros, parts)[0]
 

@@ -25,6 +25,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 Params = Any  # a pytree of arrays
+# A transformation of functions `(shared, rows) -> rows`, pytrees of arrays, where each
+# array of rows has a leading axis of tasks, episodes or the like. Each device computes
+# its own rows, without waiting for those of others (see `sharding.local`).
+Local = Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
 Metrics = dict[str, jax.Array]
 
 # Pytrees of arrays that each environment defines; all other code passes them on without
@@ -33,6 +37,11 @@ Task = Any
 State = Any
 Action = Any
 Observation = Any
+
+
+def together(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the function as it is: the `Local` of a single device."""
+    return function
 
 
 def batch_size(tree: Any) -> int:

@@ -241,7 +241,7 @@ class TestEpisodes:
             for i in range(NUM):
                 for t, run in enumerate(sampled_turns(rolled, i)):
                     longest[t] = max(longest[t], len(run))
-            assert rolled.decode_steps.tolist() == longest.tolist()
+            assert rolled.decode_steps.tolist() == [longest.tolist()] * NUM
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def tokens(
 
     bare = _bare(policy, environment.sizes, num_rows, tables.lexicon.vocab_size)
     played = play(params, tasks)
-    steps = _prefill_steps(played), played.decode_steps
+    steps = _prefill_steps(played), played.decode_steps[0]
     num_tokens = float(jnp.sum(played.valid))
     ours, rival = medians(lambda: play(params, tasks), lambda: bare(params, *steps))
     return {
@@ -197,7 +197,7 @@ def _prefill_steps(played: Rollout) -> np.ndarray:
 
     The longest is taken over all rows.
     """
-    longest = np.zeros(played.decode_steps.shape[0] + 1, np.int32)
+    longest = np.zeros(played.decode_steps.shape[1] + 1, np.int32)
     for valid, sampled in zip(
         *map(np.asarray, (played.valid, played.sampled)), strict=True
     ):

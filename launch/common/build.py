@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -27,9 +26,12 @@ from openagent_jax.types import (
     Algorithm,
     Curriculum,
     Environment,
+    Local,
     Metrics,
     Params,
     Policy,
+    TrainState,
+    together,
 )
 
 
@@ -107,17 +109,20 @@ def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
     return int(lengths(source.tables, jax.random.split(key, num)).max())
 
 
-def curriculum(c: Config, environment: Environment, key: jax.Array) -> Curriculum:
+def curriculum(
+    c: Config, environment: Environment, key: jax.Array, local: Local = together
+) -> Curriculum:
     """Return the curriculum, which mixes in perturbed tasks if `paft.alpha` > 0.
 
     Args:
       c: the config.
       environment: the environment of the tasks.
       key: the root key of the run, for tasks that are repeated.
+      local: lets each device make its own tasks.
     """
-    clean = draw.clean(environment)
+    clean = draw.clean(environment, local=local)
     if c.train.num_tasks:
-        clean = draw.repeated(environment, c.train.num_tasks, key)
+        clean = draw.repeated(environment, c.train.num_tasks, key, local=local)
     if c.paft.alpha == 0:
         return clean
     return mix.paft(
@@ -128,20 +133,24 @@ def curriculum(c: Config, environment: Environment, key: jax.Array) -> Curriculu
         c.paft.schedule,
         c.paft.paired,
         c.num_sampled_tasks // c.train.batch_size,  # of which GRPO keeps one
+        local,
     )
 
 
-def algorithm(c: Config, policy: Policy, environment: Environment) -> Algorithm:
+def algorithm(
+    c: Config, policy: Policy, environment: Environment, local: Local = together
+) -> Algorithm:
     """Return the algorithm that makes batches and computes their loss."""
     if c.algorithm.name == "sft":
         num_tokens, num_rows = c.algorithm.num_tokens, c.algorithm.num_rows
-        return sft.sft(policy, environment, num_tokens, num_rows)
+        return sft.sft(policy, environment, num_tokens, num_rows, local)
     learner = policy_gradient.Learner(
         policy,
         environment,
         c.reward.weights,
         c.algorithm.temperature,
         c.surrogate.objective,
+        local,
     )
     if c.algorithm.name == "grpo":
         apart = c.paft.alpha and c.paft.paired and not c.grpo.paired
@@ -149,27 +158,33 @@ def algorithm(c: Config, policy: Policy, environment: Environment) -> Algorithm:
     return ppo.ppo(learner, c.ppo.critic)
 
 
-def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
-    """Return the parameters that are trained, and frozen ones that are used with them.
+def initial_state(
+    c: Config,
+    model: Backbone,
+    params: Params,
+    reference: Params | None,
+    root: jax.Array,
+    progress: Any = (),
+) -> TrainState:
+    """Return the state that training starts from. It can be traced.
 
-    Both are sharded as in training. With adapters, the frozen ones are the parameters
-    of the model, and the reference of a KL penalty if that is another model.
+    With adapters, the parameters of the model are frozen, as is the reference of a KL
+    penalty if that is another model.
+
+    Args:
+      c: the config.
+      model: the model that is trained.
+      params: its parameters.
+      reference: those of the model that `surrogate.reference` names, if any.
+      root: the root key of the run.
+      progress: the state of the curriculum.
     """
-    placed = placement.shardings(model.config, mesh)
-    params, frozen = backbones.first_params(c, model, placed), {}
+    frozen: Params = {}
     if adapters := model.config.lora:
         # No step has this number, so no step draws its tasks from this key.
         key = jax.random.fold_in(jax.random.key(c.seed), 2**32 - 2)
-        abstract, frozen = transformer.shapes(model.config), params
-        params, _ = sharding.init_sharded(
-            mesh,
-            transformer.logical_axes(model.config),
-            lambda key: lora.init(adapters, key, abstract),
-            key,
-        )
+        params, frozen = lora.init(adapters, key, params), params
     if c.algorithm.is_reinforcement and c.surrogate.kl:
-        other = backbones.reference(c, model)
-        reference = backbones.first_params(c, other, placed) if other else None
         if not frozen:
             # A copy, because the arrays in the train state must not be shared.
             reference = reference or jax.tree.map(jnp.copy, params)
@@ -178,7 +193,8 @@ def start(c: Config, model: Backbone, mesh: Mesh) -> tuple[Params, Params]:
             frozen = {**frozen, policy_gradient.REFERENCE: reference}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
-    return params, frozen
+    optimizer = c.optim.optimizer(c.train.num_steps)
+    return train.init_state(params, optimizer, root, frozen, progress)
 
 
 def root_key(c: Config, model: Backbone) -> jax.Array:
@@ -204,40 +220,85 @@ def trainer(
         makes the batches.
     """
     mesh = placement.mesh(c, devices)
-    tx = c.optim.optimizer(c.train.num_steps)
+    placed = placement.shardings(model.config, mesh)
+    other = _reference(c, model)
     root = root_key(c, model)
-    tasks = curriculum(c, source.environment, root)
-    step = train.make_step(
-        tasks,
-        algorithm(c, model.policy, source.environment),
-        tx,
-        c.num_sampled_tasks,
-        c.train.num_micro_batches,
-        c.train.num_epochs,
-        c.train.num_minibatches,
-        _few_columns(c),
-        partial(
-            jax.lax.with_sharding_constraint,
-            shardings=sharding.batch_sharding(mesh),
-        ),
-        _view(c, source),
+    given = (
+        backbones.first_params(c, model, placed),
+        backbones.first_params(c, other, placed) if other else None,
+        root,
+        curriculum(c, source.environment, root).init(),
     )
-    params, frozen = start(c, model, mesh)
     state, shardings = sharding.init_sharded(
         mesh,
         transformer.logical_axes(model.config),
-        lambda given: train.init_state(given[0], tx, *given[1:]),
-        (params, root, frozen, tasks.init()),
+        lambda given: initial_state(c, model, *given),
+        given,
         donate=True,
     )
-    outputs = shardings, sharding.replicated(mesh)
-    update = jax.jit(step, donate_argnums=0, out_shardings=outputs)
+    update = _update(c, model, source, mesh, shardings)
     tables = jax.device_put(source.tables, sharding.replicated(mesh))
     if fed is None:
         compiled = update.lower(state, tables).compile()
         return lambda state: compiled(state, tables), state
     compiled = update.lower(state, tables, fed.abstract).compile()
     return lambda state: compiled(state, tables, next(fed)), state
+
+
+def lowered(
+    c: Config, model: Backbone, source: World, devices: Sequence[Any] | None = None
+) -> Any:
+    """Return the update of `trainer` before it is compiled, without making its state.
+
+    The devices may be those of a topology that is not here. The algorithm makes the
+    batches.
+    """
+    mesh = placement.mesh(c, devices)
+    other, root = _reference(c, model), root_key(c, model)
+    given = (
+        transformer.shapes(model.config),
+        transformer.shapes(other.config) if other else None,
+        root,
+        curriculum(c, source.environment, root).init(),
+    )
+    state = jax.eval_shape(lambda given: initial_state(c, model, *given), given)
+    axes = transformer.logical_axes(model.config)
+    shardings = sharding.state_shardings(mesh, axes, state)
+
+    def placed(x, sharding):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+    tables = jax.tree.map(lambda x: placed(x, sharding.replicated(mesh)), source.tables)
+    update = _update(c, model, source, mesh, shardings)
+    return update.lower(jax.tree.map(placed, state, shardings), tables)
+
+
+def _update(
+    c: Config, model: Backbone, source: World, mesh: Mesh, shardings: TrainState
+) -> Any:
+    """Return the jitted update of a state, donated, that has the given shardings."""
+    local = sharding.local(mesh)
+    step = train.make_step(
+        curriculum(c, source.environment, root_key(c, model), local),
+        algorithm(c, model.policy, source.environment, local),
+        c.optim.optimizer(c.train.num_steps),
+        c.num_sampled_tasks,
+        c.train.num_micro_batches,
+        c.train.num_epochs,
+        c.train.num_minibatches,
+        _few_columns(c),
+        sharding.divide(mesh, {**shardings.frozen, **shardings.params}),
+        _view(c, source),
+    )
+    outputs = shardings, sharding.replicated(mesh)
+    return jax.jit(step, donate_argnums=0, out_shardings=outputs)
+
+
+def _reference(c: Config, model: Backbone) -> Backbone | None:
+    """Return the model that a KL penalty compares with, if it is another one."""
+    if c.algorithm.is_reinforcement and c.surrogate.kl:
+        return backbones.reference(c, model)
+    return None
 
 
 def _few_columns(c: Config) -> int:

@@ -87,8 +87,7 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
             chosen = jax.vmap(lambda block, i: block[i])(blocks, best)
             return chosen.reshape(num, *x.shape[1:])
 
-        # `decode_steps` has no batch axis and is not used below.
-        chosen = jax.tree.map(keep, played._replace(decode_steps=played.cut))
+        chosen = jax.tree.map(keep, played)
         kept, advantage = keep(useful), keep(advantage)
         mask = chosen.sampled
         if losses.LOSSES[learner.surrogate.loss].filters:

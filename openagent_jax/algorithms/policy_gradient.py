@@ -14,12 +14,15 @@ from openagent_jax.rollout import Rollout
 from openagent_jax.types import (
     Batch,
     Environment,
+    Local,
     Metrics,
+    Outcome,
     Params,
     Policy,
     Tables,
     Task,
     batch_size,
+    together,
 )
 
 GAP_ROWS = 8  # one row in this many is scored again, to check its log-probs
@@ -54,6 +57,7 @@ class Learner(NamedTuple):
     weights: dict[str, float]  # of the reward components, by name
     temperature: float
     surrogate: Surrogate
+    local: Local = together  # lets each device play its own episodes
 
     def play(
         self,
@@ -77,18 +81,29 @@ class Learner(NamedTuple):
         Returns:
           The episodes, the weighted reward of each turn, and metrics.
         """
+
+        @self.local
+        def episodes(shared, rows):
+            (params, tables), (keys, tasks) = shared, rows
+            played = rollout.rollout(
+                self.policy,
+                self.environment,
+                tables,
+                params,
+                keys,
+                tasks,
+                Sampling(self.temperature),
+                show_end,
+            )
+            episode = played.trajectory
+            outcome = jax.vmap(self.environment.outcome, (None, 0, 0))(
+                tables, episode.task, episode.state
+            )
+            return played, outcome
+
         index = jnp.arange(batch_size(tasks) * num_samples)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, index)
-        played = rollout.rollout(
-            self.policy,
-            self.environment,
-            tables,
-            params,
-            keys,
-            tasks,
-            Sampling(self.temperature),
-            show_end,
-        )
+        played, outcome = episodes((params, tables), (keys, tasks))
         valid = played.trajectory.valid
         earned = {
             name: jnp.where(valid, x, 0)
@@ -105,7 +120,7 @@ class Learner(NamedTuple):
                 f"rewards/{name}/share": x / total for name, x in weighted.items()
             }
             metrics |= shares
-        return played, reward, metrics | self.monitor(tables, played)
+        return played, reward, metrics | _monitored(played, outcome)
 
     def score(
         self, params: Params, batch: Batch, hidden: jax.Array | None = None
@@ -150,15 +165,20 @@ class Learner(NamedTuple):
         segments = played.valid.astype(jnp.int32)
         batch = Batch(played.tokens, positions, segments, mask, divisor, extra)
         all_sampled = dataclasses.replace(batch, loss_mask=played.sampled)
-        some = jax.tree.map(lambda x: x[::GAP_ROWS], all_sampled)
-        gap = jnp.abs(self.score(params, some) - some.extra.log_prob)
-        gap = jnp.max(gap, where=some.loss_mask, initial=0)
+
+        @self.local
+        def gaps(params: Params, rows: Batch):
+            some = jax.tree.map(lambda x: x[::GAP_ROWS], rows)
+            gap = jnp.abs(self.score(params, some) - some.extra.log_prob)
+            return jnp.max(gap, axis=1, where=some.loss_mask, initial=0)
+
+        gap = jnp.max(gaps(params, all_sampled))
         metrics = {"sampler_trainer/logp_abs_diff_max": gap}
         if surrogate.kl:
             # A model with LoRA adapters contains the base model, its reference.
             own = lora.LORA in params and REFERENCE not in params
             held = lora.base(params) if own else params[REFERENCE]
-            extra = extra._replace(reference=self.score(held, batch))
+            extra = extra._replace(reference=self.local(self.score)(held, batch))
             batch = dataclasses.replace(batch, extra=extra)
         return batch, metrics
 
@@ -189,30 +209,28 @@ class Learner(NamedTuple):
             metrics["kl"] = jnp.sum(kl)
         return jnp.sum(extra.weight[:, None] * loss) / divisor, metrics
 
-    def monitor(self, tables: Tables, played: Rollout) -> Metrics:
-        """Return the metrics of a rollout that do not depend on the reward."""
-        episode = played.trajectory
-        outcome = jax.vmap(self.environment.outcome, (None, 0, 0))(
-            tables, episode.task, episode.state
-        )
-        num_actions = jnp.maximum(jnp.sum(episode.valid), 1)
-        num_calls = jnp.maximum(jnp.sum(outcome.num_calls), 1)
 
-        def share(of, among):
-            return jnp.sum(of & among) / jnp.maximum(jnp.sum(among), 1)
+def _monitored(played: Rollout, outcome: Outcome) -> Metrics:
+    """Return the metrics of a rollout that do not depend on the reward."""
+    episode = played.trajectory
+    num_actions = jnp.maximum(jnp.sum(episode.valid), 1)
+    num_calls = jnp.maximum(jnp.sum(outcome.num_calls), 1)
 
-        num_sampled = jnp.sum(played.sampled)
-        return {
-            # The mean of -log p over sampled tokens estimates the entropy per token.
-            "entropy": -jnp.sum(played.log_prob) / jnp.maximum(num_sampled, 1),
-            "success": jnp.mean(outcome.success),
-            "refusal/refused": share(outcome.refused, ~outcome.solvable),
-            "refusal/false_refusal": share(outcome.refused, outcome.solvable),
-            "tools/call_frequency": jnp.sum(outcome.num_calls) / num_actions,
-            "tools/failure_frequency": jnp.sum(outcome.num_errors) / num_calls,
-            "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
-            "completions/clipped_ratio": jnp.mean(played.cut),
-            "rollout/num_overflow": jnp.sum(played.overflow),
-            "completions/num_turns": num_actions / episode.valid.shape[0],
-            "num_sampled_tokens": num_sampled,
-        }
+    def share(of, among):
+        return jnp.sum(of & among) / jnp.maximum(jnp.sum(among), 1)
+
+    num_sampled = jnp.sum(played.sampled)
+    return {
+        # The mean of -log p over sampled tokens estimates the entropy per token.
+        "entropy": -jnp.sum(played.log_prob) / jnp.maximum(num_sampled, 1),
+        "success": jnp.mean(outcome.success),
+        "refusal/refused": share(outcome.refused, ~outcome.solvable),
+        "refusal/false_refusal": share(outcome.refused, outcome.solvable),
+        "tools/call_frequency": jnp.sum(outcome.num_calls) / num_actions,
+        "tools/failure_frequency": jnp.sum(outcome.num_errors) / num_calls,
+        "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
+        "completions/clipped_ratio": jnp.mean(played.cut),
+        "rollout/num_overflow": jnp.sum(played.overflow),
+        "completions/num_turns": num_actions / episode.valid.shape[0],
+        "num_sampled_tokens": num_sampled,
+    }

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from openagent_jax import advantages
 from openagent_jax.algorithms.policy_gradient import Learner
+from openagent_jax.rollout import Rollout
 from openagent_jax.types import (
     Algorithm,
     Batch,
@@ -82,14 +83,10 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         """Shift values by one token, to those estimated before each token."""
         return jnp.pad(value[:, :-1], ((0, 0), (1, 0)))
 
-    def make_batch(
-        state: TrainState, tables: Tables, key: jax.Array, tasks: Task
-    ) -> tuple[Batch, Metrics]:
-        params = state.params
-        played, reward, metrics = learner.play(
-            params, tables, key, tasks, show_end=True
-        )
-        mask, episode = played.sampled, played.trajectory
+    @learner.local
+    def read_values(params: Params, played: Rollout):
+        """Return the values of tokens, of turns, and of what follows the last turn."""
+        mask = played.sampled
         positions = jnp.broadcast_to(jnp.arange(mask.shape[1]), mask.shape)
         segments = played.valid.astype(jnp.int32)
         hidden = learner.policy.hidden(params, played.tokens, positions, segments)
@@ -98,11 +95,22 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         # Where the next turn would begin, if the episode was truncated.
         last = jnp.take_along_axis(value, length - 1, axis=1)[:, 0]
         value = before(value)
-
         # The value of each turn, at its first token.
         turn, rows = advantages.turn_index(mask), jnp.arange(mask.shape[0])[:, None]
-        column = jnp.where(advantages.is_turn_start(mask), turn, reward.shape[1])
-        of_turn = jnp.zeros_like(reward).at[rows, column].set(value, mode="drop")
+        num_turns = played.trajectory.valid.shape[1]
+        column = jnp.where(advantages.is_turn_start(mask), turn, num_turns)
+        of_turn = jnp.zeros((len(mask), num_turns))
+        return value, of_turn.at[rows, column].set(value, mode="drop"), last
+
+    def make_batch(
+        state: TrainState, tables: Tables, key: jax.Array, tasks: Task
+    ) -> tuple[Batch, Metrics]:
+        params = state.params
+        played, reward, metrics = learner.play(
+            params, tables, key, tasks, show_end=True
+        )
+        mask, episode = played.sampled, played.trajectory
+        value, of_turn, last = read_values(params, played)
         ends = episode.timestep.terminated & episode.valid
         advantage = advantages.gae(
             reward,

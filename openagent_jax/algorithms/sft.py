@@ -11,12 +11,15 @@ from openagent_jax.types import (
     Algorithm,
     Batch,
     Environment,
+    Local,
     Metrics,
     Params,
     Policy,
     Tables,
     Task,
     TrainState,
+    batch_size,
+    together,
 )
 
 MAX_BLOCKS = 8  # largest number of blocks of rows that are packed separately
@@ -27,6 +30,7 @@ def sft(
     environment: Environment,
     num_tokens: int,
     num_rows: int = 0,
+    local: Local = together,
 ) -> Algorithm:
     """Return SFT as an `Algorithm`: cross-entropy on the expert's action tokens.
 
@@ -40,29 +44,42 @@ def sft(
       num_rows: number of rows into which the demonstrations of a step are packed end to
         end; those for which no row has room are dropped and counted in
         `train/num_dropped`. With 0, each demonstration has its own row.
+      local: lets each device make its own rows.
     """
 
     def make_batch(
         state: TrainState, tables: Tables, key: jax.Array, tasks: Task
     ) -> tuple[Batch, Metrics]:
         del state, key  # the expert needs neither
+        num_tasks = batch_size(tasks)
 
-        def one(task):
-            episode = expert.demonstrate(environment, tables, task)
-            return expert.write(environment, tables, episode, num_tokens)
+        @local
+        def rows_of(tables, tasks):
+            def one(task):
+                episode = expert.demonstrate(environment, tables, task)
+                return expert.write(environment, tables, episode, num_tokens)
 
-        tokens, valid, loss_mask, length = jax.vmap(one)(tasks)
-        fits = length <= num_tokens
+            tokens, valid, loss_mask, length = jax.vmap(one)(tasks)
+            fits = length <= num_tokens
+            if num_rows:
+                # The part of this device. Up to MAX_BLOCKS devices change nothing.
+                rows, blocks = (
+                    max(num * len(tokens) // num_tasks, 1)
+                    for num in (num_rows, math.gcd(num_tasks, num_rows, MAX_BLOCKS))
+                )
+                return *pack(tokens, loss_mask, length, rows, blocks), fits
+            loss_mask = loss_mask & fits[:, None]
+            segments = (valid & fits[:, None]).astype(jnp.int32)
+            positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
+            num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
+            batch = Batch(tokens, positions, segments, loss_mask, num_loss_tokens)
+            return batch, fits, fits
+
+        batch, placed, fits = rows_of(tables, tasks)
         metrics = {"train/num_cut": jnp.sum(~fits)}
         if num_rows:
-            batch, num_left_out = pack(tokens, loss_mask, length, num_rows)
-            num_dropped = num_left_out - metrics["train/num_cut"]
-            return batch, metrics | {"train/num_dropped": num_dropped}
-        loss_mask = loss_mask & fits[:, None]
-        segments = (valid & fits[:, None]).astype(jnp.int32)
-        positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
-        num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
-        return Batch(tokens, positions, segments, loss_mask, num_loss_tokens), metrics
+            metrics["train/num_dropped"] = jnp.sum(fits & ~placed)
+        return batch, metrics
 
     def loss_fn(
         params: Params, batch: Batch, divisor: jax.Array
@@ -77,28 +94,30 @@ def pack(
     loss_mask: Bool[Array, "B S"],
     length: Int[Array, "B"],
     num_rows: int,
-) -> tuple[Batch, Int[Array, ""]]:
+    num_blocks: int = 0,
+) -> tuple[Batch, Bool[Array, "B"]]:
     """Pack texts end to end into rows of S columns.
 
-    Texts and rows are divided into blocks, whose number depends on B and `num_rows`
-    alone, so that blocks can be packed on different devices. In a block, each text goes
-    into the first row that has room for all of it (first fit). The first text for which
-    no row has room is dropped with all texts of the block that follow it: if short ones
-    were still taken, the mix of those that are trained on would not be that of the
-    texts. A text that is longer than a row is dropped alone. Text i becomes segment
-    i + 1.
+    Texts and rows are divided into blocks, which can be packed on different devices. In
+    a block, each text goes into the first row that has room for all of it (first fit).
+    The first text for which no row has room is dropped with all texts of the block that
+    follow it: if short ones were still taken, the mix of those that are trained on
+    would not be that of the texts. A text that is longer than a row is dropped alone.
+    Text i becomes segment i + 1.
 
     Args:
       tokens: one text in each row, padded on the right.
       loss_mask: which tokens the policy is trained to produce.
       length: the length of each text before truncation to S.
       num_rows: number of rows of the result.
+      num_blocks: number of blocks, which divides B and `num_rows`; 0 is the largest one
+        up to MAX_BLOCKS.
 
     Returns:
-      The batch, and the number of texts that were dropped.
+      The batch, and which texts were not dropped.
     """
     num_texts, num_columns = tokens.shape
-    num_blocks = math.gcd(num_texts, num_rows, MAX_BLOCKS)
+    num_blocks = num_blocks or math.gcd(num_texts, num_rows, MAX_BLOCKS)
     rows_of_block = num_rows // num_blocks
     offset = jnp.arange(num_columns)[None]
 
@@ -122,7 +141,7 @@ def pack(
             out = jnp.zeros((rows_of_block, num_columns), x.dtype)
             return out.at[row[:, None], column].set(x, mode="drop")
 
-        return jax.tree.map(lay, texts), jnp.sum(row == rows_of_block)
+        return jax.tree.map(lay, texts), row < rows_of_block
 
     index = jnp.arange(1, num_texts + 1, dtype=jnp.int32)[:, None]
     index, offsets = (jnp.broadcast_to(x, tokens.shape) for x in (index, offset))
@@ -130,10 +149,10 @@ def pack(
         lambda x: x.reshape(num_blocks, len(x) // num_blocks, *x.shape[1:]),
         (length, (tokens, offsets, index, loss_mask)),
     )
-    texts, num_dropped = jax.vmap(pack_block)(*blocks)
+    texts, placed = jax.vmap(pack_block)(*blocks)
     tokens, positions, segments, loss_mask = (
         x.reshape(num_rows, num_columns) for x in texts
     )
     num_loss_tokens = jnp.sum(loss_mask, axis=1).astype(jnp.float32)
     batch = Batch(tokens, positions, segments, loss_mask, num_loss_tokens)
-    return batch, jnp.sum(num_dropped)
+    return batch, placed.reshape(num_texts)

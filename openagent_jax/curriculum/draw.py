@@ -19,7 +19,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import brief, perturb
-from openagent_jax.types import Curriculum, Environment, Tables, Task
+from openagent_jax.types import (
+    Curriculum,
+    Environment,
+    Local,
+    Tables,
+    Task,
+    together,
+)
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
 DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
@@ -350,13 +357,21 @@ def _numbers(start: jax.Array | int, num: int, repeats: int) -> tuple[Array, Arr
     return episode // repeats, episode % repeats
 
 
-def clean(environment: Environment, split: str = "train") -> Curriculum:
-    """Return the curriculum that samples new clean tasks in every step."""
+def clean(
+    environment: Environment, split: str = "train", local: Local = together
+) -> Curriculum:
+    """Return the curriculum that samples new clean tasks in every step.
+
+    Args:
+      environment: the environment of the tasks.
+      split: the split of the tasks.
+      local: lets each device sample its own tasks.
+    """
+    from_keys = local(_sampler(environment, split))
 
     def sample(state, tables, task_key, edit_key, step, num_tasks) -> Task:
         del state, edit_key, step
-        keys = task_keys(task_key, 0, num_tasks)
-        return jax.vmap(lambda key: environment.sample(tables, key, split))(keys)
+        return from_keys(tables, task_keys(task_key, 0, num_tasks))
 
     return Curriculum(
         init=lambda: (), sample=sample, update=lambda state, tasks, metrics: state
@@ -364,7 +379,11 @@ def clean(environment: Environment, split: str = "train") -> Curriculum:
 
 
 def repeated(
-    environment: Environment, num: int, key: jax.Array, split: str = "train"
+    environment: Environment,
+    num: int,
+    key: jax.Array,
+    split: str = "train",
+    local: Local = together,
 ) -> Curriculum:
     """Return the curriculum that repeats `num` clean tasks, in an order for each epoch.
 
@@ -376,7 +395,9 @@ def repeated(
       key: the root key of a run. The state of the curriculum is made from it, so that
         runs of other seeds have other tasks and the same program.
       split: the split of the tasks.
+      local: lets each device sample its own tasks.
     """
+    from_keys = local(_sampler(environment, split))
 
     def sample(state, tables, task_key, edit_key, step, num_tasks) -> Task:
         del task_key, edit_key
@@ -387,12 +408,19 @@ def repeated(
         order_keys = keys(state, num + first // num + jnp.arange(2))
         orders = jax.vmap(jax.random.permutation, (0, None))(order_keys, num)
         index = orders.reshape(-1)[first % num + jnp.arange(num_tasks)]
-        return jax.vmap(lambda key: environment.sample(tables, key, split))(
-            keys(state, index)
-        )
+        return from_keys(tables, keys(state, index))
 
     return Curriculum(
         init=lambda: jax.random.fold_in(key, TASKS),
         sample=sample,
         update=lambda state, tasks, metrics: state,
     )
+
+
+def _sampler(environment: Environment, split: str) -> Callable[..., Task]:
+    """Return `(tables, keys) -> tasks`."""
+
+    def from_keys(tables: Tables, keys: jax.Array) -> Task:
+        return jax.vmap(lambda key: environment.sample(tables, key, split))(keys)
+
+    return from_keys

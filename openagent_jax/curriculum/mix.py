@@ -15,7 +15,14 @@ import numpy as np
 
 from openagent_jax import perturb
 from openagent_jax.curriculum import draw
-from openagent_jax.types import Curriculum, Environment, Tables, Task
+from openagent_jax.types import (
+    Curriculum,
+    Environment,
+    Local,
+    Tables,
+    Task,
+    together,
+)
 
 
 def ramp(strength: float, num_steps: int) -> Callable[[jax.Array], jax.Array | float]:
@@ -162,6 +169,7 @@ def paft(
     strength: Callable[[jax.Array], jax.Array | float],
     paired: bool = False,
     block: int = 1,
+    local: Local = together,
 ) -> Curriculum:
     """Return a curriculum that perturbs a share of the tasks of another one.
 
@@ -182,12 +190,25 @@ def paft(
       block: number of consecutive tasks that are either all perturbed or all clean. An
         algorithm that trains on one task of each block then trains on a share `alpha`
         of perturbed tasks, whichever it takes. Pairs need no blocks.
+      local: lets each device perturb its own tasks.
 
     Raises:
       ValueError: see `check`; or the environment has no perturbation of some name.
     """
     check(alpha, paired)
     edit = draw.make_edit(environment, names, "train")
+
+    @local
+    def edited(tables: Tables, rows) -> Task:
+        keys, tasks, strengths = rows
+        new = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, tasks, strengths).task
+        if not paired:
+            return new
+        return jax.tree.map(
+            lambda x, y: jnp.stack([x, y], axis=1).reshape(2 * len(x), *x.shape[1:]),
+            tasks,
+            new,
+        )
 
     def sample(
         state,
@@ -208,13 +229,6 @@ def paft(
             chosen = is_perturbed(np.arange(num) // block, alpha, start)
             strengths = jnp.where(chosen, now, 0)  # 0 leaves a task as it is
         keys = jax.vmap(jax.random.fold_in, (None, 0))(edit_key, jnp.arange(num))
-        edited = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, tasks, strengths).task
-        if not paired:
-            return edited
-        return jax.tree.map(
-            lambda x, new: jnp.stack([x, new], axis=1).reshape(num_tasks, *x.shape[1:]),
-            tasks,
-            edited,
-        )
+        return edited(tables, (keys, tasks, strengths))
 
     return inner._replace(sample=sample)

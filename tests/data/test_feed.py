@@ -119,8 +119,8 @@ def test_packing_equals_that_of_sft():
         num = 0
         while True:  # the texts after `num` are made too long for any row
             length = np.where(np.arange(12) <= num, sizes, num_columns + 1)
-            found, num_dropped = pack(tokens, mask, length, num_rows)
-            if num_dropped > 11 - num:
+            found, placed = pack(tokens, mask, length, num_rows)
+            if np.sum(~placed) > 11 - num:
                 break
             best, num = found, num + 1
         assert 3 < num < 12

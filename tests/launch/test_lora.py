@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from launch.common import backbones, build, placement, runs
+from launch.common import backbones, build, runs
 from launch.common import config as configs
 from launch.common.errors import UsageError
 from openagent_jax import rollout, train
@@ -219,11 +219,16 @@ def test_the_frozen_base_is_the_kl_reference(name):
     c = config(name, surrogate__kl=0.1)
     model = backbones.backbone(c)
     plain = backbones.first_params(c, model)
-    params, frozen = build.start(c, model, placement.mesh(c, jax.devices()[:1]))
+
+    def start(c, model, reference):
+        state = build.initial_state(c, model, plain, reference, jax.random.key(0))
+        return state.params, state.frozen
+
+    params, frozen = start(c, model, None)
     assert set(params) == {lora.LORA} | ({ppo.VALUE} if name == "ppo" else set())
     assert same(frozen, plain)
     c = c.replace({"surrogate.reference": "random"})
-    again, beside = build.start(c, model, placement.mesh(c, jax.devices()[:1]))
+    again, beside = start(c, model, plain)
     assert same(again, params)
     assert same(beside, {**frozen, policy_gradient.REFERENCE: plain})
 
