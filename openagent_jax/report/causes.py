@@ -48,7 +48,7 @@ MEANINGS: dict[str, tuple[str, str]] = {  # a label, and what it stands for
     ),
     "order": (
         "wrong order",
-        "It went on to a later step of the plan without doing this one first.",
+        "It left out a step of the plan, and went on to a later one.",
     ),
     "feedback": (
         "ignored feedback",

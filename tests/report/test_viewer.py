@@ -74,6 +74,7 @@ def test_the_index(folders):
     first = index["scenarios"].index("runtime_error") * 12 + 3
     assert index["failures"][table["failure"][first]] == "wrong_answer"
     assert index["causes"][table["cause"][first]] == "feedback"
+    assert table["turn"][first] == 3 and not any(table["turn"][:12])
     assert index["meanings"] == {"feedback": list(causes.MEANINGS["feedback"])}
     assert table["request"][first] == "Book a table at Velvet Anchor, hour 1."
     assert table["said"][first] == "count_seats reserve_table Answer: 12"

@@ -121,7 +121,7 @@ def test_conversation(show, file):
     assert text(page, "meaning") == "A tool fails. Right to do: try again"
     assert text(page, "verdict") == (
         "It ended with a wrong answer. 3 calls, 1 error; the oracle needs 2 calls. "
-        f"Cause: ignored feedback. {causes.MEANINGS['feedback'][1]}"
+        f"Cause: ignored feedback, in turn 3. {causes.MEANINGS['feedback'][1]}"
     )
     turns = page.locator(".ev-turns > li").all_inner_texts()
     assert len(turns) == 4
@@ -325,6 +325,18 @@ def test_phone(show, file):
     page.get_by_role("button", name="All episodes").tap()
     assert page.locator(".ev-list").is_visible()
     assert page.locator(".ev-detail").is_hidden()
+
+
+def test_a_link_from_an_episode_leads_to_the_top_of_a_list(show, tmp_path):
+    folder = kept.evaluation(tmp_path / "run/eval/10", num=40)
+    viewer.write(tmp_path / "page.html", {"run": [folder]})
+    page = show(tmp_path / "page.html", "#scenario=semantic_trap", width=390)
+    page.get_by_role("listbox").focus()
+    page.keyboard.press("End")
+    page.wait_for_selector(".ev-talk")
+    page.evaluate("() => { location.hash = '#scenario=semantic_trap&outcome=success' }")
+    page.wait_for_selector(".ev-row")
+    assert page.locator(".ev-list").evaluate("x => x.scrollTop") == 0
 
 
 def luminance(page, selector, of):

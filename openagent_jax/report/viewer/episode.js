@@ -141,7 +141,9 @@ function causeOf(episodes, i) {
   const cause = episodes.cause(i);
   if (!cause) return [];
   const [label, meaning] = episodes.meanings[cause];
-  return [el("br"), el("b.cause", {}, `Cause: ${label}.`), " ", el("span", {}, meaning)];
+  const turn = episodes.table.turn[i];
+  const text = turn ? `Cause: ${label}, in turn ${turn}.` : `Cause: ${label}.`;
+  return [el("br"), el("b.cause", {}, text), " ", el("span", {}, meaning)];
 }
 
 // One column: the calls beside the oracle's and the conversation. If it is one of two,

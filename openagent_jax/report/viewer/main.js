@@ -221,10 +221,10 @@ function follow(hash) {
   chosen.beside = beside;
   const i = episode ? episodes.find(...episode) : null;
   chosen.episode = i;
+  if (i === null) root.classList.remove("ev-open"); // a hidden list cannot scroll
   applyFilters();
   if (i !== null) open(i);
   else if (list.items.length && !isNarrow()) list.move(0);
-  else root.classList.remove("ev-open");
   if (episode && i === null)
     status.textContent = `${episode[0]} #${episode[1]} of ${episode[2]} is not here; ${status.textContent}`;
   root.scrollIntoView();

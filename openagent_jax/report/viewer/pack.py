@@ -159,8 +159,9 @@ def _columns(
     """Return the table of the index, one list a column."""
     failures, reasons, tasks, why = {"": 0}, {"": 0}, {}, {"": 0}
     lines = [x.line for x in episodes]
-    found = [causes.why(line).cause for line in lines]
-    why |= {x: i for i, x in enumerate((x for x in causes.CAUSES if x in found), 1)}
+    found = [causes.why(line) for line in lines]
+    used = {x.cause for x in found}
+    why |= {x: i for i, x in enumerate((x for x in causes.CAUSES if x in used), 1)}
 
     def number(names: dict[str, int], name: Any) -> int:
         return names.setdefault(
@@ -175,7 +176,8 @@ def _columns(
             number(tasks, x.line.get("task_key") or f"#{x.index}") for x in episodes
         ],
         "failure": [number(failures, line.get("failure", "")) for line in lines],
-        "cause": [why[x] for x in found],
+        "cause": [why[x.cause] for x in found],
+        "turn": [0 if x.turn is None else x.turn + 1 for x in found],
         "unsolvable": [number(reasons, line.get("unsolvable", "")) for line in lines],
         "flags": [
             sum(bool(line.get(x)) << bit for bit, x in enumerate(_FLAGS))
