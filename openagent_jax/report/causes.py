@@ -121,12 +121,13 @@ def why(line: Mapping[str, Any]) -> Why:
         reads, _ = _match([x for x in whole if _kind(x) == "call"], actions)
         turn = min(max(reads.values(), default=-1) + 1, len(actions) - 1)
         return Why("not_refused", turn if actions else None)
-    if failure == "false_refusal":
-        return Why("refused", len(actions) - 1 if actions else None)
     steps = [i for i, x in enumerate(whole) if _kind(x) in ("call", "ask")]
     steps = [i for i in steps if not _spared(line, whole, i, actions)]
     plan = [whole[i] for i in steps]
     matched, missing = _match(plan, actions)
+    if failure == "false_refusal":
+        step = None if missing is None else steps[missing]
+        return Why("refused", len(actions) - 1 if actions else None, step)
     if not plan or missing is None:
         return _all_done(line, plan, actions, matched)
     where = steps[missing]

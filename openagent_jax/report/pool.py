@@ -84,7 +84,9 @@ def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
         _add_intervals(r, clean, first.get("phrasings"))
         r.update(repeats.of_row(r, num, first.get("phrasings")))
     multiple.adjust(rows, first.get("phrasings"))
-    of_one = ("bounds", "cost", "train_seed")
+    of_one = {"cost", "train_seed"}
+    if any(x.get("bounds") != first.get("bounds") for x in reports.values()):
+        of_one.add("bounds")  # equal tasks have equal ones, but not of all versions
     joined = {k: v for k, v in first.items() if k not in of_one}
     if all(x.get("cost") for x in reports.values()):
         joined["cost"] = _sums([x["cost"] for x in reports.values()])

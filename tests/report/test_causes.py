@@ -117,7 +117,9 @@ def test_questions_and_refusals():
     early = [FIND, call("book", place="?", hour=9), ANSWER]  # FIND needs no answer
     assert causes.why(line(early, plan=asks)) == ("not_asked", 1, 0)
     refused = line([FIND, {"text": "Refuse"}], "false_refusal")
-    assert causes.why(refused) == ("refused", 1, None)
+    assert causes.why(refused) == ("refused", 1, 1)  # instead of booking
+    refused = line([*PLAN[:3], {"text": "Refuse"}], "false_refusal")
+    assert causes.why(refused) == ("refused", 3, None)
     # What it did where the oracle refuses: at once, or after what it was told.
     refuse = {"text": "Refuse"}
     for failure in ("missed_refusal", TIRED):

@@ -105,6 +105,14 @@ def test_runs_that_were_trained_differently_are_not_joined():
         report.pool(made)
 
 
+def test_bounds_are_those_of_all_runs():
+    bounds = {"oracle": {"clean": 1.0}}
+    made = {x: make_report(train_seed=x, bounds=bounds) for x in "ab"}
+    assert report.pool(made)["bounds"] == bounds
+    del made["a"]["bounds"]
+    assert "bounds" not in report.pool(made)
+
+
 def test_costs_are_added_up():
     cost = {"episodes": 8, "prompt_tokens": 90, "completion_tokens": 5}
     costs = cost, cost | {"completion_tokens": 6, "latency_median": 0.5}
