@@ -101,6 +101,21 @@ def test_every_row_has_its_definition():
     assert "Names mislead. Right: Read." in words(text)
 
 
+def test_a_scenario_has_its_rate_on_its_line():
+    """Of each column; one that was not played leaves its place empty."""
+    made, less = make_report(), make_report("less")
+    less["rows"] = [r for r in less["rows"] if r["scenario"] != "semantic_trap"]
+    for scenario, shown in (
+        ("semantic_trap", ["–", "12 %"]),
+        ("tool_order", ["no task changed"] * 2),
+        ("unsolvable", ["refused 50 %"] * 2),
+    ):
+        line = page(less, more=made).split(f'<details id="s-{scenario}">')[1]
+        line = line.split('<span class="rates">')[1].split("</summary>")[0]
+        found = re.findall(r'title="(\w+)">\s*([^<]*)<', line)
+        assert found == [*zip(("less", "more"), shown, strict=True)]
+
+
 def test_a_report_without_clean_tasks_or_without_any():
     made = make_report()
     perturbed = made["rows"][:-1]
