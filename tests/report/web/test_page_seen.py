@@ -61,7 +61,21 @@ def test_an_empty_list_of_episodes_is_not_printed(show, file):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_horizontal_scrolling(show, file, width):
-    page = show(file, "#s-semantic_trap", width=width)
+def test_no_horizontal_scrolling(show, tmp_path, width):
+    folder = kept.evaluation(tmp_path / "run/eval/3")
+    columns = {
+        name: report.Column(builders.make_report(), [folder]) for name in "ABCDE"
+    }
+    (tmp_path / "page.html").write_text(report.page(columns).text, "utf-8")
+    page = show(tmp_path / "page.html", "#s-semantic_trap", width=width)
     page.get_by_role("button", name="Open all").click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_long_tables_have_heads_that_are_printed_on_each_page(show, file):
+    heads = (
+        show(file)
+        .locator("table")
+        .evaluate_all("x => x.map(y => [y.rows.length, y.tHead !== null])")
+    )
+    assert len(heads) > 4 and all(head for rows, head in heads if rows > 5)
