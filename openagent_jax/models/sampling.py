@@ -104,7 +104,9 @@ def categorical(
         cumulative = jnp.cumsum(mass, axis=-1)
         # The target is less than the total even after rounding, so that an entry
         # without mass is never chosen.
-        target = jnp.minimum(uniform, 1 - 2.0**-22) * cumulative[:, -1]
+        # Where the vocabulary is split over devices, the last entry is on one of them;
+        # the largest is found without waiting for devices that play other rows.
+        target = jnp.minimum(uniform, 1 - 2.0**-22) * jnp.max(cumulative, axis=-1)
         return jnp.sum(cumulative <= target[:, None], axis=-1)
 
     block_mass = jnp.sum(mass, axis=-1)

@@ -239,6 +239,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
         nothing = jnp.minimum(step_rank[c], extra_rank[n]) == UNNEEDED
         nothing &= ~((plan.repair >= 0) & plan.ready[plan.repair])
         ends &= plan.repair < 0
+        # Where no plan is left, a list of new tools may still help.
+        nothing &= jnp.all(plan.step_ok)
         lost |= nothing & ~ends | ends & ~as_wanted(task, state)
     if tools.pages is not None and state.reading is not None:
         call = pages.call_hash(task.world, tools.relation[tool], state.args[c])
