@@ -77,6 +77,10 @@ def test_search(show, file):
     page.keyboard.type("velvet SELL_table")
     assert search.input_value() == "velvet SELL_table"
     assert count(page) == "2 of 32 episodes"
+    search.fill("missing tool")  # why a task cannot be solved
+    assert count(page) == "8 of 32 episodes"
+    search.fill("ignored feedback")
+    assert count(page) == "2 of 32 episodes"
     search.fill("failed, try again")
     assert count(page) == "0 of 32 episodes"
     page.get_by_role("button", name="Search whole conversations").click()

@@ -46,7 +46,8 @@ class Episodes {
     // What search looks at, in one string for each episode.
     this.texts = Array.from({ length: this.size }, (_, i) => {
       const { request, said, index } = this.table;
-      const reason = `${this.verdict(i)}\n${this.causeText(i)}`;
+      const hopeless = words(this.reasons[this.table.unsolvable[i]]);
+      const reason = `${this.verdict(i)}\n${this.causeText(i)}\n${hopeless}`;
       return `${request[i]}\n${said[i]}\n${this.scenario(i)}\n${reason}\n#${index[i]}`.toLowerCase();
     });
     // The episodes of a task in a scenario, of all runs.
