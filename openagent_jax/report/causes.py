@@ -130,11 +130,11 @@ def why(line: Mapping[str, Any]) -> Why:
         return Why("refused", len(actions) - 1 if actions else None, step)
     if not plan or missing is None:
         return _all_done(line, plan, actions, matched)
-    where = steps[missing]
     first = max((matched[i] for i in range(missing)), default=-1) + 1
     turns = [i for i in range(first, len(actions)) if not _asks(actions[i])]
     fits = _fitting(plan, actions)
     strays = [i for i in turns if not fits[i]]
+    where = steps[missing]
     if _kind(plan[missing]) == "ask":
         return Why("not_asked", next(iter(strays or turns), None), where)
     if not turns:
@@ -146,14 +146,10 @@ def why(line: Mapping[str, Any]) -> Why:
         ahead = [i for i in turns if _call(actions[i]) in later]
         if ahead and _ends(actions[turn]) and line.get("num_errors", 1):
             turn = ahead[0]  # an error may have come of the order
-    cause = _instead(line, whole, where, actions, turn)
-    if cause in ("tool", "format"):  # a detour, if it came back to the right tool
-        name = _call(whole[where])[0]
-        back = [i for i in turns if _call(actions[i])[0] == name]
-        if back:
-            turn = back[0]
-            cause = _instead(line, whole, where, actions, turn)
-    return Why(cause, turn, where)
+    if _instead(line, whole, where, actions, turn) in ("tool", "format"):
+        name = _call(whole[where])[0]  # a detour, if it came back to the right tool
+        turn = next((i for i in turns if _call(actions[i])[0] == name), turn)
+    return Why(_instead(line, whole, where, actions, turn), turn, where)
 
 
 def _fitting(plan: Sequence[Any], actions: Sequence[Any]) -> list[bool]:

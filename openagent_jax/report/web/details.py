@@ -138,7 +138,6 @@ def _reasons(c: failures.Counts) -> str:
     return ", ".join(
         f"{c.missed[reason]} of {num} {reason.replace('_', ' ')}"
         for reason, num in c.hopeless.most_common()
-        if reason
     )
 
 

@@ -80,13 +80,15 @@ class Counts:
         hopeless = ""
         if not line.get("solvable", True):
             hopeless = str(line.get("unsolvable") or "")
-        self.hopeless[hopeless] += bool(hopeless)
+        if hopeless and found.cause != "unanswered":
+            self.hopeless[hopeless] += 1
         if not found.cause:
             return
         self.causes[found.cause] += 1
         ends = self.solvable if line.get("solvable", True) else self.unsolvable
         ends[str(line.get("failure", ""))] += 1
-        self.missed[hopeless] += bool(hopeless) and found.cause == "not_refused"
+        if hopeless and found.cause == "not_refused":
+            self.missed[hopeless] += 1
         if found.turn is not None:
             example = _example(run, line, found)
             ignored = found.cause in IGNORED and example.heard
