@@ -81,7 +81,7 @@ setup(
         "openagent_jax.domains": ["files/*.json", "files/*.md"],
         "openagent_jax.report": ["*.json"],
         "openagent_jax.report.viewer": ["*.css", "*.html", "*.js"],
-        "openagent_jax.report.web": ["*.css", "*.html"],
+        "openagent_jax.report.web": ["*.css", "*.html", "*.js"],
         "openagent_jax.suites": ["files/*.json"],
         "openagent_jax.text": ["*.txt", "error_texts.json", "templates/*.jinja"],
     },

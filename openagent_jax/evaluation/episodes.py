@@ -132,6 +132,8 @@ class Keeper:
                 for component, paid in timestep.reward.items()
             },
             "plan": transcript.plan(transcriber, task, actions, valid),
+            "prompt_tokens": int(played.read),
+            "completion_tokens": int(played.written),
             **({"tokens": self._token_fields(recording)} if self._tokens else {}),
         }
         return line | {"cause": causes.why(line).cause}

@@ -49,6 +49,8 @@ class Played(NamedTuple):
     changed: Bool[Array, "B"]  # whether the scenario changed the task
     overflow: Bool[Array, "B"]  # whether a prompt or a result did not fit
     cut: Bool[Array, "B"]  # whether there was no room for another turn
+    read: Int[Array, "B"]  # tokens that the policy was shown, each counted once
+    written: Int[Array, "B"]  # tokens that it sampled
     recording: Recording | None
     # Index into `World.domains` of the clean tasks of a mixture; else None.
     domain: Int[Array, "B"] | None = None
@@ -63,6 +65,7 @@ class Scored(NamedTuple):
     bounds: dict[str, dict[str, Bool[np.ndarray, "n"]]]
     # The domain of each task, by name; None unless the tasks are of a mixture.
     domains: np.ndarray | None = None
+    cost: report.Json | None = None  # the sums over all episodes, if they are known
 
 
 def make_player(
@@ -117,8 +120,9 @@ def make_player(
         return jax.vmap(hashes.fingerprint_of_tree)(task), phrasing, domain
 
     @brief.jit
-    def watch(tables, episode: Trajectory):
-        """Return the outcome of episodes, and what a recording of them shows."""
+    def watch(tables, played: Rollout):
+        """Return the outcomes of episodes, what a recording shows, and their tokens."""
+        episode, written = played.trajectory, played.valid & played.sampled
         grade = jax.vmap(environment.outcome, (None, 0, 0))
         outcome, shown = grade(tables, episode.task, episode.state), None
         if record:
@@ -127,7 +131,8 @@ def make_player(
             # The agent reads nothing after the end of an episode.
             over = episode.timestep.terminated | episode.timestep.truncated
             shown = jnp.where(over[..., None], 0, shown)
-        return outcome, shown
+        tokens = (played.valid & ~written, written)
+        return outcome, shown, *(jnp.sum(x, axis=1, dtype=jnp.int32) for x in tokens)
 
     def play(
         tables, params: Params, scenario, key, start, strength, refused=None
@@ -135,7 +140,7 @@ def make_player(
         edited, keys = tasks(tables, scenario, key, start, strength)
         played = roll(tables, params, keys, edited.task)
         episode, recording = played.trajectory, None
-        outcome, shown = watch(tables, episode)
+        outcome, shown, read, written = watch(tables, played)
         if record:
             recording = Recording(
                 episode,
@@ -154,6 +159,8 @@ def make_player(
             changed=edited.changed,
             overflow=played.overflow,
             cut=played.cut,
+            read=read,
+            written=written,
             recording=recording,
             domain=domain,
         )
@@ -193,7 +200,9 @@ def evaluate(
     Raises:
       ValueError: a prompt or a result is longer than the sizes of an episode allow.
     """
-    key, scored, num = jax.random.key(seed), Scored({}, {}), num_tasks * repeats
+    key, num = jax.random.key(seed), num_tasks * repeats
+    cost = {"episodes": 0, "prompt_tokens": 0, "completion_tokens": 0}
+    scored = Scored({}, {}, cost=cost)
     for i, name in enumerate((CLEAN, *scenarios)):
         batches = []
         for start in range(0, num, batch_size):
@@ -214,6 +223,9 @@ def evaluate(
                 f"scenario {name}: a prompt or a result is longer than its room; "
                 "raise sandbox.prompt_tokens or sandbox.result_tokens"
             )
+        cost["episodes"] += num
+        cost["prompt_tokens"] += int(episodes.read.sum())
+        cost["completion_tokens"] += int(episodes.written.sum())
         outcome = episodes.outcome._asdict()
         del outcome["num_questions"]  # part of the episodes, but not of a report
         scored.episodes[name] = report.Episodes(
@@ -250,17 +262,18 @@ def results(
 
     Returns:
       Its `rows`, a `glossary` of their perturbations, the `phrasings` of the clean
-      tasks, and the success of scripted agents (`bounds`, if they played) on the tasks
-      that each row counts. If the tasks are of several domains, `rows` and `bounds` are
-      means in which each domain weighs the same, and `domains` is a list of what the
-      tasks of each domain alone give, by name. A perturbed task belongs to the domain
-      of its clean version.
+      tasks, the success of scripted agents (`bounds`, if they played) on the tasks that
+      each row counts, and the `cost` of all episodes, if it is known. If the tasks are
+      of several domains, `rows` and `bounds` are means in which each domain weighs the
+      same, and `domains` is a list of what the tasks of each domain alone give, by
+      name. A perturbed task belongs to the domain of its clean version.
     """
     domains = np.array([""] if scored.domains is None else scored.domains)
     names = list(dict.fromkeys(domains.tolist()))
-    glossary = {"glossary": perturb.glossary(entries.values())}
+    common = {"glossary": perturb.glossary(entries.values())}
+    common |= {"cost": scored.cost} if scored.cost else {}
     if len(names) == 1:
-        return glossary | _results(entries, scored, strength, claims, repeats)
+        return common | _results(entries, scored, strength, claims, repeats)
     parts = []
     for name in names:
         some, of_one = _among(scored, domains == name), replace(claims, domains=(name,))
@@ -272,7 +285,7 @@ def results(
         theirs = [part["rows"][i] for part in parts]
         for key in (*report.RATES, "chain_length_ratio", "needless_questions"):
             row[key] = report.average(x[key] for x in theirs)
-    return {**glossary, **made, "domains": parts}
+    return {**common, **made, "domains": parts}
 
 
 def _among(scored: Scored, among: Bool[np.ndarray, "n"]) -> Scored:

@@ -19,7 +19,7 @@ intervals of 95 % in which a task counts once."""
 def differences_table(report: Json, markdown: bool = False) -> str:
     """Format retention and p-values as a table; "" if the report has neither."""
     report = on_solvable(report)
-    if not any("p" in r for r in report["rows"]):
+    if not any(r.get("p") for r in report["rows"]):
         return ""
     header = ["scenario", "delta points", "retention %", "p", "p (Holm)", ""]
     tiers, lines = by_tier(report["rows"]), []
@@ -29,7 +29,7 @@ def differences_table(report: Json, markdown: bool = False) -> str:
             shown = percent(averages["delta"], "+"), percent(averages["retention"])
             lines.append([text, *shown, "", "", ""])
         for r in tiers.get(name, []):
-            if "p" not in r:
+            if not r.get("p"):
                 continue
             shown = percent(r["delta"], "+"), percent(r.get("retention"))
             values = p_text(r["p"]["raw"]), p_text(r["p"]["holm"])

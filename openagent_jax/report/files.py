@@ -96,11 +96,14 @@ def load(path: str | os.PathLike) -> Json:
       ValueError: there is no report, or it is damaged. The message is one line that
         lists the problems with their places.
     """
-    path = find(path)
+    folder, path = pathlib.Path(path), find(path)
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{path}: no report to read ({error.strerror})") from None
+        why = error.strerror
+        if folder.is_dir() and not path.exists():
+            why = f"nor in {folder / 'eval'}; python -m launch.evaluate makes one"
+        raise ValueError(f"{path}: no report to read ({why})") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from None
     _check(path, report)
@@ -190,4 +193,6 @@ def _message(error: Any) -> str:
     """Format what is wrong, to follow the place."""
     if error["type"] == "model_type":  # pydantic's text names our private class
         return "should be an object"
+    if error["type"] == "too_short":
+        return "is empty"
     return error["msg"].removeprefix("Input ")

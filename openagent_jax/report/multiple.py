@@ -105,7 +105,7 @@ def holds(row: Mapping[str, Any]) -> bool:
     >>> holds({"p": {"raw": 0.01, "holm": 0.06}}), holds({})
     (False, False)
     """
-    return "p" in row and significant(row["p"])
+    return bool(row.get("p")) and significant(row["p"])
 
 
 def significant(p: Mapping[str, Any]) -> bool:
@@ -115,7 +115,7 @@ def significant(p: Mapping[str, Any]) -> bool:
 
 def family_size(rows: Iterable[Mapping[str, Any]]) -> int:
     """Return the number of differences that were adjusted together."""
-    return sum("p" in r for r in rows)
+    return sum(bool(r.get("p")) for r in rows)
 
 
 def retention(new: Outcomes, old: Outcomes) -> Interval:

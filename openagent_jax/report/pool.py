@@ -84,13 +84,25 @@ def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
         _add_intervals(r, clean, first.get("phrasings"))
         r.update(repeats.of_row(r, num, first.get("phrasings")))
     multiple.adjust(rows, first.get("phrasings"))
-    joined = {k: v for k, v in first.items() if k not in ("bounds", "train_seed")}
+    of_one = {"cost", "train_seed"}
+    if any(x.get("bounds") != first.get("bounds") for x in reports.values()):
+        of_one.add("bounds")  # equal tasks have equal ones, but not of all versions
+    joined = {k: v for k, v in first.items() if k not in of_one}
+    if all(x.get("cost") for x in reports.values()):
+        joined["cost"] = _sums([x["cost"] for x in reports.values()])
     if "domains" in first:
         joined["domains"] = [
             pool({name: x["domains"][i] for name, x in reports.items()})
             for i in range(len(first["domains"]))
         ]
     return {**joined, "num_seeds": len(reports), "rows": rows}
+
+
+def _sums(costs: Sequence[Json]) -> Json:
+    """Add up what is known of all costs, and can be added up."""
+    keys = [k for k in costs[0] if not k.startswith("latency")]
+    keys = [k for k in keys if all(x.get(k) is not None for x in costs)]
+    return {k: sum(x[k] for x in costs) for k in keys}
 
 
 def between(new: Json, old: Json) -> list[Json]:

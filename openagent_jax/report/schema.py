@@ -91,18 +91,51 @@ class Row(Model):
         return self
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
+class Cost(Model):
+    """What all episodes cost. A number is null if an endpoint does not count it."""
+
+    episodes: Count
+    # Shown to the agent: a checkpoint reads each once, and an endpoint counts those of
+    # every request.
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    requests: Count | None = None
+    retries: Count | None = None
+    price: Annotated[float, Field(ge=0)] | None = None
+
+
 class Meaning(Model):
     summary: str
     right: str
+
+
+class Stage(Model):
+    """A run of training; null if nothing is known of it."""
+
+    name: str
+    domains: list[str] | None
+    perturbations: list[str] | None
+
+
+class Domain(Model):
+    domain: str
+    rows: Annotated[list[Row], Field(min_length=1)]
 
 
 class Report(Model):
     suite: str
     policy: str
     checkpoint_step: int
-    rows: list[Row]
+    rows: Annotated[list[Row], Field(min_length=1)]
     phrasings: Numbers | None = None
+    trained_on: list[Stage] | None = None
+    domains: list[Domain] = []  # of a report of several
+    scenario_groups: dict[str, list[str]] = {}  # rows by group, but for the clean one
     bounds: dict[str, dict[str, Rate]] = {}
+    cost: Cost | None = None
     glossary: dict[str, Meaning] = {}
     # Of an agent that is reached by messages: how many episodes, by the reason.
     unanswered_reasons: dict[str, Annotated[int, Field(ge=1)]] = {}

@@ -17,6 +17,10 @@ The format is the same for checkpoints and for agents that are reached by messag
     actions, results               per turn: what the agent did, what it was shown
     rewards                        for each component, one number per turn
     plan                           the actions of the expert on the same task
+    prompt_tokens                  that the agent was shown. A checkpoint reads each
+                                   once; an endpoint counts those of every request
+    completion_tokens              that the agent wrote. Files of earlier versions of
+                                   checkpoints have neither
     tokens                         only if the evaluation was told to keep them:
         text        of every token that the policy attends to, in order
         sampled     1 for those that the policy sampled, which the policy loss counts;
@@ -139,7 +143,7 @@ def salvage(folder: Path, name: str) -> tuple[list[Line], list[str]]:
     file = _file(folder, name)
     found = list(_lines(file))
     whole = [line for line in found if not isinstance(line, Exception)]
-    notes = []
+    notes = [] if found else [f"{file}: it is empty"]
     if lost := len(found) - len(whole):
         cut = not isinstance(found[-1], (dict, ValueError, TypeError))
         ends = "; what follows them is lost" if cut else ""

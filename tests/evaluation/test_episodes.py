@@ -50,9 +50,10 @@ KEYS = {
     "results",
     "rewards",
     "plan",
+    "prompt_tokens",
+    "completion_tokens",
 }
-OF_AGENTS = {"num_replies", "num_requests", "num_tokens", "prompt_tokens"}
-OF_AGENTS |= {"completion_tokens", "seconds", "latencies"}
+OF_AGENTS = {"num_replies", "num_requests", "num_tokens", "seconds", "latencies"}
 SCORED = ("success", "solvable", "refused", "num_calls", "num_errors", "fewest_calls")
 
 
@@ -235,6 +236,20 @@ def letter(line):
     return "R" if line["refused"] else "x"
 
 
+def test_cost_is_of_all_episodes(kept):
+    lines, scored = kept
+    found = list(itertools.chain(*lines.values()))
+    names = "prompt_tokens", "completion_tokens"
+    tokens = {name: sum(line[name] for line in found) for name in names}
+    assert scored.cost == {"episodes": len(found), **tokens}
+    entries = perturb.catalogue(helpers.ENVIRONMENT)
+    claims = Claims("test", ("poi",), ())
+    made = evaluate.results(entries, scored, 1.0, claims)
+    assert made["cost"] == scored.cost
+    unknown = scored._replace(cost=None)
+    assert "cost" not in evaluate.results(entries, unknown, 1.0, claims)
+
+
 def test_outcomes_match_the_report(kept):
     lines, scored = kept
     entries = perturb.catalogue(helpers.ENVIRONMENT)
@@ -343,6 +358,7 @@ def test_replayed_replies_have_the_same_outcome(kept):
     """The oracle's plan, the tools and the facts are the same, too."""
     lines, _ = kept
     same = KEYS - {"failure", "cause", "messages", "actions", "results", "rewards"}
+    same -= {"prompt_tokens", "completion_tokens"}  # these texts have none
     for theirs in replay(lines):
         ours = lines[theirs["scenario"]][theirs["index"]]
         assert set(theirs) - {"reason"} == KEYS | OF_AGENTS
@@ -412,7 +428,8 @@ def test_kept_tokens(compact, tmp_path):
         assert line == plain[line["scenario"]][line["index"]]
         text, sampled = tokens["text"], tokens["sampled"]
         assert len(text) == len(sampled) and set(sampled) == {0, 1}
-        assert len(tokens["log_prob"]) == sum(sampled)
+        assert len(tokens["log_prob"]) == sum(sampled) == line["completion_tokens"]
+        assert len(sampled) == line["completion_tokens"] + line["prompt_tokens"]
         assert max(tokens["log_prob"]) <= 0 and min(tokens["log_prob"]) < 0
         turns = re.findall("1+", "".join(map(str, sampled)))
         assert len(turns) == len(line["actions"])
@@ -433,7 +450,7 @@ def test_unrecorded_episodes_are_not_kept(compact, tmp_path):
     keeper = episodes.Keeper(world(helpers.COMPACT), tmp_path, NUM, SEED)
     outcome = Outcome(*[np.zeros(2)] * len(Outcome._fields))
     no = np.zeros(2, bool)
-    played = evaluate.Played(outcome, None, *[no] * 5, None)
+    played = evaluate.Played(outcome, None, *[no] * 7, None)
     keeper("clean", 0, played)
     keeper.write(NUM)
     assert not list(tmp_path.iterdir())

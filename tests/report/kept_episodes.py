@@ -90,7 +90,8 @@ def failed(index, **fields):
         (done["actions"][1], '{"error":"failed, try again"}'),
         (done["actions"][0], '{"seats":"182","code":"cuq5"}'),
     ]
-    fields = {"failure": "wrong_answer", "plan": done["actions"]} | fields
+    plan = [*done["actions"][:2], *done["actions"][1:]]  # the oracle tries again
+    fields = {"failure": "wrong_answer", "plan": plan} | fields
     return line(index, calls, "Answer: 12", **fields)
 
 

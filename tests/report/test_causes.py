@@ -10,6 +10,7 @@ def call(name, **arguments):
 
 
 FIND, BOOK = call("find", city="Rome"), call("book", place="Inn", hour=9)
+BOOK_LATE = call("book", place="Inn", hour=23)
 PAY, ANSWER, ASK = call("pay", code="x7"), {"text": "Answer: 4"}, {"text": "Ask"}
 PLAN = [FIND, BOOK, PAY, ANSWER]
 TOOLS = [{"function": {"name": x}} for x in ("find", "book", "pay", "other")]
@@ -29,9 +30,11 @@ def line(actions, failure=WRONG, plan=PLAN, **more):
         ([call("other"), ANSWER], WRONG, ("tool", 0, 0)),
         ([call("none_such"), ANSWER], WRONG, ("tool", 0, 0)),
         ([call("find", city="Bonn"), ANSWER], WRONG, ("arguments", 0, 0)),
-        ([FIND, call("book", place="Inn"), ANSWER], WRONG, ("arguments", 1, 1)),
+        ([FIND, call("book", place="Inn"), ANSWER], WRONG, ("names", 1, 1)),
+        ([call("find", town="Rome"), ANSWER], WRONG, ("names", 0, 0)),
         ([FIND, PAY, ANSWER], WRONG, ("order", 1, 1)),
-        ([FIND, FIND, FIND], TIRED, ("feedback", 1, 1)),
+        ([FIND, FIND], TIRED, ("feedback", 1, 1)),
+        ([FIND, FIND, FIND], TIRED, ("feedback", 2, 1)),
         ([FIND, ANSWER], WRONG, ("gave_up", 1, 1)),
         ([JUNK, JUNK], TIRED, ("format", 0, 0)),
         ([FIND, BOOK], "out_of_context", ("context", None, 2)),
@@ -50,6 +53,53 @@ def test_where_it_leaves_the_plan(actions, failure, found):
     assert causes.why(line(actions, failure)) == found
 
 
+@pytest.mark.parametrize(
+    ("actions", "failure", "found"),
+    [
+        # A call that nobody needs, or the same one again, before the real mistake.
+        ([FIND, call("other"), BOOK_LATE, ANSWER], WRONG, ("arguments", 2, 1)),
+        ([FIND, FIND, BOOK_LATE, ANSWER], WRONG, ("arguments", 2, 1)),
+        ([FIND, JUNK, BOOK_LATE, ANSWER], WRONG, ("arguments", 2, 1)),
+        ([FIND, call("find", city="Bonn"), BOOK_LATE], TIRED, ("arguments", 2, 1)),
+        # Another order of steps, before the real mistake.
+        ([FIND, PAY, BOOK_LATE, ANSWER], WRONG, ("arguments", 2, 1)),
+        ([FIND, PAY, call("other"), ANSWER], WRONG, ("tool", 2, 1)),
+        ([FIND, PAY, PAY], TIRED, ("order", 1, 1)),
+    ],
+)
+def test_detours_and_other_orders_are_not_the_cause(actions, failure, found):
+    assert causes.why(line(actions, failure, num_errors=1)) == found
+
+
+def test_a_step_that_is_left_out_without_an_error():
+    """Nothing says that the order was wrong, so it answered too soon."""
+    skips = line([FIND, PAY, ANSWER], num_errors=0)
+    assert causes.why(skips) == ("gave_up", 2, 1)
+    assert causes.why(skips | {"num_errors": 1}) == ("order", 1, 1)
+
+
+def test_a_tool_that_takes_over():
+    """The oracle first tries a tool that is out of service, then its replacement."""
+    texts = {"book": "Book.", "reserve": "Book.", "find": "Find.", "pay": "Pay."}
+    tools = [{"function": {"name": k, "description": x}} for k, x in texts.items()]
+    instead = call("reserve", **BOOK["arguments"])
+    plan = [FIND, BOOK, instead, PAY, ANSWER]
+
+    def of(*actions, failure=WRONG, tools=tools):
+        return causes.why(line(actions, failure, plan, tools=tools, num_errors=1))
+
+    # It took the one that works at once.
+    assert of(FIND, instead, call("pay", code="?"), ANSWER) == ("arguments", 2, 3)
+    assert of(FIND, instead, PAY, {"text": "Answer: 5"}) == ("answer", 3, None)
+    # It went on, or tried the same tool again in another way.
+    assert of(FIND, BOOK, PAY, ANSWER) == ("feedback", 2, 2)
+    assert of(FIND, BOOK, BOOK_LATE, failure=TIRED) == ("feedback", 2, 2)
+    # Tools with other texts are other steps, although they take the same arguments.
+    texts["reserve"] = "Reserve."
+    tools = [{"function": {"name": k, "description": x}} for k, x in texts.items()]
+    assert of(FIND, instead, PAY, ANSWER, tools=tools).step == 1
+
+
 def test_errors_that_call_for_something():
     again = [FIND, FIND, BOOK, ANSWER]  # the first call fails, so the oracle repeats it
     assert causes.why(line([FIND, BOOK, ANSWER], plan=again)).cause == "feedback"
@@ -64,11 +114,20 @@ def test_errors_that_call_for_something():
 def test_questions_and_refusals():
     asks = [ASK, *PLAN]
     assert causes.why(line([call("find", city="?")], plan=asks)).cause == "not_asked"
+    early = [FIND, call("book", place="?", hour=9), ANSWER]  # FIND needs no answer
+    assert causes.why(line(early, plan=asks)) == ("not_asked", 1, 0)
     refused = line([FIND, {"text": "Refuse"}], "false_refusal")
-    assert causes.why(refused) == ("refused", 1, None)
+    assert causes.why(refused) == ("refused", 1, 1)  # instead of booking
+    refused = line([*PLAN[:3], {"text": "Refuse"}], "false_refusal")
+    assert causes.why(refused) == ("refused", 3, None)
+    # What it did where the oracle refuses: at once, or after what it was told.
+    refuse = {"text": "Refuse"}
     for failure in ("missed_refusal", TIRED):
-        hopeless = line([FIND, ANSWER], failure, [{"text": "Refuse"}], solvable=False)
-        assert causes.why(hopeless) == ("not_refused", 1, None)
+        for plan, turn in (([refuse], 0), ([FIND, refuse], 1), ([BOOK, refuse], 0)):
+            hopeless = line([FIND, PAY, ANSWER], failure, plan, solvable=False)
+            assert causes.why(hopeless) == ("not_refused", turn, None)
+        hopeless = line([FIND], failure, [FIND, refuse], solvable=False)
+        assert causes.why(hopeless).turn == 0
 
 
 def test_the_environment_says_what_it_could_not_read():
@@ -89,3 +148,16 @@ def test_lines_of_other_versions_and_of_no_plan():
 
 def test_every_cause_has_a_meaning():
     assert [*causes.MEANINGS] == [*causes.CAUSES]
+
+
+ODD = (None, 3, "x", [], [None], ["a"], [{}], [{"name": ["x"]}], [{"function": 3}], {})
+KEYS = ("plan", "actions", "results", "tools", "rewards", "failure", "num_errors")
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("odd", ODD)
+def test_fields_of_other_types_are_unknown(key, odd):
+    for actions in ([FIND, call("other")], [FIND, JUNK, {"text": "Refuse"}]):
+        for more in ({}, {"solvable": False}, {"rewards": {"format": odd}}):
+            made = line(actions, TIRED, **more) | {key: odd}
+            assert causes.why(made).cause in ("", *causes.CAUSES)

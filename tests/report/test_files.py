@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_write_then_load(tmp_path):
     names = {"report.json", "report.md", "report.html"}
     assert {*os.listdir(path.parent)} == names
     html = (path.parent / "report.html").read_text()
-    assert "<script" not in html
+    assert re.findall("<script.*?>", html) == ["<script>"]  # ours
     assert "://" not in html  # loads nothing from the network
     assert "&lt;script&gt;" in html and html.count('title="no task changed"') == 2
 
@@ -123,6 +124,33 @@ def test_load_without_a_report(tmp_path):
     for place in (tmp_path, tmp_path / "absent", tmp_path / "absent.json"):
         with pytest.raises(ValueError, match="no report to read"):
             report.load(place)
+    remedy = f"nor in {tmp_path}/eval; python -m launch.evaluate makes one"
+    with pytest.raises(ValueError, match=remedy):
+        report.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("rows", [], "rows is empty"),
+        ("trained_on", "x", "trained_on should be"),
+        ("trained_on", [{"name": "x"}], r"lacks trained_on\[0\].domains"),
+        ("scenario_groups", 3, "scenario_groups should be"),
+        ("domains", [{}], r"lacks domains\[0\].rows"),
+    ],
+)
+def test_what_a_page_needs_is_checked(tmp_path, key, value, problem):
+    (tmp_path / "report.json").write_text(json.dumps(make_report() | {key: value}))
+    with pytest.raises(ValueError, match=problem):
+        report.load(tmp_path)
+
+
+def test_null_is_as_good_as_missing(tmp_path):
+    made = make_report()
+    for r in made["rows"]:
+        r |= {"p": None, "retention": None, "claim": None, "unanswered": 0}
+    made |= {"trained_on": None, "cost": None}
+    assert report.load(report.write(tmp_path, made)) == made
 
 
 def test_columns(tmp_path):
@@ -158,8 +186,8 @@ def test_scenarios_are_explained(tmp_path):
     assert text.endswith("* `tool_order`: Shuffle. Right: Go on.\n")
     text = (tmp_path / "report.html").read_text()
     told = "Give a &amp; b other names. Shuffle. <b>Right:</b> Read on. Go on."
-    card = text.split('<section id="s-semantic_trap+tool_order">')[1]
-    assert told in card.split("</section>")[0]
+    card = text.split('<details id="s-semantic_trap+tool_order">')[1]
+    assert told in card.split("</details>")[0]
     made = make_report()
     report.write(tmp_path, made)
     for name in ("report.md", "report.html"):

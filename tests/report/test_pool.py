@@ -105,6 +105,26 @@ def test_runs_that_were_trained_differently_are_not_joined():
         report.pool(made)
 
 
+def test_bounds_are_those_of_all_runs():
+    bounds = {"oracle": {"clean": 1.0}}
+    made = {x: make_report(train_seed=x, bounds=bounds) for x in "ab"}
+    assert report.pool(made)["bounds"] == bounds
+    del made["a"]["bounds"]
+    assert "bounds" not in report.pool(made)
+
+
+def test_costs_are_added_up():
+    cost = {"episodes": 8, "prompt_tokens": 90, "completion_tokens": 5}
+    costs = cost, cost | {"completion_tokens": 6, "latency_median": 0.5}
+    made = {x: make_report(train_seed=x, cost=y) for x, y in zip("ab", costs)}
+    total = {"episodes": 16, "prompt_tokens": 180, "completion_tokens": 11}
+    assert report.pool(made)["cost"] == total
+    made["b"]["cost"]["prompt_tokens"] = None  # an endpoint that does not count them
+    assert "prompt_tokens" not in report.pool(made)["cost"]
+    del made["a"]["cost"]
+    assert "cost" not in report.pool(made)
+
+
 def test_one_report_is_returned_as_it_is():
     made = make_report()
     assert report.pool({"a": made}) is made

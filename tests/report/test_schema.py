@@ -25,6 +25,9 @@ def test_stored_reports_are_accepted():
         VALIDATOR.validate(json.loads(file.read_text("utf-8")))
     VALIDATOR.validate(make_report(of_the_future=[1]))
     VALIDATOR.validate(make_report(unanswered_reasons={"no answer in 5 s": 2}))
+    VALIDATOR.validate(make_report(cost={"episodes": 2, "prompt_tokens": None}))
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(make_report(cost={"episodes": 2, "completion_tokens": -1}))
 
 
 @pytest.mark.parametrize(

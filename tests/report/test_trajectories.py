@@ -72,6 +72,8 @@ def test_what_is_whole_is_salvaged(tmp_path):
     whole, notes = trajectories.salvage(tmp_path, "clean")
     assert whole == [READ[0], *READ[2:4]]
     assert notes == [f"{file}: 3 of 6 lines cannot be read"]
+    file.write_bytes(b"")
+    assert trajectories.salvage(tmp_path, "clean") == ([], [f"{file}: it is empty"])
 
 
 def test_what_is_whole_is_salvaged_of_a_compressed_file(tmp_path, monkeypatch):

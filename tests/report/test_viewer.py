@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from openagent_jax.report import trajectories, viewer
+from openagent_jax.report import causes, trajectories, viewer
 from openagent_jax.report.viewer import pack
 from tests.report import kept_episodes as kept
 
@@ -73,6 +73,9 @@ def test_the_index(folders):
     assert table["index"][:6] == [0, 0, 0, 1, 1, 1] and table["run"][:3] == [0, 1, 2]
     first = index["scenarios"].index("runtime_error") * 12 + 3
     assert index["failures"][table["failure"][first]] == "wrong_answer"
+    assert index["causes"][table["cause"][first]] == "feedback"
+    assert table["turn"][first] == 3 and not any(table["turn"][:12])
+    assert index["meanings"] == {"feedback": list(causes.MEANINGS["feedback"])}
     assert table["request"][first] == "Book a table at Velvet Anchor, hour 1."
     assert table["said"][first] == "count_seats reserve_table Answer: 12"
     # Equal tasks have equal numbers.

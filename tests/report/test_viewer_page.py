@@ -1,55 +1,14 @@
 """The viewer of episodes, as people see it: in headless Chromium, opened from disk."""
 
-import shutil
-
 import pytest
 
-from openagent_jax.report import trajectories, viewer
+from openagent_jax.report import causes, trajectories, viewer
 from tests.report import kept_episodes as kept
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-FLAGS += " --disable-component-update --disable-sync --disable-quic"
 EVIL = (
     "</script><script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"
     "<!-- & \u202e \u2028 \ud83d ${evil} `"
 )
-
-if CHROMIUM is None:
-    pytest.skip("there is no chromium on this machine", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def show(browser):
-    """A function that opens a file; errors of the page and requests fail the test."""
-    contexts, problems = [], []
-
-    def show(file, hash="", width=1280, height=900, **settings):
-        viewport = {"width": width, "height": height}
-        contexts.append(browser.new_context(viewport=viewport, **settings))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda said: problems.append(said.text))
-        page.on(
-            "request", lambda x: problems.append(x.url) if "file:" not in x.url else 0
-        )
-        page.goto(f"{file.as_uri()}{hash}")
-        page.wait_for_selector(".ev[data-ready]")
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-    assert not problems
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +49,8 @@ def test_filters(show, file):
     assert "paft (4)" in page.locator("[data-filter=run] option").all_inner_texts()
     choose(page, "outcome", "failure")
     assert count(page) == "2 of 32 episodes"
-    assert page.locator(".ev-row .ev-why").all_inner_texts() == ["wrong answer"] * 2
+    found = page.locator(".ev-row .ev-why").all_inner_texts()
+    assert found == ["ignored feedback"] * 2
     assert "paft (0)" in page.locator("[data-filter=run] option").all_inner_texts()
     assert page.evaluate("location.hash") == "#scenario=runtime_error&outcome=failure"
     page.get_by_role("button", name="Clear filters").click()
@@ -101,12 +61,25 @@ def test_filters(show, file):
     assert set(page.locator(".ev-row .ev-why").all_inner_texts()) == {"refused rightly"}
 
 
+def test_causes_are_a_filter(show, file):
+    page = show(file, viewer.link(cause="feedback"))
+    assert count(page) == "2 of 32 episodes"
+    options = page.locator("[data-filter=cause] option").all_inner_texts()
+    assert options == ["Any", "ignored feedback (2)"]
+    page = show(file, viewer.link(cause="tool"))
+    assert count(page) == "0 of 32 episodes"
+
+
 def test_search(show, file):
     page = show(file)
     search = page.get_by_role("searchbox")
     page.keyboard.press("/")
     page.keyboard.type("velvet SELL_table")
     assert search.input_value() == "velvet SELL_table"
+    assert count(page) == "2 of 32 episodes"
+    search.fill("missing tool")  # why a task cannot be solved
+    assert count(page) == "8 of 32 episodes"
+    search.fill("ignored feedback")
     assert count(page) == "2 of 32 episodes"
     search.fill("failed, try again")
     assert count(page) == "0 of 32 episodes"
@@ -151,7 +124,8 @@ def test_conversation(show, file):
     assert text(page, "head h3") == "Runtime error #1 sft"
     assert text(page, "meaning") == "A tool fails. Right to do: try again"
     assert text(page, "verdict") == (
-        "It ended with a wrong answer. 3 calls, 1 error; the oracle needs 2 calls."
+        "It ended with a wrong answer. 3 calls, 1 error; the oracle needs 2 calls. "
+        f"Cause: ignored feedback, in turn 3. {causes.MEANINGS['feedback'][1]}"
     )
     turns = page.locator(".ev-turns > li").all_inner_texts()
     assert len(turns) == 4
@@ -161,7 +135,7 @@ def test_conversation(show, file):
     assert page.locator(".ev-result.ev-changed").count() == 1
     assert "Answer: 12" in turns[3]
     signs = page.locator(".ev-plan .ev-sign [aria-hidden]").all_inner_texts()
-    assert signs == ["=", "=", "+", "≠"]
+    assert signs == ["=", "=", "+", "−", "≠"]
     assert "as on the clean task" in page.locator(".ev-detail").inner_text()
 
 
@@ -355,6 +329,18 @@ def test_phone(show, file):
     page.get_by_role("button", name="All episodes").tap()
     assert page.locator(".ev-list").is_visible()
     assert page.locator(".ev-detail").is_hidden()
+
+
+def test_a_link_from_an_episode_leads_to_the_top_of_a_list(show, tmp_path):
+    folder = kept.evaluation(tmp_path / "run/eval/10", num=40)
+    viewer.write(tmp_path / "page.html", {"run": [folder]})
+    page = show(tmp_path / "page.html", "#scenario=semantic_trap", width=390)
+    page.get_by_role("listbox").focus()
+    page.keyboard.press("End")
+    page.wait_for_selector(".ev-talk")
+    page.evaluate("() => { location.hash = '#scenario=semantic_trap&outcome=success' }")
+    page.wait_for_selector(".ev-row")
+    assert page.locator(".ev-list").evaluate("x => x.scrollTop") == 0
 
 
 def luminance(page, selector, of):

@@ -14,6 +14,7 @@ The rest of a page can link to it; `link` writes these addresses:
     scenario    a scenario, by its name in the files
     run         a column of the report, or one of its runs by its name in the viewer
     outcome     "success" or "failure"
+    cause       one of `causes.CAUSES`
     failure     one of `trajectories.FAILURES`
     task        "solvable" or "unsolvable"
     q           words to search for
@@ -21,6 +22,7 @@ The rest of a page can link to it; `link` writes these addresses:
 Names are percent-encoded, also the "/" in them. A link to filters clears all others.
 """
 
+import itertools
 import pathlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -80,6 +82,15 @@ def write(
     page = f"{_PAGE}{embed(runs, glossary)}</html>\n"
     with files.replacing(file) as part:
         part.write_text(page, encoding="utf-8")
+
+
+def names(runs: Mapping[str, Sequence[pathlib.Path]]) -> dict[str, list[str]]:
+    """Return what the viewer calls the runs of each column; for `runs`, see `embed`."""
+    labels = iter(pack.labels(runs))
+    return {
+        column: [name for _, name in itertools.islice(labels, len(folders))]
+        for column, folders in runs.items()
+    }
 
 
 def link(episode: tuple[str, int, str] | None = None, **filters: str) -> str:

@@ -3,7 +3,7 @@
 
 const root = document.getElementById("episodes");
 const FLAGS = { success: 1, solvable: 2, refused: 4, changed: 8, answered: 16 };
-const FILTERS = ["scenario", "run", "outcome", "failure", "task"];
+const FILTERS = ["scenario", "run", "outcome", "cause", "failure", "task"];
 const REASONS = {
   unanswered: "no reply",
   out_of_context: "out of context",
@@ -46,7 +46,8 @@ class Episodes {
     // What search looks at, in one string for each episode.
     this.texts = Array.from({ length: this.size }, (_, i) => {
       const { request, said, index } = this.table;
-      const reason = this.verdict(i);
+      const hopeless = words(this.reasons[this.table.unsolvable[i]]);
+      const reason = `${this.verdict(i)}\n${this.causeText(i)}\n${hopeless}`;
       return `${request[i]}\n${said[i]}\n${this.scenario(i)}\n${reason}\n#${index[i]}`.toLowerCase();
     });
     // The episodes of a task in a scenario, of all runs.
@@ -78,6 +79,15 @@ class Episodes {
     return this.failures[this.table.failure[i]];
   }
 
+  cause(i) {
+    return this.causes[this.table.cause[i]];
+  }
+
+  // Why the episode failed, in a few words; "" if it did not.
+  causeText(i) {
+    return this.cause(i) && this.meanings[this.cause(i)][0];
+  }
+
   // How the episode ended, in a few words.
   verdict(i) {
     if (this.is(i, "success")) return this.is(i, "refused") ? "refused rightly" : "solved";
@@ -94,6 +104,8 @@ class Episodes {
         return [this.is(i, "success") ? "success" : "failure"];
       case "failure":
         return [this.failure(i)];
+      case "cause":
+        return [this.cause(i)];
       case "task":
         return [this.is(i, "solvable") ? "solvable" : "unsolvable"];
       case "run": {

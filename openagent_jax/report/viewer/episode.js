@@ -133,7 +133,17 @@ function verdict(episodes, i) {
     el("b", {}, verdictText(episodes, i)),
     " ",
     el("span", {}, `${facts(episodes, i)}.`),
+    ...causeOf(episodes, i),
   );
+}
+
+function causeOf(episodes, i) {
+  const cause = episodes.cause(i);
+  if (!cause) return [];
+  const [label, meaning] = episodes.meanings[cause];
+  const turn = episodes.table.turn[i];
+  const text = turn ? `Cause: ${label}, in turn ${turn}.` : `Cause: ${label}.`;
+  return [el("br"), el("b.cause", {}, text), " ", el("span", {}, meaning)];
 }
 
 // One column: the calls beside the oracle's and the conversation. If it is one of two,

@@ -30,7 +30,11 @@ function row(i) {
   return [
     outcomeMark(episodes, i),
     el("span.name", {}, words(episodes.scenario(i))),
-    el(`span.why.${episodes.is(i, "success") ? "good" : "bad"}`, {}, episodes.verdict(i)),
+    el(
+      `span.why.${episodes.is(i, "success") ? "good" : "bad"}`,
+      {},
+      episodes.causeText(i) || episodes.verdict(i),
+    ),
     el(
       "span.task",
       {},
@@ -47,6 +51,8 @@ function optionsOf(filter) {
       return episodes.scenarios;
     case "failure":
       return episodes.failures.filter(Boolean);
+    case "cause":
+      return episodes.causes.filter(Boolean);
     case "outcome":
       return ["success", "failure"];
     case "task":
@@ -57,6 +63,8 @@ function optionsOf(filter) {
 }
 
 function labelOf(filter, option) {
+  if (filter === "cause" && Object.hasOwn(episodes.meanings, option))
+    return episodes.meanings[option][0];
   if (filter === "failure" && Object.hasOwn(REASONS, option)) return REASONS[option];
   if (Object.hasOwn(LABELS, option) && filter !== "run" && filter !== "scenario")
     return LABELS[option];
@@ -213,10 +221,10 @@ function follow(hash) {
   chosen.beside = beside;
   const i = episode ? episodes.find(...episode) : null;
   chosen.episode = i;
+  if (i === null) root.classList.remove("ev-open"); // a hidden list cannot scroll
   applyFilters();
   if (i !== null) open(i);
   else if (list.items.length && !isNarrow()) list.move(0);
-  else root.classList.remove("ev-open");
   if (episode && i === null)
     status.textContent = `${episode[0]} #${episode[1]} of ${episode[2]} is not here; ${status.textContent}`;
   root.scrollIntoView();

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from openagent_jax.report import trajectories
+from openagent_jax.report import causes, trajectories
 
 CHUNK_BYTES = 400_000  # of JSON, before compression
 _FLAGS = ("success", "solvable", "refused", "changed", "answered")
@@ -41,7 +41,7 @@ def pack(
 
     The arguments are those of `viewer.embed`.
     """
-    labels, folders = _labels(runs), [x for some in runs.values() for x in some]
+    named, folders = labels(runs), [x for some in runs.values() for x in some]
     episodes, notes = [], []
     for run, folder in enumerate(folders):
         episodes += _read(run, folder, notes)
@@ -54,7 +54,7 @@ def pack(
         places |= {i: (number, place) for place, i in enumerate(members)}
         parts[str(number)] = _compressed(_chunk([episodes[i].line for i in members]))
     index = {
-        "runs": [{"name": x, "column": column} for column, x in labels],
+        "runs": [{"name": x, "column": column} for column, x in named],
         "scenarios": scenarios,
         "notes": notes,
         "glossary": _glossary(folders) if glossary is None else _checked(glossary),
@@ -63,9 +63,9 @@ def pack(
     return {"index": _compressed(_json(index)), **parts}
 
 
-def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]:
+def labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]:
     """Return the column and the name of each run, in order; no two names are equal."""
-    labels, taken = [], set()
+    found, taken = [], set()
     for column, folders in runs.items():
         for number, folder in enumerate(folders, 1):
             folder = folder.absolute()
@@ -74,8 +74,8 @@ def _labels(runs: Mapping[str, Sequence[pathlib.Path]]) -> list[tuple[str, str]]
             while name in taken:
                 name = f"{name} ({number})"
             taken.add(name)
-            labels.append((_sound(column), name))
-    return labels
+            found.append((_sound(column), name))
+    return found
 
 
 def _read(run: int, folder: pathlib.Path, notes: list[str]) -> Iterator[_Episode]:
@@ -157,8 +157,11 @@ def _columns(
     places: Sequence[tuple[int, int]],
 ) -> dict[str, Any]:
     """Return the table of the index, one list a column."""
-    failures, reasons, tasks = {"": 0}, {"": 0}, {}
+    failures, reasons, tasks, why = {"": 0}, {"": 0}, {}, {"": 0}
     lines = [x.line for x in episodes]
+    found = [causes.why(line) for line in lines]
+    used = {x.cause for x in found}
+    why |= {x: i for i, x in enumerate((x for x in causes.CAUSES if x in used), 1)}
 
     def number(names: dict[str, int], name: Any) -> int:
         return names.setdefault(
@@ -173,6 +176,8 @@ def _columns(
             number(tasks, x.line.get("task_key") or f"#{x.index}") for x in episodes
         ],
         "failure": [number(failures, line.get("failure", "")) for line in lines],
+        "cause": [why[x.cause] for x in found],
+        "turn": [0 if x.turn is None else x.turn + 1 for x in found],
         "unsolvable": [number(reasons, line.get("unsolvable", "")) for line in lines],
         "flags": [
             sum(bool(line.get(x)) << bit for bit, x in enumerate(_FLAGS))
@@ -184,7 +189,13 @@ def _columns(
         "chunk": [chunk for chunk, _ in places],
         "place": [place for _, place in places],
     }
-    return {"failures": list(failures), "reasons": list(reasons), "table": table}
+    return {
+        "failures": list(failures),
+        "reasons": list(reasons),
+        "causes": list(why),
+        "meanings": {x: causes.MEANINGS[x] for x in why if x},
+        "table": table,
+    }
 
 
 def _count(value: Any) -> int:

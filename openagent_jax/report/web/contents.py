@@ -51,7 +51,9 @@ def headline(shown: Sequence[View]) -> dict[str, Any]:
             }
             for v in shown
         ],
-        "solved": charts.dots("Success on tasks that can be solved", solved),
+        "solved": charts.dots("Success on tasks that can be solved", solved)
+        if solved
+        else "",
         "refused": charts.dots("Refusals", refused) if refused else "",
     }
 

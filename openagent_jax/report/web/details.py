@@ -10,6 +10,7 @@ from openagent_jax.report.web import charts, failures, views
 from openagent_jax.report.web.views import View
 
 ANSWERED = ("wrong_answer", "missed_refusal")  # failures that end with an answer
+ENDLESS = ("out_of_turns", "out_of_context")  # and that end without one
 
 
 def endings(shown: Sequence[View]) -> list[dict[str, Any]]:
@@ -82,12 +83,19 @@ def why(shown: Sequence[View]) -> dict[str, Any]:
                     "kept": c.kept,
                     "failed": c.failed,
                     "cells": cells,
-                    "late": sum(c.endings[x] for x in ("out_of_turns",)),
+                    "late": sum(c.endings[x] for x in ENDLESS),
                 }
             )
     kept = sum(c.kept for v in shown for c in v.counts.values())
     failed = sum(c.failed for v in shown for c in v.counts.values())
-    return {"causes": used, "lines": lines, "kept": kept, "failed": failed}
+    unchanged = sum(c.unchanged for v in shown for c in v.counts.values())
+    return {
+        "causes": used,
+        "lines": lines,
+        "kept": kept,
+        "failed": failed,
+        "unchanged": unchanged,
+    }
 
 
 def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
@@ -95,19 +103,20 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
     made = []
     for v in shown:
         c = v.counts.get(scenario)
-        if not c or not c.failed:
+        if not c or not c.kept:
             continue
         found = []
-        for cause, num in c.causes.most_common(3):
+        for cause, num in c.causes.most_common():
             example = c.examples.get(cause)
             found.append(
                 {
                     "label": causes.MEANINGS[cause][0],
                     "cause": cause,
                     "num": num,
-                    "share": num / c.failed,
+                    "of": _reasons(c) if cause == "not_refused" else "",
                     "example": example,
                     "link": _link(v, scenario, example),
+                    "all": viewer.link(scenario=scenario, run=v.name, cause=cause),
                 }
             )
         made.append(
@@ -116,6 +125,7 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
                 "style": v.style,
                 "failed": c.failed,
                 "kept": c.kept,
+                "unchanged": c.unchanged,
                 "causes": found,
                 "link": viewer.link(scenario=scenario, run=v.name, outcome="failure"),
             }
@@ -123,11 +133,19 @@ def examples(shown: Sequence[View], scenario: str) -> list[dict[str, Any]]:
     return made
 
 
+def _reasons(c: failures.Counts) -> str:
+    """Say of each reason why a task cannot be solved how often it was missed."""
+    return ", ".join(
+        f"{c.missed[reason]} of {num} {reason.replace('_', ' ')}"
+        for reason, num in c.hopeless.most_common()
+    )
+
+
 def _link(v: View, scenario: str, example: failures.Example | None) -> str:
-    """Return the address of an example in the viewer; "" if it has no name there."""
-    if example is None or v.num_seeds > 1:
+    """Return the address of an example in the viewer; "" if there is none."""
+    if example is None:
         return ""
-    return viewer.link((scenario, example.index, v.name))
+    return viewer.link((scenario, example.index, v.runs[example.run]))
 
 
 def cost(shown: Sequence[View]) -> list[dict[str, Any]]:

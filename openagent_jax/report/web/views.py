@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from openagent_jax.report import multiple, pool
+from openagent_jax.report import multiple, pool, viewer
 from openagent_jax.report.outcomes import Json
 from openagent_jax.report.rows import average, by_seed, label, on_solvable, summary
 from openagent_jax.report.web import failures
@@ -32,6 +32,7 @@ class View:
     whole: Json  # with every outcome and interval
     shared: frozenset[str]  # labels of the rows that every column has
     counts: Mapping[str, failures.Counts]  # by scenario
+    runs: Sequence[str]  # how the viewer of episodes names them
 
     @property
     def num_seeds(self) -> int:
@@ -82,11 +83,13 @@ def of(columns: Mapping[str, Column]) -> tuple[list[View], list[str]]:
     reports = pool.beside(reports)
     counted = [{label(r) for r in x["rows"] if r["n"]} for x in reports.values()]
     shared = frozenset(set.intersection(*counted)) if counted else frozenset()
+    runs = viewer.names({name: x.folders for name, x in columns.items()})
     made, notes = [], []
     for i, (name, column) in enumerate(columns.items()):
         counts, lost = failures.of_folders(column.folders)
         notes += lost
-        made.append(View(name, i, reports[name], column.report, shared, counts))
+        whole = column.report
+        made.append(View(name, i, reports[name], whole, shared, counts, runs[name]))
     return made, notes
 
 
@@ -101,7 +104,8 @@ def confusion(view: View, clean: bool) -> dict[str, dict[str, int]]:
       `refused`, `solved` and `failed` of `solvable` and of `unsolvable` tasks; {} if
       the report does not have the outcomes of its tasks.
     """
-    rows = [r for r in view.report["rows"] if (r["tier"] == "clean") == clean]
+    # The report that is shown has no outcomes of one run beside several seeds.
+    rows = [r for r in view.whole["rows"] if (r["tier"] == "clean") == clean]
     if not rows or any("outcomes" not in r for r in rows):
         return {}
     texts = [x for r in rows for x in _texts(r["outcomes"])]

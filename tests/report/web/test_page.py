@@ -1,6 +1,8 @@
 """The page of a report: what it shows, of which columns, and from which episodes."""
 
+import base64
 import dataclasses
+import gzip
 import html
 import json
 import re
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from openagent_jax import report
+from openagent_jax.report import viewer
 from openagent_jax.report.web import charts, views
 from tests.report import builders
 from tests.report.builders import TRAP, UNSOLVABLE, make_report, outcomes, page
@@ -79,7 +82,8 @@ def test_links_ids_and_tags_are_sound():
         found = Reader(text)
         assert found.open == [] and len(found.ids) == len({*found.ids})
         assert {*found.links} <= {*found.ids} and len(found.links) > 20
-        assert "http" not in text and "<script" not in text and "@import" not in text
+        assert "http" not in text and "@import" not in text
+        assert re.findall("<script.*?>", text) == ["<script>"]
 
 
 def test_the_same_reports_make_the_same_page():
@@ -93,8 +97,38 @@ def test_every_row_has_its_definition():
     text = page(make_report(glossary=meanings))
     for r in make_report()["rows"]:
         assert f'<a href="#s-{r["scenario"]}">' in text
-        assert f'<section id="s-{r["scenario"]}">' in text
+        assert f'<details id="s-{r["scenario"]}">' in text
     assert "Names mislead. Right: Read." in words(text)
+
+
+def test_a_scenario_has_its_rate_on_its_line():
+    """Of each column; one that was not played leaves its place empty."""
+    made, less = make_report(), make_report("less")
+    less["rows"] = [r for r in less["rows"] if r["scenario"] != "semantic_trap"]
+    for scenario, shown in (
+        ("semantic_trap", ["–", "12 %"]),
+        ("tool_order", ["no task changed"] * 2),
+        ("unsolvable", ["refused 50 %"] * 2),
+    ):
+        line = page(less, more=made).split(f'<details id="s-{scenario}">')[1]
+        line = line.split('<span class="rates">')[1].split("</summary>")[0]
+        found = re.findall(r'title="(\w+)">\s*([^<]*)<', line)
+        assert found == [*zip(("less", "more"), shown, strict=True)]
+
+
+def test_a_report_without_clean_tasks_or_without_any():
+    made = make_report()
+    perturbed = made["rows"][:-1]
+    seen = words(page(made | {"rows": perturbed})).split("Clean against")[1]
+    assert "In the open world, over 2 scenarios, it succeeds in 50.4 %" in seen
+    assert "On clean tasks" not in seen
+    none = dict.fromkeys(("mean", "low", "high"))
+    for r in made["rows"]:
+        rates = {name: None for name in (*report.RATES, "chain_length_ratio")}
+        r |= {"n": 0, "success": none, "delta": none, "outcomes": "." * 8, **rates}
+    seen = words(page(made)).split("Clean against the open world")[1]
+    assert seen.startswith(" No task was played, or none was answered.")
+    assert "Success on tasks" not in seen.split("Success by tier")[0]
 
 
 def test_strengths_are_columns_and_curves():
@@ -180,10 +214,13 @@ def folder(tmp_path):
 def test_causes_and_an_example_of_each(folder):
     made = report.page({"base": report.Column(make_report(), [folder])})
     text = words(made.text)
-    assert made.notes == [] and "Of 4 kept episodes, 3 failed." in text
+    assert (
+        made.notes == []
+        and "Of 4 kept episodes whose task the scenario changed, 3 failed." in text
+    )
     card = text.split("Scenarios, one by one")[1].split("semantic_trap ")[1]
-    assert "3 of 4 kept episodes failed" in card
-    assert "2 × wrong arguments" in card and "1 × gave up" in card
+    assert "3 of 4 kept episodes failed, without 1 whose task" in card
+    assert "2 × wrong values" in card and "1 × gave up" in card
     assert (
         'request Find <Rome>. did find(city="Bonn") was told {"error": "<no such '
         'city>"} oracle find(city="Rome")'
@@ -192,6 +229,78 @@ def test_causes_and_an_example_of_each(folder):
     every = "#scenario=semantic_trap&amp;run=base&amp;outcome=failure"
     assert f'href="{every}"' in made.text
     assert 'href="#episode=semantic_trap/3/base"' in made.text
+    one = "#scenario=semantic_trap&amp;run=base&amp;cause=arguments"
+    assert f'href="{one}"' in made.text
+
+
+def kept(tmp_path, name, *lines):
+    """A report's page of these episodes of a scenario, as words."""
+    folder = tmp_path / "trajectories"
+    folder.mkdir()
+    text = "".join(json.dumps(LINE | x) + "\n" for x in lines)
+    (folder / f"{name}.jsonl").write_text(text)
+    made = report.page({"base": report.Column(make_report(), [tmp_path])})
+    return words(made.text).split("Why episodes fail")[1]
+
+
+def test_what_was_told_before_is_shown(tmp_path):
+    """Such as the error that the agent should have acted on."""
+    plan, other = [FIND, FIND, {"text": "Answer: 4"}], {"name": "x", "arguments": {}}
+    again = {"actions": [FIND, other], "results": ["try again", "x is done"]}
+    text = kept(tmp_path, "semantic_trap", again | {"plan": plan})
+    told = 'had been told try again did x() was told x is done oracle find(city="Rome")'
+    assert told in text
+
+
+def test_examples_of_several_seeds_are_linked(folder, tmp_path):
+    """They are named as in the list of episodes, which shows each run on its own."""
+    seeds = {f"{i}": make_report(train_seed=i) for i in range(2)}
+    none = tmp_path / "none/eval/3"
+    column = report.Column(report.pool(seeds), [none, folder])
+    text = report.page({"one": report.Column(seeds["0"]), "both": column}).text
+    run = f"both%3A%20{folder.name}"
+    assert f'href="#episode=semantic_trap/3/{run}"' in text
+    names = [x["name"] for x in _index(text)["runs"]]
+    assert run in {viewer.link(("", 0, x)).rpartition("/")[2] for x in names}
+    # One run is counted beside several, although it has no intervals there.
+    ends = words(text).split("How episodes end")[1].split(" Cost ")[0]
+    assert ends.count("● one") == ends.count("■ both") == 3
+
+
+def _index(text):
+    """What the viewer of a page lists."""
+    part = re.search('<script type="text/plain" data-part="index">(.*?)<', text)
+    return json.loads(gzip.decompress(base64.b64decode(part[1])))
+
+
+def test_missed_refusals_by_the_reason_why_a_task_cannot_be_solved(tmp_path):
+    never = {"solvable": False, "plan": [{"text": "Refuse"}]}
+    missing = never | {"unsolvable": "missing_tool", "failure": "missed_refusal"}
+    right = {"success": True, "failure": "", "refused": True}
+    broken = never | {"unsolvable": "out_of_service"} | right
+    text = kept(tmp_path, "unsolvable", missing, missing, missing | right, broken)
+    assert "2 × did not refuse : 2 of 3 missing tool, 0 of 1 out of service" in text
+
+
+def test_the_example_is_of_the_commonest_kind(tmp_path):
+    rare = {"results": ["nothing of the kind", None]}
+    often = ({"results": [f"there is no such city {i}", None]} for i in (2, 7))
+    text = kept(tmp_path, "semantic_trap", rare, *often)
+    assert "3 × wrong values" in text and "was told there is no such city 2" in text
+    assert "nothing of the kind" not in text
+
+
+def test_odd_episodes_do_not_hide_the_others(tmp_path):
+    odd = {"messages": [3]}, {"plan": 3, "num_calls": "x"}, {"failure": [1]}
+    text = kept(tmp_path, "semantic_trap", *odd, {"actions": {}}, {})
+    assert "4 of 5 kept episodes failed" in text and "2 × wrong values" in text
+
+
+def test_an_episode_without_an_end_is_one_of_turns_or_of_context(tmp_path):
+    late = ({"failure": x} for x in ("out_of_turns", "out_of_context", "wrong_answer"))
+    text = kept(tmp_path, "semantic_trap", *late)
+    line = text.split("no end ")[1].split("Episodes by cause")[0]
+    assert line.split() == ["semantic_trap", "3", "of", "3", "3", "2"]
 
 
 def test_a_half_written_file_is_shown_as_far_as_it_is_whole(folder):
@@ -220,6 +329,16 @@ def test_a_remote_agent_has_no_steps_of_training():
     for wrong in ("checkpoint", "step 0", "held out", "claim", "trained"):
         assert wrong not in seen.lower(), wrong
     assert "step 3" in words(page(make_report()))
+
+
+def test_a_checkpoint_has_its_tokens(tmp_path):
+    cost = {"episodes": 6, "prompt_tokens": 4200, "completion_tokens": 99}
+    seen = words(page(make_report(cost=cost)))
+    said = "6 episodes, 4,200 prompt tokens, 99 completion tokens, in all."
+    assert said in seen and "The agent" not in seen
+    text = kept(tmp_path, "clean", *({"completion_tokens": x} for x in (20, 31)))
+    line = text.split("tokens written ● ")[1].split(" ● ")[0].split()
+    assert line[:2] == ["base", "clean"] and line[-1] == "26"
 
 
 def test_dots_are_where_their_rates_are():
