@@ -96,9 +96,10 @@ def local(mesh: Mesh) -> Local:
     Args:
       mesh: the mesh.
     """
-    if mesh.size == 1:
+    if num_shards(mesh) == 1:
         return together
-    return lambda function: _by_shard(mesh, function, PartitionSpec(BATCH_AXES))
+    rows = PartitionSpec(_split_axes(mesh))
+    return lambda function: _by_shard(mesh, function, rows)
 
 
 class Division(NamedTuple):
@@ -136,8 +137,9 @@ def divide(mesh: Mesh, shardings: Params) -> Division:
     def constrain(rows):
         return jax.lax.with_sharding_constraint(rows, batch)
 
-    if mesh.size == 1:
+    if num_shards(mesh) == 1:
         return UNDIVIDED._replace(constrain=constrain)
+    axes = _split_axes(mesh)
 
     def gather(params):
         whole = {
@@ -149,18 +151,18 @@ def divide(mesh: Mesh, shardings: Params) -> Division:
         return jax.lax.with_sharding_constraint(params, whole)
 
     def reduce(x, spec):
-        spec = [*_only(spec, "fsdp")]
-        if "fsdp" in spec:
+        spec, others = [*_only(spec, "fsdp")], axes
+        if "fsdp" in spec and "fsdp" in axes:
             split = spec.index("fsdp")
             x = jax.lax.psum_scatter(x, "fsdp", scatter_dimension=split, tiled=True)
-            return jax.lax.psum(x, "data")
-        return jax.lax.psum(x, BATCH_AXES)
+            others = tuple(axis for axis in axes if axis != "fsdp")
+        return jax.lax.psum(x, others) if others else x
 
     def summed(function):
         def of_shard(shared, rows):
             gradient, sums = function(shared, rows)
             split = {name: specs[name] for name in gradient}
-            return jax.tree.map(reduce, gradient, split), jax.lax.psum(sums, BATCH_AXES)
+            return jax.tree.map(reduce, gradient, split), jax.lax.psum(sums, axes)
 
         def divided(shared, rows):
             gradient, _ = jax.eval_shape(function, shared, rows)
@@ -168,6 +170,8 @@ def divide(mesh: Mesh, shardings: Params) -> Division:
                 name: jax.tree.map(lambda spec: _only(spec, "fsdp"), specs[name])
                 for name in gradient
             }
+            if "fsdp" not in axes:
+                laid = PartitionSpec()
             outputs = laid, PartitionSpec()
             return _by_shard(mesh, of_shard, outputs)(shared, rows)
 
@@ -183,16 +187,21 @@ def _only(spec: PartitionSpec, axis: str) -> PartitionSpec:
 
 def _by_shard(mesh: Mesh, function: Callable[..., Any], outputs: Any) -> Any:
     """Call `(shared, rows) -> ...` with the rows of each shard of a batch."""
-    # Compilers know best a program that names all axes.
-    manual = BATCH_AXES if mesh.shape["tensor"] > 1 else MESH_AXES
+    axes = _split_axes(mesh)
     return jax.shard_map(
         function,
         mesh=mesh,
-        in_specs=(PartitionSpec(), PartitionSpec(BATCH_AXES)),
+        in_specs=(PartitionSpec(), PartitionSpec(axes)),
         out_specs=outputs,
-        axis_names={*manual},
+        # Compilers know best a program that names all axes.
+        axis_names={*axes} if mesh.shape["tensor"] > 1 else {*MESH_AXES},
         check_vma=False,
     )
+
+
+def _split_axes(mesh: Mesh) -> tuple[str, ...]:
+    """Return the mesh axes over which a batch is really split."""
+    return tuple(axis for axis in BATCH_AXES if mesh.shape[axis] > 1)
 
 
 def num_shards(mesh: Mesh) -> int:
