@@ -33,7 +33,8 @@ DISTRIBUTED = flags.DEFINE_bool(
     False,
     "This is one of several processes of one run. Start the same command in each, with "
     "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
-    "they find one another; elsewhere see jax.distributed.initialize.",
+    "they find one another; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and "
+    "JAX_PROCESS_ID.",
 )
 DATA = "data"  # key in the meta of a checkpoint: the position in the stored data
 
@@ -49,6 +50,7 @@ def main() -> None:
         config,
         lineage,
         placement,
+        processes,
         room,
         runs,
         scoring,
@@ -58,11 +60,11 @@ def main() -> None:
     from openagent_jax.checkpoint import Checkpoints
 
     if DISTRIBUTED.value:
-        try:
-            jax.distributed.initialize()
-        except ValueError as error:
-            raise cli.UsageError(f"--distributed: {error}") from None
+        processes.join()
     c = config.resolve(CONFIG.value)
+    if DISTRIBUTED.value:
+        commit = cli.git("rev-parse", "HEAD") or "unknown"
+        processes.check_same(config=config.config_hash(c), commit=commit)
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     checks.check(c)
     placement.mesh(c)  # raises before anything is written if the devices do not fit

@@ -38,6 +38,10 @@ def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
         sharding.check_batch_size(made, rows, what)
         part = " / ".join([what, *divisors])
         sharding.check_batch_size(made, rows // num_parts, part)
+        if not c.data.path:  # each device makes the rows of its own tasks
+            pairs = bool(c.paft.alpha and c.paft.paired)
+            part = "train.batch_size" + " / 2 pairs" * pairs
+            sharding.check_batch_size(made, c.train.batch_size // (1 + pairs), part)
     return made
 
 

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from launch.common import processes as processes_of
 from tests import tiny
 
 pytestmark = pytest.mark.slow
@@ -21,6 +22,7 @@ jax.config.update("jax_num_cpu_devices", 1)
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 name, me, port, changes = sys.argv[1:]
 jax.distributed.initialize(f"localhost:{port}", 2, int(me))
+from launch.common import processes as processes_of
 from tests import tiny
 step, state = tiny.trainer(tiny.config(name, **json.loads(changes)), num_devices=2)
 for _ in range(NUM_STEPS):
@@ -77,3 +79,33 @@ def test_two_processes_train_as_one(name, axis):
             np.testing.assert_allclose(
                 got[key], value, rtol=1e-3 if loose else 1e-5, atol=1e-5, err_msg=key
             )
+
+
+@pytest.mark.parametrize("what", ["config", "commit"])
+def test_processes_that_differ_end_with_one_line(what, tmp_path):
+    """Each of them says which differ, and none trains."""
+    command = [sys.executable, "-m", "launch.train", "--config=configs/sft.py"]
+    command += ["--distributed", f"--workdir={tmp_path / 'run'}"]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    processes = []
+    for i in range(2):
+        env = os.environ | {
+            "JAX_PLATFORMS": "cpu",
+            processes_of.ADDRESS: address,
+            processes_of.NUMBER: "2",
+            processes_of.INDEX: str(i),
+        }
+        seed = [f"--config.seed={i}"] if what == "config" else []
+        if what == "commit" and i:
+            env["GIT_DIR"] = str(tmp_path)  # where there is no commit
+        processes.append(
+            subprocess.Popen(command + seed, stderr=subprocess.PIPE, text=True, env=env)
+        )
+    for process in processes:
+        error = process.communicate(timeout=120)[1]
+        lines = [x for x in error.splitlines() if x.startswith("train.py: ")]
+        assert process.returncode == 2, error
+        assert len(lines) == 1 and f"process 0 has the {what}" in lines[0], error
+    assert not (tmp_path / "run").exists()
