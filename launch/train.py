@@ -33,8 +33,8 @@ DISTRIBUTED = flags.DEFINE_bool(
     False,
     "This is one of several processes of one run. Start the same command in each, with "
     "a workdir that all of them see. On TPU pods and under SLURM (srun) or Open MPI "
-    "they find one another; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and "
-    "JAX_PROCESS_ID.",
+    "they find one another; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES "
+    "and JAX_PROCESS_ID.",
 )
 DATA = "data"  # key in the meta of a checkpoint: the position in the stored data
 
