@@ -47,13 +47,16 @@ def collectives(text):
             )
             for names in re.findall(r"branch_computations=\{(.*?)\}", bodies[name]):
                 waiting += re.findall(word, names)
-    found = collections.Counter()
+    # A compiler may do one collective in pieces, before, in and after a loop beside it.
+    pieces = collections.defaultdict(list)
     for name, body in bodies.items():
-        for kind in KINDS:
-            found[kind, name in looped] += len(
-                re.findall(rf" {kind}(?:-start)?\(", body)
-            )
-    return +found
+        for i, line in enumerate(body.splitlines()):
+            if made := re.search(rf" ({'|'.join(KINDS)})(?:-start)?\(", line):
+                channel = re.search(r"channel_id=(\d+)", line)
+                pieces[made[1], channel[1] if channel else (name, i)].append(
+                    name in looped
+                )
+    return collections.Counter((kind, all(x)) for (kind, _), x in pieces.items())
 
 
 def check(found, num_models=1):
