@@ -47,16 +47,19 @@ def collectives(text):
             )
             for names in re.findall(r"branch_computations=\{(.*?)\}", bodies[name]):
                 waiting += re.findall(word, names)
-    # A compiler may do one collective in pieces, before, in and after a loop beside it.
-    pieces = collections.defaultdict(list)
+    # A compiler may do one collective in pieces: before, in and after a loop beside it.
+    pieces = collections.defaultdict(collections.Counter)
     for name, body in bodies.items():
-        for i, line in enumerate(body.splitlines()):
+        for line in body.splitlines():
             if made := re.search(rf" ({'|'.join(KINDS)})(?:-start)?\(", line):
                 channel = re.search(r"channel_id=(\d+)", line)
-                pieces[made[1], channel[1] if channel else (name, i)].append(
-                    name in looped
-                )
-    return collections.Counter((kind, all(x)) for (kind, _), x in pieces.items())
+                pieces[made[1], channel and channel[1]][name] += 1
+    found = collections.Counter()
+    for (kind, _), numbers in pieces.items():
+        apart = max((n for name, n in numbers.items() if name not in looped), default=0)
+        found[kind, False] += apart
+        found[kind, True] += max(numbers.values()) - apart
+    return +found
 
 
 def check(found, num_models=1):
