@@ -98,7 +98,7 @@ def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
             how = c.algorithm.temperature, ROWS.value, GROUP.value
             return partial(rollouts.episodes, *played, *how, medians)
         case "train":
-            return partial(training.measure, c, model, source, REPEATS.value)
+            return partial(training.measure, c, model, source, REPEATS.value, medians)
         case "load":
             return partial(pretrained.load, c, model, medians)
         case "decode":
