@@ -67,7 +67,8 @@ def main() -> None:
         processes.check_same(config=config.config_hash(c), commit=commit)
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     checks.check(c)
-    placement.mesh(c)  # raises before anything is written if the devices do not fit
+    # Raises before anything is written if the devices do not fit.
+    mesh = placement.mesh(c)
     model = backbones.backbone(c)
     backbones.reference(c, model)  # likewise for surrogate.reference
     given = config_flags.get_override_values(flags.FLAGS["config"])
@@ -91,7 +92,7 @@ def main() -> None:
     fed = build.feed(c, source)
     stages = *model.trained_on, lineage.stage(c, fed.metadata if fed else None)
     trained = dataclasses.replace(model, trained_on=stages)
-    scorer = scoring.Scorer(c, trained, c.seed)
+    scorer = scoring.Scorer(c, trained, c.seed, mesh=mesh)
     first = jax.process_index() == 0  # the process that writes plain files and prints
     if first:
         workdir.mkdir(parents=True, exist_ok=True)

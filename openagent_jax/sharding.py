@@ -102,6 +102,27 @@ def local(mesh: Mesh) -> Local:
     return lambda function: _by_shard(mesh, function, rows)
 
 
+def local_then_shared(mesh: Mesh, num_rows: int) -> Local:
+    """Return what `local` does, but that every device gets all rows of the result.
+
+    Args:
+      mesh: the mesh.
+      num_rows: the number of rows. If they cannot be split, each device computes all.
+    """
+    if num_rows % num_shards(mesh):
+        return together
+    by_shard = local(mesh)
+
+    def transform(function):
+        def on_all(shared, rows):
+            made = by_shard(function)(shared, rows)
+            return jax.lax.with_sharding_constraint(made, replicated(mesh))
+
+        return on_all
+
+    return transform
+
+
 class Division(NamedTuple):
     """How the update of a training step is divided among devices.
 

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from launch.common import build, errors, lineage, scenarios
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
-from openagent_jax import perturb, report
+from openagent_jax import perturb, report, sharding
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.evaluation import bounds, episodes, evaluate
-from openagent_jax.types import Metrics, Params
+from openagent_jax.types import Metrics, Params, together
 
 
 class Scorer:
@@ -24,6 +25,7 @@ class Scorer:
         model: Backbone,
         train_seed: int | None,
         usual: str = "suite",
+        mesh: Mesh | None = None,
     ):
         """
         Args:
@@ -32,6 +34,7 @@ class Scorer:
             what the report claims.
           train_seed: the seed of the run that trained it; None for a backbone.
           usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+          mesh: the devices that share the episodes; None is the first one alone.
         """
         self._train_seed = train_seed
         self._trained_on = model.trained_on
@@ -52,6 +55,9 @@ class Scorer:
         )
         self._entries = perturb.entries(environment, self._scenarios)
         scenarios.check_compositions(self._entries, self._changed(), c.suite)
+        local = together
+        if mesh is not None:
+            local = sharding.local_then_shared(mesh, self._batch_size)
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -61,6 +67,7 @@ class Scorer:
             c.eval.temperature,
             record=c.eval.keep > 0,
             repeats=c.eval.repeats,
+            local=local,
         )
 
     def _changed(self) -> set[str]:

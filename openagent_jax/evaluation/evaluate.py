@@ -23,7 +23,14 @@ from openagent_jax.evaluation import bounds
 from openagent_jax.evaluation.claims import Claims
 from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout, rollout
-from openagent_jax.types import Outcome, Params, Policy, Trajectory
+from openagent_jax.types import (
+    Local,
+    Outcome,
+    Params,
+    Policy,
+    Trajectory,
+    together,
+)
 
 GRADING_VERSION = "9"  # raise it when a change affects the scores of the same agent
 
@@ -77,6 +84,7 @@ def make_player(
     temperature: float = 0.0,
     record: bool = False,
     repeats: int = 1,
+    local: Local = together,
 ) -> Callable[..., Played]:
     """Return a function that plays a batch of episodes. It compiles once.
 
@@ -89,6 +97,7 @@ def make_player(
       temperature: the temperature at which tokens are sampled; 0 means greedily.
       record: whether to return a `Recording` of the episodes.
       repeats: the number of episodes of each task; see `draw`.
+      local: lets each device play its own episodes.
 
     Returns:
       `(tables, params, scenario, key, start, strength, refused=None) -> Played`.
@@ -106,7 +115,9 @@ def make_player(
     scripted = bounds.player(environment)
 
     @jax.jit
-    def roll(tables, params: Params, keys, task) -> Rollout:
+    @local
+    def roll(shared, rows) -> Rollout:
+        (tables, params), (keys, task) = shared, rows
         return rollout(
             policy, environment, tables, params, keys, task, Sampling(temperature)
         )
@@ -138,7 +149,7 @@ def make_player(
         tables, params: Params, scenario, key, start, strength, refused=None
     ) -> Played:
         edited, keys = tasks(tables, scenario, key, start, strength)
-        played = roll(tables, params, keys, edited.task)
+        played = roll((tables, params), (keys, edited.task))
         episode, recording = played.trajectory, None
         outcome, shown, read, written = watch(tables, played)
         if record:

@@ -6,12 +6,13 @@ shard does not wait for the episodes of another one.
 
 import collections
 import importlib.util
+import math
 import re
 
 import jax
 import pytest
 
-from launch.common import backbones, build
+from launch.common import backbones, build, placement, scoring
 from tests import tiny
 
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
@@ -55,14 +56,15 @@ def collectives(text):
     return +found
 
 
-def check(found):
+def check(found, num_models=1):
     """One gather and one reduction of each parameter, and sums of metrics."""
+    most = num_models * NUM_PARAMS
     assert {kind for kind, _ in found} <= {"all-gather", "all-reduce", "reduce-scatter"}
     assert not any(in_loop for _, in_loop in found)
-    assert 0 < found["all-gather", False] <= NUM_PARAMS
+    assert 0 < found["all-gather", False] <= most
     # A compiler may reduce and then slice, or do several at once.
-    assert found["reduce-scatter", False] <= NUM_PARAMS
-    assert found["all-reduce", False] <= NUM_PARAMS + 10
+    assert found["reduce-scatter", False] <= most
+    assert found["all-reduce", False] <= most + 10
 
 
 def test_collectives_are_counted():
@@ -93,20 +95,19 @@ def test_sft(changes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, changes",
+    "name, num_models, changes",
     [
-        ("paft", {}),
-        ("grpo", {}),
-        ("grpo", {"surrogate__kl": 0.1, "grpo__oversample": 2}),
-        ("paft_grpo", {"train__batch_size": 16}),
-        ("ppo", {}),
+        ("paft", 1, {}),
+        ("grpo", 1, {"grpo__oversample": 2}),
+        ("paft_grpo", 2, {"train__batch_size": 16, "surrogate__kl": 0.1}),
+        ("ppo", 1, {}),
     ],
 )
-def test_other_algorithms(name, changes):
+def test_other_algorithms(name, num_models, changes):
     if name.startswith("paft"):
         changes = {"paft__perturbations": FEW, **changes}
     made = lowered(name, jax.devices(), 4, 2, 1, **changes)
-    check(collectives(made.compile().as_text()))
+    check(collectives(made.compile().as_text()), num_models)
 
 
 @pytest.mark.slow
@@ -128,6 +129,23 @@ def test_a_tensor_axis_waits_for_its_own_rows(name):
                 assert groups and groups[1].startswith(
                     ("{{0,1},{2,3},{4,5},{6,7}}", "[4,2]<=[8]")
                 ), line
+
+
+@pytest.mark.slow
+def test_devices_share_an_evaluation():
+    """Each plays some of the episodes, and all have the report of all of them."""
+    found = []
+    for mesh in ((1, 1, 1), (4, 2, 1), (2, 2, 2)):
+        names = "mesh__data", "mesh__fsdp", "mesh__tensor"
+        sizes = dict(zip(names, mesh, strict=True))
+        c = tiny.config("sft", eval__temperature=1.0, **sizes)
+        devices = placement.mesh(c, jax.devices()[: math.prod(mesh)])
+        model = backbones.backbone(c)
+        placed = placement.shardings(model.config, devices)
+        scorer = scoring.Scorer(c, model, c.seed, mesh=devices)
+        found.append(scorer(backbones.first_params(c, model, placed), 0, None))
+    assert found[0]["cost"]["completion_tokens"] > 100
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.slow
