@@ -30,9 +30,7 @@ def measure(
     step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])
-    plays = c.algorithm.is_reinforcement
-    num_columns = c.sandbox.context_tokens if plays else c.algorithm.num_tokens
-    num_slots = c.num_rows * num_columns * c.train.num_epochs
+    num_slots = c.num_rows * c.num_columns * c.train.num_epochs
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
