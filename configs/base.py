@@ -290,6 +290,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.eval.keep = 200
     # Whether they have their tokens too, and the log-probs of the sampled ones.
     c.eval.keep_tokens = False
+    # Whether the report says what a memoriser, a reader and a retrier solve; this takes
+    # a minute more on 2 CPU cores (openagent_jax/evaluation/simple_agents.py).
+    c.eval.simple_agents = False
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 100  # steps between checkpoints

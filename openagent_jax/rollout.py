@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import perturb
+from openagent_jax import brief, perturb
 from openagent_jax.models import decoding
 from openagent_jax.models.decoding import Context, Sampling
 from openagent_jax.text import lexicon as lexicons
@@ -226,7 +226,7 @@ def turn(
         tables.lexicon.end_token,
         sampling,
     )
-    answer = jax.vmap(partial(respond, environment, tables))
+    answer = brief.apart(jax.vmap(partial(respond, environment, tables)))
     state, action, timestep, pieces = answer(
         tasks, game.state, action_tokens, context.cache.length - before, ended
     )

@@ -153,6 +153,7 @@ def suite(c: Config) -> Tasks:
         c.eval.split,
         c.eval.repeats,
         chosen.about,
+        c.eval.simple_agents,
     )
 
 
@@ -162,6 +163,8 @@ def _bfcl(c: Config) -> bfcl.Suite:
     checks.check(c.replace({"eval.domain": ""}))  # everything but the domain
     if c.eval.repeats > 1:
         raise UsageError(f"eval.repeats={c.eval.repeats}: {c.eval.domain} needs 1")
+    if c.eval.simple_agents:
+        raise UsageError(f"eval.simple_agents: they cannot play {c.eval.domain}")
     with errors.blame(f"the suite {c.eval.domain}"):
         items = bfcl.load(name)[: c.eval.num_tasks]
     named, about = scenarios.choose(bfcl.SPEC, c.eval.scenarios, draw.ALL)

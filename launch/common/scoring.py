@@ -12,7 +12,7 @@ from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report, sharding
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
-from openagent_jax.evaluation import bounds, episodes, evaluate
+from openagent_jax.evaluation import bounds, episodes, evaluate, simple_agents
 from openagent_jax.types import Metrics, Params, together
 
 
@@ -49,6 +49,7 @@ class Scorer:
         num_episodes = self._num_tasks * c.eval.repeats
         self._batch_size = min(c.eval.batch_size, num_episodes)
         self._refused = None  # what the counting agent has learned
+        self._simple = None  # what simple agents solve
         environment = self.world.environment
         self._scenarios, self._about = scenarios.choose(
             environment, c.eval.scenarios, usual, registry.left_out(c.suite)
@@ -130,6 +131,17 @@ class Scorer:
         )
         if keeper:
             keeper.write(self._num_tasks * c.repeats)
+        if c.simple_agents and self._simple is None:
+            self._simple = simple_agents.bounds(
+                world,
+                self._scenarios,
+                split=c.split,
+                seed=c.seed,
+                num_tasks=self._num_tasks,
+                strength=c.strength,
+                repeats=c.repeats,
+            )
+        scored.bounds.update(self._simple or {})
         return {
             "suite": self._c.suite,
             "policy": self._c.name,

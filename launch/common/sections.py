@@ -303,6 +303,7 @@ class Eval:
     scenarios: tuple[str, ...]
     keep: int
     keep_tokens: bool
+    simple_agents: bool
 
 
 @dataclass(frozen=True)

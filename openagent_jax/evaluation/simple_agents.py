@@ -15,9 +15,9 @@ entries which only change those are none of their trouble. After an error, memor
 reader have nothing to go on, and say nothing of use any more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -113,25 +113,62 @@ def successes(
     Returns:
       Which tasks the agents solve, by scenario; clean tasks are one too.
     """
-    drawn = draw.make_batch(world.environment, tuple(scenarios), split, BLOCK)
-    play_block, key = player(world.environment), jax.random.key(seed)
     found: dict[str, Solved] = {}
+    for name, played in _played(world, scenarios, split, seed, num_tasks):
+        changed, success, phrasing = played
+        success = {agent: x[changed] for agent, x in success.items()}
+        found[name] = Solved(success, phrasing[changed])
+    return found
+
+
+def bounds(
+    world: World,
+    scenarios: Sequence[str],
+    *,
+    split: str,
+    seed: int,
+    num_tasks: int,
+    strength: float,
+    repeats: int = 1,
+) -> dict[str, dict[str, Bool[np.ndarray, "n"]]]:
+    """Play the tasks that an evaluation draws; see `evaluation.bounds.successes`.
+
+    Returns:
+      By agent and scenario, which tasks it solves. The refuser is left out, which
+      `evaluation.bounds` has.
+    """
+    agents, num = [x for x in AGENTS if x != "refuser"], num_tasks * repeats
+    found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in agents}
+    all_played = _played(world, scenarios, split, seed, num, strength, repeats)
+    for name, (_, success, _) in all_played:
+        for agent in agents:
+            found[agent][name] = success[agent]
+    return found
+
+
+def _played(
+    world: World,
+    scenarios: Sequence[str],
+    split: str,
+    seed: int,
+    num: int,
+    strength: float = 1.0,
+    repeats: int = 1,
+) -> Iterator[tuple[str, Any]]:
+    """Yield each scenario, with `(changed, success by agent, phrasing)` of episodes."""
+    drawn = draw.make_batch(world.environment, tuple(scenarios), split, BLOCK, repeats)
+    play_block, key = player(world.environment), jax.random.key(seed)
     for i, name in enumerate((draw.CLEAN, *scenarios)):
         blocks = []
-        for start in range(0, num_tasks, BLOCK):
+        for start in range(0, num, BLOCK):
             clean, edited = (
-                drawn(world.tables, which, key, start, jnp.float32(1))[0]
+                drawn(world.tables, which, key, start, jnp.float32(strength))[0]
                 for which in (0, i)
             )
             played, phrasing = play_block(world.tables, clean.task, edited.task)
             success = {agent: one.success for agent, one in played.items()}
             blocks.append(jax.device_get((edited.changed, success, phrasing)))
-        changed, success, phrasing = jax.tree.map(
-            lambda *x: np.concatenate(x)[:num_tasks], *blocks
-        )
-        success = {agent: x[changed] for agent, x in success.items()}
-        found[name] = Solved(success, phrasing[changed])
-    return found
+        yield name, jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
 
 
 @cache  # evaluations of one environment share compiled programs

@@ -35,7 +35,9 @@ sandbox instead of tokens. "oracle" plays the expert; "counting" decides whether
 refuse by counts alone, such as the number of documents, as the training tasks suggest,
 and otherwise plays the expert; "refuser" always refuses; "asker" asks a question first
 and then plays the expert. An agent that refuses no better than "counting" need not have
-read its documents."""
+read its documents. "memoriser" (if it played) makes the calls that it would have made
+before the perturbation; "reader" goes by the documents and reads no feedback; "retrier"
+does so too, but repeats a call that returns an error."""
 # Says what the claims of rows are.
 CLAIMS_NOTE = """\
 Claims relate a row to what the policy was trained on. Unseen forms: the kind of

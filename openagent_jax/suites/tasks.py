@@ -19,7 +19,7 @@ from openagent_jax.agents.play import Episode
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
-from openagent_jax.evaluation import bounds
+from openagent_jax.evaluation import bounds, simple_agents
 from openagent_jax.types import Task
 
 Facts = dict[str, Any]  # what is known of a task before it is played
@@ -38,6 +38,7 @@ class Suite:
     split: str
     repeats: int = 1  # episodes of each task; see `draw`
     scenario_set: Mapping[str, Any] = field(default_factory=dict)  # see `about`
+    with_simple_agents: bool = False  # whether `bounds` has them too
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,15 +57,19 @@ class Suite:
 
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return which tasks each scripted agent solves, by agent and scenario."""
-        return bounds.successes(
-            self.world,
-            self.scenarios,
-            split=self.split,
-            seed=self.seed,
-            num_tasks=self.num_tasks,
-            strength=self.strength,
-            repeats=self.repeats,
-        )
+        found = {}
+        for all_of in (bounds.successes, simple_agents.bounds):
+            if all_of is bounds.successes or self.with_simple_agents:
+                found |= all_of(
+                    self.world,
+                    self.scenarios,
+                    split=self.split,
+                    seed=self.seed,
+                    num_tasks=self.num_tasks,
+                    strength=self.strength,
+                    repeats=self.repeats,
+                )
+        return found
 
     def domains(self) -> np.ndarray | None:
         """Return the name of the domain of each task of a mixture."""

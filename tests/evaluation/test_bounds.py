@@ -11,7 +11,7 @@ from openagent_jax import perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Settings, Spelling
-from openagent_jax.evaluation import bounds
+from openagent_jax.evaluation import bounds, simple_agents
 from openagent_jax.report import intervals
 from tests import helpers
 
@@ -155,3 +155,20 @@ def test_counts_do_not_tell_what_is_solvable(name, scenario, other):
     assert size > 50
     both = np.concatenate([refused[:size], acted[:size]])
     assert intervals.rate(intervals.of_one(both))["low"] <= 0.5
+
+
+def test_simple_agents_play_the_tasks_of_an_evaluation():
+    """All of them, with the repeats of each; a report averages those that changed."""
+    names, settings = ("semantic_renaming", "runtime_error"), {"split": "test"}
+    found = simple_agents.bounds(
+        world("poi"), names, seed=3, num_tasks=20, strength=1.0, repeats=2, **settings
+    )
+    assert set(found) == {"memoriser", "reader", "retrier"}
+    for by_scenario in found.values():
+        assert list(by_scenario) == [draw.CLEAN, *names]
+        assert all(len(x) == 40 for x in by_scenario.values())
+        assert by_scenario[draw.CLEAN].all()
+    assert not found["memoriser"]["semantic_renaming"].any()
+    assert found["reader"]["semantic_renaming"].all()
+    assert not found["reader"]["runtime_error"].any()
+    assert found["retrier"]["runtime_error"].all()

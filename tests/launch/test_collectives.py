@@ -47,12 +47,18 @@ def collectives(text):
             )
             for names in re.findall(r"branch_computations=\{(.*?)\}", bodies[name]):
                 waiting += re.findall(word, names)
-    found = collections.Counter()
+    # A compiler may do one collective in pieces: before, in and after a loop beside it.
+    pieces = collections.defaultdict(collections.Counter)
     for name, body in bodies.items():
-        for kind in KINDS:
-            found[kind, name in looped] += len(
-                re.findall(rf" {kind}(?:-start)?\(", body)
-            )
+        for line in body.splitlines():
+            if made := re.search(rf" ({'|'.join(KINDS)})(?:-start)?\(", line):
+                channel = re.search(r"channel_id=(\d+)", line)
+                pieces[made[1], channel and channel[1]][name] += 1
+    found = collections.Counter()
+    for (kind, _), numbers in pieces.items():
+        apart = max((n for name, n in numbers.items() if name not in looped), default=0)
+        found[kind, False] += apart
+        found[kind, True] += max(numbers.values()) - apart
     return +found
 
 
