@@ -113,8 +113,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.algorithm.name = "sft"  # "sft", "grpo" or "ppo"
     c.algorithm.temperature = 1.0  # sampling temperature of GRPO and PPO; more than 0
     # SFT only: tokens of a row of a batch. A longer demonstration is not trained on
-    # (train/num_cut). Few columns are computed for a batch of short demonstrations, so
-    # a larger number costs little.
+    # (train/num_cut). Few columns are computed for short demonstrations, so a larger
+    # number costs little.
     c.algorithm.num_tokens = 448
     # SFT only: pack the demonstrations of a step into this many rows; those that do not
     # fit are dropped (train/num_dropped). 0 gives each demonstration a row of its own.

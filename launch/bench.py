@@ -8,7 +8,10 @@ rollout   tokens/s of whole episodes, and of the same model over as many tokens 
 episodes  episodes/s, sampled in groups of the same task as in GRPO, and episodes/s of
           the same policy in a Python loop on the same tasks (benchmarks/python_loop.py)
 train     time of a training step with its data, and the share of a run that is spent
-          outside of the steps, on logs, checkpoints and Python
+          outside of the steps, on logs, checkpoints and Python. For SFT also tokens/s
+          on batches that are made beforehand, those of torch on the same batches, and
+          both as shares of the rate of a large matrix product
+          (benchmarks/torch_training.py); without torch, a line says that it is missing
 load      seconds until the weights are on the devices; for a GGUF file also the seconds
           to convert it
 decode    greedy tokens/s after a short prompt, and those of `generate` of transformers
@@ -98,7 +101,7 @@ def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
             how = c.algorithm.temperature, ROWS.value, GROUP.value
             return partial(rollouts.episodes, *played, *how, medians)
         case "train":
-            return partial(training.measure, c, model, source, REPEATS.value)
+            return partial(training.measure, c, model, source, REPEATS.value, medians)
         case "load":
             return partial(pretrained.load, c, model, medians)
         case "decode":

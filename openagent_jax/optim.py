@@ -16,6 +16,7 @@ OPTIMIZERS = ("adamw", "muon")
 # Branches of the parameters that are never trained: the reference policy that a KL
 # penalty compares with.
 _FROZEN = ("reference",)
+B1, B2 = 0.9, 0.95  # decays of the moments of AdamW
 SCHEDULES = ("constant", "cosine", "linear", "wsd")
 # For signatures outside this module.
 Optimizer: TypeAlias = optax.GradientTransformation
@@ -31,8 +32,8 @@ def make_optimizer(
     end_factor: float = 0.1,
     weight_decay: float = 0.0,
     clip_norm: float = 1.0,
-    b1: float = 0.9,
-    b2: float = 0.95,
+    b1: float = B1,
+    b2: float = B2,
     muon_learning_rate: float | None = None,
     muon_momentum: float = 0.95,
     train_embedding: bool = True,

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -126,7 +126,8 @@ def make_step(
     num_micro_batches: int = 1,
     num_epochs: int = 1,
     num_minibatches: int = 1,
-    few_columns: int = 0,
+    num_buckets: int = 1,
+    widths: Sequence[int] = (),
     division: Division = UNDIVIDED,
     view: View = lambda params, key: params,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -145,8 +146,12 @@ def make_step(
       num_epochs: number of passes over the batch.
       num_minibatches: number of parts of the batch, with one update for each part. Rows
         are shuffled anew in each epoch.
-      few_columns: if no row of a batch is longer than this, the gradient is computed
-        on these columns only. Both programs are compiled; 0 compiles only the full one.
+      num_buckets: number of parts that a device divides its rows of a micro-batch into,
+        after sorting them by length, so that few columns suffice for most parts. A
+        device that has fewer rows makes fewer parts.
+      widths: numbers of columns, ascending. The gradient of a part is computed on as
+        many columns as its longest row needs, rounded up to one of these, or else on
+        all. Each of them is one more copy of the program to compile.
       division: how the work is divided among devices.
       view: `(params, key) -> params`, a transformation of the parameters before the
         loss of each update.
@@ -181,7 +186,7 @@ def make_step(
             divisor = jnp.where(divisor > 0, divisor, 1)
             num_loss_tokens = jnp.maximum(jnp.sum(part.loss_mask), 1)
             used = division.gather(params), frozen, view_key, divisor, num_loss_tokens
-            grads, metrics = division.summed(short_or_full)(used, part)
+            grads, metrics = division.summed(gradient)(used, part)
             updates, opt_state = optimizer.update(grads, opt_state, params)
             metrics["grad_norm"] = optax.tree.norm(grads)
             return (optax.apply_updates(params, updates), opt_state), metrics
@@ -210,45 +215,55 @@ def make_step(
         new = TrainState(state.step + 1, *learned, state.key, state.frozen, progress)
         return new, metrics | made
 
-    def short_or_full(used, batch: Batch):
-        """Return `gradient`, on the first `few_columns` columns if that is enough."""
-        num_columns = batch.tokens.shape[1]
-        if not 0 < few_columns < num_columns:
-            return gradient(used, batch)
-        short = jax.tree.map(lambda x: x[:, :few_columns] if x.ndim > 1 else x, batch)
-        return jax.lax.cond(
-            jnp.any(batch.valid[:, few_columns:]),
-            lambda: gradient(used, batch),
-            lambda: gradient(used, short),
-        )
-
     def gradient(used, batch: Batch):
-        """Return the gradient and the metrics of rows, summed over micro-batches."""
-        params, frozen, view_key, divisor, num_loss_tokens = used
-
-        def of_part(part: Batch):
-            def loss(params: Params):
-                visible = view({**frozen, **params}, view_key)
-                return algorithm.loss_fn(visible, part, divisor)
-
-            (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
-            means = {name: x / num_loss_tokens for name, x in metrics.items()}
-            return grads, {"loss": value, **means}
-
-        if num_micro_batches == 1:
-            return of_part(batch)
-        parts = jax.tree.map(
-            lambda x: x.reshape(num_micro_batches, -1, *x.shape[1:]), batch
-        )
+        """Return the gradient and the metrics of rows, summed over parts of them."""
+        num_rows, num_columns = batch.valid.shape
+        num_parts = num_micro_batches
+        if short := [width for width in widths if width < num_columns]:
+            num_parts *= math.gcd(num_buckets, num_rows // num_micro_batches)
+        if num_parts == 1:
+            return on_few_columns(used, batch, short)
+        if short:
+            order = jnp.argsort(jnp.sum(batch.valid, axis=1))
+            batch = jax.tree.map(lambda x: x[order], batch)
+        parts = jax.tree.map(lambda x: x.reshape(num_parts, -1, *x.shape[1:]), batch)
         first = jax.tree.map(lambda x: x[0], parts)
         zeros = jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_part, first)
+            lambda x: jnp.zeros(x.shape, x.dtype),
+            jax.eval_shape(of_part, used, first),
         )
 
         def add(total, part):
-            return jax.tree.map(jnp.add, total, of_part(part)), None
+            return jax.tree.map(jnp.add, total, on_few_columns(used, part, short)), None
 
         return jax.lax.scan(add, zeros, parts)[0]
+
+    def on_few_columns(used, part: Batch, short: list[int]):
+        """Return `of_part`, on the first columns only if the others are padding."""
+
+        def on(width):
+            return lambda used, part: of_part(
+                used, jax.tree.map(lambda x: x[:, :width] if x.ndim > 1 else x, part)
+            )
+
+        if not short:
+            return of_part(used, part)
+        needed = jnp.any(part.valid, axis=0)
+        index = sum(jnp.any(needed[width:]).astype(jnp.int32) for width in short)
+        branches = [on(width) for width in (*short, part.valid.shape[1])]
+        return jax.lax.switch(index, branches, used, part)
+
+    def of_part(used, part: Batch):
+        """Return the gradient and the metrics of rows."""
+        params, frozen, view_key, divisor, num_loss_tokens = used
+
+        def loss(params: Params):
+            visible = view({**frozen, **params}, view_key)
+            return algorithm.loss_fn(visible, part, divisor)
+
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        means = {name: x / num_loss_tokens for name, x in metrics.items()}
+        return grads, {"loss": value, **means}
 
     return step
 

@@ -190,16 +190,30 @@ def test_micro_batches_change_nothing(step, num_micro_batches):
     )
 
 
-@pytest.mark.parametrize(("longest", "num_columns"), [(2, 2), (3, 4)])
-@pytest.mark.parametrize("num_micro_batches", [1, 2])
-def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
-    """They are left out if no row of the batch needs them."""
+@pytest.mark.parametrize(
+    ("longest", "num_micro_batches", "num_buckets", "num_columns"),
+    [
+        # The lengths of the 8 rows are 0, 1, ..., longest, 0, 1, ...
+        (1, 1, 1, [1]),
+        (2, 1, 1, [3]),
+        (3, 1, 1, [3]),
+        (4, 1, 1, [4]),
+        (4, 1, 2, [1, 4]),  # 0 0 1 1, 2 2 3 4
+        (4, 2, 2, [1, 1, 3, 4]),
+        (4, 1, 4, [1, 1, 3, 4]),
+        (4, 1, 6, [1, 4]),  # 6 does not divide 8
+    ],
+)
+def test_empty_columns_change_nothing(
+    longest, num_micro_batches, num_buckets, num_columns
+):
+    """Each part of the sorted rows is computed on as few columns as it needs."""
+    lengths = jnp.arange(8) % (longest + 1)
 
     def ragged(*args):
         batch, made = make_batch(*args)
-        lengths = jnp.arange(8) % (longest + 1)
         valid = jnp.arange(SHAPE[0])[None] < lengths[:, None]
-        mask = batch.loss_mask & valid
+        mask = valid & (batch.loss_mask | (jnp.arange(SHAPE[0])[None] == 0))
         num = jnp.sum(mask, 1)
         extra = num, batch.tokens  # one value per row, and one per row and column
         segments = valid.astype(jnp.int32)
@@ -211,14 +225,22 @@ def test_empty_columns_change_nothing(longest, num_columns, num_micro_batches):
         assert batch.extra[1].shape == batch.tokens.shape
         value, metrics = loss_fn(params, batch, divisor)
         columns = batch.tokens.shape[1] * jnp.sum(batch.loss_mask)
-        return value, metrics | {"columns": columns}
+        same = jnp.sum((batch.extra[0] == jnp.sum(batch.loss_mask, 1)) * 1.0)
+        # Metrics are divided by the number of loss tokens of the batch.
+        one = jnp.float32(10) ** batch.tokens.shape[1]
+        return value, metrics | {"columns": columns, "same": same, "one": one}
 
     algorithm = Algorithm(ragged, loss)
     parts = dict(num_micro_batches=num_micro_batches)
     whole, expected = toy_step(algorithm, **parts)(toy_state())
-    short, metrics = toy_step(algorithm, **parts, few_columns=2)(toy_state())
-    assert expected.pop("train/columns") == SHAPE[0]
-    assert metrics.pop("train/columns") == num_columns
+    cut = dict(num_buckets=num_buckets, widths=(1, 3))
+    short, metrics = toy_step(algorithm, **parts, **cut)(toy_state())
+    num = metrics["train/num_loss_tokens"]
+    assert round(float(metrics.pop("train/one") * num)) == sum(
+        10**columns for columns in num_columns
+    )
+    assert expected.pop("train/columns") == SHAPE[0] >= metrics.pop("train/columns")
+    del expected["train/one"]
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
         host((whole, expected)),

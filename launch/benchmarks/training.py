@@ -9,6 +9,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from launch.benchmarks import torch_training
+from launch.benchmarks.timing import Medians
 from launch.common import build
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
@@ -18,18 +20,17 @@ from openagent_jax.environments.world import World
 
 
 def measure(
-    c: Config, model: Backbone, source: World, repeats: int
+    c: Config, model: Backbone, source: World, repeats: int, medians: Medians
 ) -> dict[str, float]:
     """Return the seconds of a step, its tokens per second, and the share of padding.
 
-    The share of time outside of the steps and the number of parameters are included.
+    The share of time outside of the steps, the number of parameters and, where torch
+    can train in the same way, the comparison with it are included.
     """
     step, state = build.trainer(c, model, source, fed=build.feed(c, source))
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])
-    plays = c.algorithm.is_reinforcement
-    num_columns = c.sandbox.context_tokens if plays else c.algorithm.num_tokens
-    num_slots = c.num_rows * num_columns * c.train.num_epochs
+    num_slots = c.num_rows * c.num_columns * c.train.num_epochs
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -37,13 +38,28 @@ def measure(
         jax.block_until_ready(state)
         times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
-    return {
+    figures = {
         "step_s": seconds,
         "outside_share": _outside_share(c, step, state),
         "tokens_per_s": num_tokens / seconds,
         "padding_share": 1 - num_tokens / num_slots,
         "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
     }
+    return figures | beside_torch(c, model, source, medians)
+
+
+def beside_torch(
+    c: Config, model: Backbone, source: World, medians: Medians
+) -> dict[str, float]:
+    """Return the comparison with torch; empty, after a line that says why, without."""
+    reason = torch_training.unlike(c)
+    try:
+        if not reason:
+            return torch_training.compare(c, model, source, medians)
+    except ImportError as error:
+        reason = f'{error}: pip install -e ".[hf,torch]"'
+    print(f"train  not compared with torch: {reason}")
+    return {}
 
 
 def _outside_share(c: Config, step, state) -> float:

@@ -94,6 +94,13 @@ class Config:
         return self.train.batch_size * size
 
     @property
+    def num_columns(self) -> int:
+        """Columns of a batch."""
+        if self.algorithm.is_reinforcement:
+            return self.sandbox.context_tokens
+        return self.algorithm.num_tokens
+
+    @property
     def num_sampled_tasks(self) -> int:
         """Tasks that are sampled for a step; GRPO may leave some out of the batch."""
         oversample = self.grpo.oversample if self.algorithm.name == "grpo" else 1
