@@ -204,8 +204,9 @@ def compose(*entries: Entry) -> Entry:
     """Return the entry of a composition, with properties that follow from its parts.
 
     Its tier is the deepest one of its parts. It is solvable, explicit or transient if
-    all of them are. Its counterpart has the counterparts of the parts whose tasks
-    cannot be solved. One entry alone is returned as it is.
+    all of them are; the certificate of a task can say otherwise, since what one part
+    takes away, another may need, or make needless. Its counterpart has the counterparts
+    of the parts whose tasks cannot be solved. One entry alone is returned as it is.
 
     Raises:
       ValueError: an entry occurs twice, two of them are counterparts, or one would undo
