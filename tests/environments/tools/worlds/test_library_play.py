@@ -148,8 +148,8 @@ def random_pairs():
 def test_random_pairs(split):
     """On 100 tasks of each domain for each pair and split.
 
-    Whether a task can be solved, the certificate says of each: what one part takes away,
-    the other one may need, or make needless.
+    Whether a task can be solved, the certificate says of each: what one part takes
+    away, the other one may need, or make needless.
     """
     pairs = random_pairs()
     play, changed, bad = make_play(1024, pairs, split), 0, []
