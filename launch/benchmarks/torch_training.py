@@ -45,13 +45,7 @@ SIZE = 2048  # of the square matrices whose product is timed
 
 
 def unlike(c: Config) -> str:
-    """Return why torch cannot train in the same way; "" if it can.
-
-    >>> from configs import grpo
-    >>> from launch.common import config
-    >>> unlike(config.resolve(grpo.get_config()))
-    'algorithm.name="grpo" is not "sft"'
-    """
+    """Return why torch cannot train in the same way; "" if it can."""
     needed = {
         "algorithm.name": (c.algorithm.name, "sft"),
         "algorithm.num_rows": (c.algorithm.num_rows, 0),

@@ -78,3 +78,9 @@ def test_without_torch(monkeypatch, capsys):
     assert training.beside_torch(*made) == {"ratio": 1.0}
     assert not training.beside_torch(tiny.config("grpo"), None, None, None)
     assert 'algorithm.name="grpo" is not "sft"' in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared():
+    assert torch_training.unlike(tiny.config("sft")) == ""
+    reason = torch_training.unlike(tiny.config("grpo"))
+    assert reason == 'algorithm.name="grpo" is not "sft"'
