@@ -32,9 +32,9 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is compiled as a computation of its own on CPUs.
 
-    XLA inlines what is called, and the time of its passes grows faster than the size of
-    a computation. It does not inline the branches of a condition, so the function is
-    one whose condition always holds, which only we know.
+    The time of XLA's passes grows faster than the size of a computation, and XLA
+    inlines every call. It does not inline the branches of a condition, so the function
+    becomes a branch of a condition that always holds, which the compiler cannot know.
 
     >>> int(jax.jit(apart(lambda x: x + 1))(1))
     2

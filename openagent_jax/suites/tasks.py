@@ -57,18 +57,19 @@ class Suite:
 
     def bounds(self) -> dict[str, dict[str, np.ndarray]]:
         """Return which tasks each scripted agent solves, by agent and scenario."""
-        found = {}
-        for all_of in (bounds.successes, simple_agents.bounds):
-            if all_of is bounds.successes or self.with_simple_agents:
-                found |= all_of(
-                    self.world,
-                    self.scenarios,
-                    split=self.split,
-                    seed=self.seed,
-                    num_tasks=self.num_tasks,
-                    strength=self.strength,
-                    repeats=self.repeats,
-                )
+        found, players = {}, [bounds.successes]
+        if self.with_simple_agents:
+            players.append(simple_agents.bounds)
+        for play in players:
+            found |= play(
+                self.world,
+                self.scenarios,
+                split=self.split,
+                seed=self.seed,
+                num_tasks=self.num_tasks,
+                strength=self.strength,
+                repeats=self.repeats,
+            )
         return found
 
     def domains(self) -> np.ndarray | None:
