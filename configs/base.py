@@ -121,6 +121,11 @@ def get_config(arg: str = "") -> ConfigDict:
     # With data.path, rows are filled with as many stored demonstrations as fit.
     c.algorithm.num_rows = 0
 
+    c.rollout = ConfigDict()  # episodes that a policy plays, in training and evaluation
+    # Episodes that a device plays at once; each that ends makes room for the next. 0: 8
+    # on a CPU, and all on other devices. More of them wait for the last ones longer.
+    c.rollout.num_rows = 0
+
     c.data = ConfigDict()  # stored demonstrations; see launch/data.py
     # SFT only: folder of a dataset to train on; "" makes new demonstrations each step.
     c.data.path = ""
@@ -269,7 +274,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # Times that each task is played, each time perturbed anew. Intervals are clustered
     # by task, and n counts tasks.
     c.eval.repeats = 1
-    c.eval.batch_size = 96  # episodes that are played at once
+    c.eval.batch_size = 96  # episodes that one call of the program plays
     c.eval.strength = 1.0  # strength of the perturbations, from 0 (none) to 1
     c.eval.temperature = 0.0  # sampling temperature; 0 is greedy decoding
     # Seed of the tasks, 0 or more. It does not depend on c.seed, so that all runs are

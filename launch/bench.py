@@ -3,8 +3,8 @@
     python -m launch.bench [--config=configs/base.py]
 
 sandbox   environment steps/s without a model, under given actions, in one jitted scan
-rollout   tokens/s of whole episodes, and of the same model over as many tokens without
-          the environment (prefill, decode, prefill of results, turn by turn)
+rollout   tokens/s of whole episodes, of the same model over as many tokens without the
+          environment, and the share of rows and steps in which no token was read
 episodes  episodes/s, sampled in groups of the same task as in GRPO, and episodes/s of
           the same policy in a Python loop on the same tasks (benchmarks/python_loop.py)
 train     time of a training step with its data, and the share of a run that is spent
@@ -96,9 +96,11 @@ def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
         case "sandbox":
             return partial(sandbox.measure, source, ENVS.value, medians)
         case "rollout":
-            return partial(rollouts.tokens, *played, ROWS.value, medians)
+            how = ROWS.value, c.rollout.num_rows
+            return partial(rollouts.tokens, *played, *how, medians)
         case "episodes":
-            how = c.algorithm.temperature, ROWS.value, GROUP.value
+            num = ROWS.value, GROUP.value, c.rollout.num_rows
+            how = c.algorithm.temperature, *num
             return partial(rollouts.episodes, *played, *how, medians)
         case "train":
             return partial(training.measure, c, model, source, REPEATS.value, medians)

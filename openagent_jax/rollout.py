@@ -1,14 +1,19 @@
 """Rollouts: policy and environment play whole episodes in one compiled program.
 
-The loop over tokens stops once every row has completed its action, the loop over turns
-once every episode is over. An episode whose context has no room for another turn is
-truncated, and counts as failed.
+A cache of W rows plays B episodes. In each step every row reads one token: the next one
+of its text, or, where the text ends, one that the policy samples. A row whose action is
+complete waits for the environment, which answers a few rows at once by appending to
+their texts. A row whose episode is over starts the next one. So no row waits for the
+longest action of a turn or for the longest episode, but at the very end. What an
+episode contains does not depend on the other rows.
 
-Before each turn, the context has room for the longest action and the longest result, so
-what follows the last action of a truncated episode always fits. An agent never reads
-it, but it leads to where the next turn would have begun.
+An episode whose context has no room for another turn is truncated, and counts as
+failed. Before each turn, the context has room for the longest action and the longest
+result, so what follows the last action of a truncated episode always fits. An agent
+never reads it, but it leads to where the next turn would have begun.
 """
 
+import dataclasses
 from functools import partial
 from typing import NamedTuple
 
@@ -19,11 +24,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import brief, perturb
 from openagent_jax.models import decoding
-from openagent_jax.models.decoding import Context, Sampling
+from openagent_jax.models.decoding import Sampling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan
 from openagent_jax.types import (
     Action,
+    Cache,
     Environment,
     Params,
     Policy,
@@ -35,9 +41,13 @@ from openagent_jax.types import (
     batch_size,
 )
 
-# Number of columns that are prefilled at once.
+# Number of columns of a prompt that are prefilled at once.
 PROMPT_CHUNK = 32
-RESULT_CHUNK = 12
+# On a CPU, the time of a step is nearly proportional to the number of rows, and few
+# rows are idle less often.
+CPU_ROWS = 8
+# One row in this many waits before the environment answers.
+ROWS_PER_ANSWER = 16
 
 
 class Rollout(NamedTuple):
@@ -50,22 +60,78 @@ class Rollout(NamedTuple):
     log_prob: Float[Array, "B M"]  # log-prob at sampling time; 0 for other tokens
     overflow: Bool[Array, "B"]  # a prompt or a result was too long and was truncated
     cut: Bool[Array, "B"]  # truncated: the context had no room for another turn
-    # Tokens of the longest action of each turn, of all rows that were played together.
-    decode_steps: Int[Array, "B T"]
+    # Two numbers that all episodes share that were played together.
+    num_steps: Int[Array, "B"]  # steps in which each row could read one token
+    idle: Float[Array, "B"]  # share of rows and steps in which none was read
+
+
+class Scene(NamedTuple):
+    """What does not change during a rollout of B episodes of P tasks.
+
+    Episodes are numbered, and B / P consecutive ones are of the same task.
+    """
+
+    policy: Policy
+    environment: Environment
+    tables: Tables
+    params: Params
+    keys: jax.Array  # one for each episode
+    tasks: Task  # leading axis P
+    prompts: Cache  # of P rows, with a single block
+    logits: Float[Array, "P V"]  # after each prompt
+    sampling: Sampling
+    show_end: bool
+
+    @property
+    def num_episodes(self) -> int:
+        """B, the number of episodes."""
+        return len(self.keys)
+
+    def task_index(self, episode: Int[Array, "*any"]) -> Int[Array, "*any"]:
+        """Return the index of the task of each episode."""
+        each = self.num_episodes // batch_size(self.tasks)
+        return jnp.minimum(episode, self.num_episodes - 1) // each
+
+
+class Rows(NamedTuple):
+    """The W rows of the cache: what each of them plays."""
+
+    episode: Int[Array, "W"]  # the number of its episode; B if none is left
+    turn: Int[Array, "W"]
+    start: Int[Array, "W"]  # position at which its action starts
+    length: Int[Array, "W"]  # tokens of its text, of which the cache may hold fewer
+    waiting: Bool[Array, "W"]  # its action is complete, and has not been answered
+    logits: Float[Array, "W V"]  # of the token that follows those in the cache
+
+    def reading(self, num_episodes: int) -> Bool[Array, "W"]:
+        """Return which rows read a token in the next step."""
+        return (self.episode < num_episodes) & ~self.waiting
+
+
+class Texts(NamedTuple):
+    """The tokens of B episodes; see `Rollout`."""
+
+    tokens: Int[Array, "B M"]
+    sampled: Bool[Array, "B M"]
+    log_prob: Float[Array, "B M"]
 
 
 class Game(NamedTuple):
-    """The loop state of `rollout`: B episodes in progress."""
+    """The loop state of `rollout`."""
 
-    turn: Int[Array, ""]
-    context: Context
-    state: State  # leading axis B
-    finished: Bool[Array, "B"]
+    cache: Cache
+    rows: Rows
+    texts: Texts
+    length: Int[Array, "B"]  # of each text, up to the last answer
+    overflow: Bool[Array, "B"]
     cut: Bool[Array, "B"]
-    action: Action  # leading axes T, B
-    timestep: TimeStep  # leading axes T, B
-    valid: Bool[Array, "T B"]
-    decode_steps: Int[Array, "T"]
+    state: State  # leading axis B
+    action: Action  # leading axes B, T
+    timestep: TimeStep  # leading axes B, T
+    valid: Bool[Array, "B T"]
+    num_started: Int[Array, ""]  # episodes that have been given a row
+    num_steps: Int[Array, ""]
+    num_read: Int[Array, ""]  # tokens that all rows have read, besides prompts
 
 
 def rollout(
@@ -77,185 +143,332 @@ def rollout(
     tasks: Task,
     sampling: Sampling = Sampling(),
     show_end: bool = False,
+    num_rows: int = 0,
 ) -> Rollout:
     """Play B episodes of P tasks: B / P consecutive episodes of each task.
 
-    The prompt of a task is prefilled once and shared by its episodes.
+    The prompt of a task is prefilled once for all its episodes.
 
     Args:
       policy: the model that acts.
       environment: the environment that it acts in.
       tables: the arrays of the environment.
       params: the parameters of the policy.
-      keys: one PRNG key for each of the B episodes; B is a multiple of P.
+      keys: one PRNG key for each of the B episodes; B is a multiple of P. The
+        randomness of a token depends on the key of its episode and on its position.
       tasks: leading axis P.
       sampling: how tokens are chosen.
       show_end: whether the text that follows the last action of a truncated episode is
         part of its tokens.
+      num_rows: the number of episodes that are played at once; see `at_once`.
     """
-    sizes = environment.sizes
-    context, tasks = prefill_prompts(
-        policy, environment, tables, params, tasks, keys.shape[0]
-    )
-    game = start(environment, tables, context, tasks)
-    play = partial(
-        turn,
+    scene, game = _start(
         policy,
         environment,
         tables,
         params,
         keys,
         tasks,
-        sampling=sampling,
-        show_end=show_end,
+        sampling,
+        show_end,
+        at_once(num_rows, len(keys)),
     )
+    num_episodes, num_rows = len(keys), len(game.rows.turn)
     game = lax.while_loop(
-        lambda game: (game.turn < sizes.max_turns) & ~jnp.all(game.finished),
-        play,
+        lambda game: jnp.any(game.rows.episode < num_episodes),
+        lambda game: _answer(scene, _read(scene, game)),
         game,
     )
-    action, timestep = jax.tree.map(
-        lambda x: jnp.swapaxes(x, 0, 1), (game.action, game.timestep)
+    each_task = jax.tree.map(
+        lambda x: jnp.repeat(x, num_episodes // batch_size(tasks), axis=0), tasks
     )
-    context = game.context
-    column = jnp.arange(context.tokens.shape[1])[None]
+    idle = 1 - game.num_read / (game.num_steps * num_rows)
     return Rollout(
-        Trajectory(tasks, action, timestep, game.valid.T, game.state),
-        context.tokens,
-        column < context.cache.length[:, None],
-        context.sampled,
-        context.log_prob,
-        context.overflow,
+        Trajectory(each_task, game.action, game.timestep, game.valid, game.state),
+        game.texts.tokens,
+        jnp.arange(game.texts.tokens.shape[1])[None] < game.length[:, None],
+        game.texts.sampled,
+        game.texts.log_prob,
+        game.overflow,
         game.cut,
-        jnp.broadcast_to(game.decode_steps, (keys.shape[0], sizes.max_turns)),
+        jnp.broadcast_to(game.num_steps, num_episodes),
+        jnp.broadcast_to(idle, num_episodes),
     )
 
 
-def prefill_prompts(
-    policy: Policy,
-    environment: Environment,
-    tables: Tables,
-    params: Params,
-    tasks: Task,
-    num_rows: int,
-) -> tuple[Context, Task]:
-    """Prefill the prompts of P tasks, each as the shared prefix of B / P rows.
+def at_once(num_rows: int, num_episodes: int) -> int:
+    """Return W, the number of episodes that are played at once.
 
     Args:
-      policy: the model.
-      environment: the environment of the tasks.
-      tables: the arrays of the environment.
-      params: the parameters of the policy.
-      tasks: leading axis P.
-      num_rows: B, a multiple of P.
+      num_rows: the most that are wanted. 0 means 8 on CPUs and all elsewhere.
+      num_episodes: B, the number of episodes.
 
-    Returns:
-      The context of B rows, and the task of each row (leading axis B).
+    >>> at_once(16, num_episodes=64), at_once(16, num_episodes=4)
+    (16, 4)
     """
-    sizes, num_tasks = environment.sizes, batch_size(tasks)
-    pieces = jax.vmap(environment.prompt, (None, 0))(tables, tasks)
-    tokens, length = _write(tables, pieces, sizes.prompt_tokens)
-    context = decoding.empty_context(
-        policy,
-        num_tasks,
-        sizes.prompt_tokens,
-        sizes.context_tokens,
-        tables.lexicon.vocab_size,
-    )
-    context = decoding.append(policy, params, context, tokens, length, PROMPT_CHUNK)
-    cache = decoding.broadcast_prefix(
-        policy, context.cache, num_rows, sizes.context_tokens
-    )
-    context, tasks = jax.tree.map(
-        lambda x: jnp.repeat(x, num_rows // num_tasks, axis=0),
-        (context._replace(cache=None), tasks),
-    )
-    return context._replace(cache=cache), tasks
+    on_cpu = jax.default_backend() == "cpu"
+    return min(num_rows or (CPU_ROWS if on_cpu else num_episodes), num_episodes)
 
 
-def start(
-    environment: Environment, tables: Tables, context: Context, tasks: Task
-) -> Game:
-    """Return the loop state of B episodes before their first turn."""
-    num_rows, max_turns = batch_size(tasks), environment.sizes.max_turns
-    state = jax.vmap(environment.reset, (None, 0))(tables, tasks)
-    blank = jax.vmap(environment.blank, (None, 0))(tables, tasks)
-    step = jax.vmap(environment.step, (None, 0, 0, 0))
-    _, empty = jax.eval_shape(step, tables, tasks, state, blank)
-    return Game(
-        turn=jnp.int32(0),
-        context=context,
-        state=state,
-        finished=jnp.zeros(num_rows, bool),
-        cut=jnp.zeros(num_rows, bool),
-        action=jax.tree.map(
-            lambda x: jnp.broadcast_to(x, (max_turns, *x.shape)), blank
-        ),
-        timestep=jax.tree.map(
-            lambda x: jnp.zeros((max_turns, *x.shape), x.dtype), empty
-        ),
-        valid=jnp.zeros((max_turns, num_rows), bool),
-        decode_steps=jnp.zeros(max_turns, jnp.int32),
-    )
-
-
-def turn(
+def _start(
     policy: Policy,
     environment: Environment,
     tables: Tables,
     params: Params,
     keys: jax.Array,
     tasks: Task,
-    game: Game,
     sampling: Sampling,
-    show_end: bool = False,
-) -> Game:
-    """Decode one action for each unfinished row, and step its environment.
+    show_end: bool,
+    num_rows: int,
+) -> tuple[Scene, Game]:
+    """Prefill the prompts, and give each row its first episode."""
+    sizes, num_episodes, num_tasks = environment.sizes, len(keys), batch_size(tasks)
+    # A prompt fills the first block of a row, which has some slots more.
+    num_layers = len(policy.init_cache(1, [1]).keys[0])
+    rest = sizes.context_tokens - sizes.prompt_tokens
+    first, *others = decoding.block_sizes(rest, num_layers)
+    blocks = [sizes.prompt_tokens + first, *others]
 
-    The arguments are those of `rollout`, and the loop state.
-    """
-    sizes, live = environment.sizes, ~game.finished
-    before = game.context.cache.length
-    context, action_tokens, ended, num_steps = decoding.decode(
+    pieces = jax.vmap(environment.prompt, (None, 0))(tables, tasks)
+    tokens, length = _write(tables, pieces, sizes.prompt_tokens)
+    overflow, length = length > sizes.prompt_tokens, length.clip(0, sizes.prompt_tokens)
+    prompts, logits = decoding.prefill(
         policy,
         params,
-        game.context,
+        policy.init_cache(num_tasks, blocks[:1]),
+        jnp.zeros((num_tasks, tables.lexicon.vocab_size)),
+        tokens,
+        length,
+        PROMPT_CHUNK,
+    )
+    scene = Scene(
+        policy,
+        environment,
+        tables,
+        params,
         keys,
-        live,
-        sizes.action_tokens,
-        tables.lexicon.end_token,
+        tasks,
+        prompts,
+        logits,
         sampling,
+        show_end,
+    )
+
+    def for_each_task(function, *args):
+        return jax.vmap(partial(function, tables))(tasks, *args)
+
+    state = for_each_task(environment.reset)
+    blank = for_each_task(environment.blank)
+    _, empty = jax.eval_shape(partial(for_each_task, environment.step), state, blank)
+
+    def for_each_episode(tree):
+        repeat = partial(jnp.repeat, repeats=num_episodes // num_tasks, axis=0)
+        return jax.tree.map(repeat, tree)
+
+    def for_each_turn(x):
+        return jnp.broadcast_to(x[:, None], (len(x), sizes.max_turns, *x.shape[1:]))
+
+    unused = jnp.arange(tokens.shape[1])[None] >= length[:, None]
+    tokens = jnp.where(unused, 0, tokens)
+    tokens = jnp.pad(tokens, ((0, 0), (0, sizes.context_tokens - tokens.shape[1])))
+    shape = num_episodes, sizes.context_tokens
+    zeros = jnp.zeros(num_rows, jnp.int32)
+    game = Game(
+        cache=policy.init_cache(num_rows, blocks),
+        rows=Rows(
+            episode=zeros,
+            turn=zeros,
+            start=zeros,
+            length=zeros,
+            waiting=zeros > 0,
+            logits=jnp.zeros((num_rows, logits.shape[1])),
+        ),
+        texts=Texts(for_each_episode(tokens), jnp.zeros(shape, bool), jnp.zeros(shape)),
+        length=for_each_episode(length),
+        overflow=for_each_episode(overflow),
+        cut=jnp.zeros(num_episodes, bool),
+        state=for_each_episode(state),
+        action=jax.tree.map(for_each_turn, for_each_episode(blank)),
+        timestep=jax.tree.map(
+            lambda x: jnp.zeros((num_episodes, sizes.max_turns, *x.shape[1:]), x.dtype),
+            empty,
+        ),
+        valid=jnp.zeros((num_episodes, sizes.max_turns), bool),
+        num_started=jnp.int32(0),
+        num_steps=jnp.int32(0),
+        num_read=jnp.int32(0),
+    )
+    every = jnp.arange(num_rows)
+    return scene, _next_episodes(scene, game, every, every >= 0)
+
+
+def _next_episodes(
+    scene: Scene, game: Game, which: Int[Array, "K"], ready: Bool[Array, "K"]
+) -> Game:
+    """Give the next episodes to those of K rows that are ready for one."""
+    which = jnp.where(ready, which, len(game.rows.turn))
+
+    def put(x, new):
+        return x.at[which].set(new, mode="drop")
+
+    episode = game.num_started + jnp.cumsum(ready) - 1
+    episode = jnp.minimum(episode, scene.num_episodes)
+    task = scene.task_index(episode)
+    length = scene.prompts.length[task]
+    (keys, *more_keys), (values, *more_values) = game.cache.keys, game.cache.values
+    keys, values = jax.tree.map(
+        lambda x, prompts: put(x, prompts[task]),
+        (keys, values),
+        (scene.prompts.keys[0], scene.prompts.values[0]),
+    )
+    return game._replace(
+        cache=Cache(
+            (keys, *more_keys),
+            (values, *more_values),
+            put(game.cache.length, length),
+        ),
+        rows=Rows(
+            episode=put(game.rows.episode, episode),
+            turn=put(game.rows.turn, 0),
+            start=put(game.rows.start, length),
+            length=put(game.rows.length, length),
+            waiting=put(game.rows.waiting, False),
+            logits=put(game.rows.logits, scene.logits[task]),
+        ),
+        num_started=game.num_started + jnp.sum(ready),
+    )
+
+
+def _read(scene: Scene, game: Game) -> Game:
+    """Let all rows read tokens until some wait for the environment."""
+    num_episodes, sizes = scene.num_episodes, scene.environment.sizes
+    end_token = scene.tables.lexicon.end_token
+
+    def read_token(loop):
+        cache, (rows, texts, num_steps, num_read) = loop
+        reading, position = rows.reading(num_episodes), cache.length
+        episode = jnp.minimum(rows.episode, num_episodes - 1)
+        chosen, log_prob = decoding.choose(
+            rows.logits, scene.keys[episode], position, scene.sampling
+        )
+        sampled = reading & (position == rows.length)
+        token = jnp.where(sampled, chosen, texts.tokens[episode, position])
+        # Rows that sample nothing get an out-of-range index, so that it is dropped.
+        here = jnp.where(sampled, episode, num_episodes), position
+        texts = Texts(
+            texts.tokens.at[here].set(token, mode="drop"),
+            texts.sampled.at[here].set(True, mode="drop"),
+            texts.log_prob.at[here].set(log_prob, mode="drop"),
+        )
+        hidden, cache = scene.policy.extend(
+            scene.params, cache, token[:, None], reading.astype(jnp.int32)
+        )
+        logits = scene.policy.head(scene.params, hidden[:, 0])
+        length = rows.length + sampled
+        full = length - rows.start >= sizes.action_tokens
+        rows = rows._replace(
+            logits=jnp.where(reading[:, None], logits, rows.logits),
+            length=length,
+            waiting=rows.waiting | (sampled & ((token == end_token) | full)),
+        )
+        num_read += jnp.sum(reading)
+        return cache, (rows, texts, num_steps + 1, num_read)
+
+    def goes_on(loop):
+        cache, (rows, *_) = loop
+        reading = rows.reading(num_episodes)
+        num_used = jnp.max(jnp.where(reading, cache.length, 0))
+        num_playing = jnp.sum(rows.episode < num_episodes)
+        num_waiting = jnp.sum(rows.waiting)
+        enough = (num_waiting > 0) & (num_waiting >= num_playing // ROWS_PER_ANSWER)
+        return jnp.any(reading) & ~enough & (num_used < sum(cache.block_sizes))
+
+    carry = game.rows, game.texts, game.num_steps, game.num_read
+    cache, (rows, texts, num_steps, num_read) = decoding.loop_in_blocks(
+        lambda *loop: lax.while_loop(goes_on, read_token, loop), game.cache, carry
+    )
+    return game._replace(
+        cache=cache, rows=rows, texts=texts, num_steps=num_steps, num_read=num_read
+    )
+
+
+def _answer(scene: Scene, game: Game) -> Game:
+    """Step the environments of rows that wait, and append what the agents read next."""
+    environment, tables, rows = scene.environment, scene.tables, game.rows
+    sizes, num_episodes = environment.sizes, scene.num_episodes
+    num_rows = len(rows.turn)
+    num_answered = max(num_rows // ROWS_PER_ANSWER, 1)
+    which = jnp.nonzero(rows.waiting, size=num_answered, fill_value=num_rows)[0]
+    waits, row = which < num_rows, jnp.minimum(which, num_rows - 1)
+    episode = jnp.minimum(rows.episode[row], num_episodes - 1)
+    turn, start, length = rows.turn[row], rows.start[row], rows.length[row]
+
+    column = start[:, None] + jnp.arange(sizes.action_tokens)[None]
+    said = game.texts.tokens.at[episode[:, None], column].get(mode="clip")
+    said = jnp.where(column < length[:, None], said, 0)
+    last = game.texts.tokens[episode, length - 1]
+    task, before = jax.tree.map(
+        lambda x, i: x[i],
+        (scene.tasks, game.state),
+        (
+            jax.tree.map(lambda _: scene.task_index(episode), scene.tasks),
+            jax.tree.map(lambda _: episode, game.state),
+        ),
     )
     answer = brief.apart(jax.vmap(partial(respond, environment, tables)))
     state, action, timestep, pieces = answer(
-        tasks, game.state, action_tokens, context.cache.length - before, ended
+        task, before, said, length - start, last == tables.lexicon.end_token
     )
-    state = jax.vmap(perturb.select)(live, state, game.state)
+
     over = timestep.terminated | timestep.truncated
-    ends = timestep.terminated if show_end else over
-    pieces = jnp.where((live & ~ends)[:, None], pieces, 0)
-    tokens, length = _write(tables, pieces, sizes.result_tokens)
+    ends = timestep.terminated if scene.show_end else over
+    pieces = jnp.where(ends[:, None], 0, pieces)
+    tokens, num_new = _write(tables, pieces, sizes.result_tokens)
     # The context has no room for another turn: the episode is truncated here.
-    needed = context.cache.length + length + sizes.action_tokens + sizes.result_tokens
-    cut = live & ~over & (needed > sizes.context_tokens)
-    if not show_end:
-        length = jnp.where(cut, 0, length)
-    timestep = _truncated(timestep, cut)
+    needed = length + num_new + sizes.action_tokens + sizes.result_tokens
+    cut = ~over & (needed > sizes.context_tokens)
+    if not scene.show_end:
+        num_new = jnp.where(cut, 0, num_new)
+    timestep = dataclasses.replace(timestep, truncated=timestep.truncated | cut)
+    overflow = game.overflow[episode] | (num_new > sizes.result_tokens)
+    num_new = jnp.minimum(num_new, sizes.result_tokens)
 
-    def put(kept, new):
-        return kept.at[game.turn].set(new)
-
-    return Game(
-        turn=game.turn + 1,
-        context=decoding.append(policy, params, context, tokens, length, RESULT_CHUNK),
-        state=state,
-        finished=game.finished | over | cut,
-        cut=game.cut | cut,
-        action=jax.tree.map(put, game.action, action),
-        timestep=jax.tree.map(put, game.timestep, timestep),
-        valid=game.valid.at[game.turn].set(live),
-        decode_steps=game.decode_steps.at[game.turn].set(num_steps),
+    # What has no place gets an out-of-range index, so that it is dropped.
+    to = jnp.where(waits, episode, num_episodes)
+    column = jnp.arange(sizes.result_tokens)[None]
+    slot = jnp.where(
+        column < num_new[:, None], length[:, None] + column, sizes.context_tokens
     )
+    length += num_new
+
+    def put(x, new):
+        return x.at[to].set(new, mode="drop")
+
+    def put_turn(x, new):
+        return x.at[to, turn].set(new, mode="drop")
+
+    def put_row(x, new):
+        return x.at[which].set(new, mode="drop")
+
+    game = game._replace(
+        rows=rows._replace(
+            turn=put_row(rows.turn, turn + 1),
+            start=put_row(rows.start, length),
+            length=put_row(rows.length, length),
+            waiting=put_row(rows.waiting, False),
+        ),
+        texts=game.texts._replace(
+            tokens=game.texts.tokens.at[to[:, None], slot].set(tokens, mode="drop")
+        ),
+        length=put(game.length, length),
+        overflow=put(game.overflow, overflow),
+        cut=put(game.cut, cut),
+        state=jax.tree.map(put, game.state, state),
+        action=jax.tree.map(put_turn, game.action, action),
+        timestep=jax.tree.map(put_turn, game.timestep, timestep),
+        valid=put_turn(game.valid, True),
+    )
+    return _next_episodes(scene, game, which, waits & (over | cut))
 
 
 def respond(
@@ -302,12 +515,3 @@ def _write(
     write = jax.vmap(lambda row: lexicons.write(tables.lexicon, row, num_tokens))
     tokens, _, length = write(pieces)
     return tokens, length
-
-
-def _truncated(timestep: TimeStep, cut: Bool[Array, "B"]) -> TimeStep:
-    return TimeStep(
-        timestep.observation,
-        timestep.reward,
-        timestep.terminated,
-        timestep.truncated | cut,
-    )

@@ -197,20 +197,6 @@ class Batch:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Prefix:
-    """Keys and values of P prompts, each of which B / P consecutive rows share.
-
-    A prefix never changes, so attention to it is one matrix product for each prompt
-    (Hydragen, arXiv 2402.05099).
-    """
-
-    keys: tuple[Float[Array, "P H K _"], ...]  # [layer]
-    values: tuple[Float[Array, "P H _ K"], ...]
-    length: Int[Array, "B"]  # tokens of the prompt of each row
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
 class Cache:
     """A key-value cache of B rows, each of which fills its slots from 0 on.
 
@@ -221,18 +207,12 @@ class Cache:
 
     keys: tuple[tuple[Float[Array, "B H K _"], ...], ...]  # [block][layer]
     values: tuple[tuple[Float[Array, "B H _ K"], ...], ...]
-    length: Int[Array, "B"]  # tokens of each row, including its prefix
-    prefix: Prefix | None = None  # comes before slot 0
+    length: Int[Array, "B"]  # tokens of each row
 
     @property
     def block_sizes(self) -> list[int]:
         """The number of slots of each block."""
         return [layer[0].shape[-1] for layer in self.keys]
-
-    @property
-    def num_used(self) -> Int[Array, "B"]:
-        """The number of slots in use in each row."""
-        return self.length - self.prefix.length if self.prefix else self.length
 
     def first(self, num_blocks: int) -> "Cache":
         """Return the cache that consists of the first `num_blocks` blocks."""

@@ -235,45 +235,69 @@ class TestEpisodes:
         jax.tree.map(np.testing.assert_array_equal, other[1], played[1])
         assert np.any(other[0].tokens != played[0].tokens)
 
-    def test_decode_steps_equal_the_longest_row(self, played):
-        for rolled in played[:2]:
-            longest = np.zeros(TURNS, int)
-            for i in range(NUM):
-                for t, run in enumerate(sampled_turns(rolled, i)):
-                    longest[t] = max(longest[t], len(run))
-            assert rolled.decode_steps.tolist() == [longest.tolist()] * NUM
+
+def num_read(played):
+    """The tokens that each row reads: all after its prompt, up to its last action."""
+    slots = np.arange(played.tokens.shape[1])
+    last = np.max(np.where(played.sampled, slots, 0), axis=1)
+    return last + 1 - np.argmax(played.sampled, axis=1)
 
 
 @pytest.mark.slow
-def test_parts_of_a_rollout(agent, environment, tables, tasks, played):
-    """Prefill, start and turns, as separate programs, make the same episodes."""
+@pytest.mark.parametrize("num_rows", [1, 5, NUM])
+def test_rows_at_once_change_nothing(
+    agent, environment, tables, tasks, played, num_rows
+):
     policy, params = agent
-    keys = helpers.keys(0, num=NUM)
-    prefill = functools.partial(rollout.prefill_prompts, policy, environment)
-    turn = functools.partial(rollout.turn, policy, environment, sampling=WARM)
-    context, rows = jax.jit(prefill, static_argnums=3)(tables, params, tasks, NUM)
-    want, length = played[0], np.asarray(context.cache.length)
-    assert not np.any(context.sampled) and np.all(length > 0)
-    for tokens, other, num in zip(context.tokens, want.tokens, length, strict=True):
-        np.testing.assert_array_equal(tokens[:num], other[:num])
-    game = rollout.start(environment, tables, context, rows)
-    assert game.turn == 0 and not np.any(game.finished) and not np.any(game.valid)
-    turn, finished = jax.jit(turn), np.zeros(NUM, bool)
-    for t in range(TURNS):
-        game = turn(tables, params, keys, rows, game)
-        assert game.turn == t + 1
-        np.testing.assert_array_equal(game.valid[t], ~finished)
-        np.testing.assert_array_equal(game.valid[t], want.trajectory.valid[:, t])
-        finished = np.asarray(game.finished)
-    assert finished.all()
-    made = game.context.tokens, game.context.sampled, game.state, game.action
-    wanted = (
-        want.trajectory.state,
-        jax.tree.map(lambda x: np.swapaxes(x, 0, 1), want.trajectory.action),
-    )
+
+    @jax.jit
+    def run(tables, keys):
+        return rollout.rollout(
+            policy, environment, tables, params, keys, tasks, WARM, num_rows=num_rows
+        )
+
+    got = helpers.host(run(tables, helpers.keys(0, num=NUM)))
+    (num_steps,), (idle,) = set(got.num_steps), set(got.idle)
+    read = num_read(got)
+    assert idle == pytest.approx(1 - read.sum() / (num_steps * num_rows), abs=1e-6)
+    if num_rows == 1:
+        assert num_steps == read.sum() and idle == 0
+    elif num_rows == NUM:
+        assert num_steps == read.max()  # no answer has to be waited for
+    else:
+        assert max(read.max(), read.sum() / num_rows) < num_steps < 2 * read.max() * 3
+    same = dict(num_steps=0, idle=0)
     jax.tree.map(
-        np.testing.assert_array_equal, made, (want.tokens, want.sampled, *wanted)
+        # A matrix product of fewer rows may round differently.
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5),
+        got._replace(**same),
+        played[0]._replace(**same),
     )
+
+
+def test_the_environment_answers_several_rows_at_once(
+    agent, environment, tables, tasks, played, monkeypatch
+):
+    """If all wait for each other, all are at the same turn; the episodes stay equal."""
+    policy, params = agent
+    monkeypatch.setattr(rollout, "ROWS_PER_ANSWER", 1)
+
+    @jax.jit
+    def run(tables, keys):
+        return rollout.rollout(
+            policy, environment, tables, params, keys, tasks, WARM, num_rows=NUM
+        )
+
+    got = helpers.host(run(tables, helpers.keys(0, num=NUM)))
+    longest = np.zeros(TURNS, int)
+    for sampled in got.sampled:
+        start = np.argmax(sampled)
+        for t, end in enumerate(np.flatnonzero(sampled & ~np.append(sampled[1:], 0))):
+            longest[t] = max(longest[t], end + 1 - start)
+            start = end + 1
+    assert got.num_steps[0] == longest.sum() > num_read(got).max()
+    np.testing.assert_array_equal(got.tokens, played[0].tokens)
+    jax.tree.map(np.testing.assert_array_equal, got.trajectory, played[0].trajectory)
 
 
 @pytest.mark.slow
@@ -308,7 +332,7 @@ def test_a_group_prefills_its_prompt_once(agent, environment, tables, tasks):
 
 
 def test_evaluation_samples_at_its_temperature(monkeypatch):
-    def stop(*args):
+    def stop(*args, num_rows):
         raise InterruptedError(args[-1])
 
     monkeypatch.setattr(evaluate, "rollout", stop)

@@ -1,10 +1,10 @@
 """Rollouts, compared with the bare model and with a loop in Python."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from launch.benchmarks import python_loop
 from launch.benchmarks.timing import Medians
@@ -12,7 +12,6 @@ from launch.common.model_loading import Backbone
 from openagent_jax import rollout
 from openagent_jax.environments.world import World
 from openagent_jax.models import decoding, sampling
-from openagent_jax.rollout import Rollout
 from openagent_jax.types import Policy, Sizes
 
 
@@ -21,6 +20,7 @@ def tokens(
     model: Backbone,
     source: World,
     num_rows: int,
+    at_once: int,
     medians: Medians,
 ) -> dict[str, float]:
     """Compare a rollout with the same model over as many tokens, without environment.
@@ -30,10 +30,11 @@ def tokens(
       model: the model that plays.
       source: the world that tasks are drawn from.
       num_rows: episodes that are played together.
+      at_once: how many of them at once; see `rollout.at_once`.
       medians: measures the times.
 
     Returns:
-      Tokens per second of both, and their ratio.
+      Tokens per second of both, their ratio, and the share of idle rows.
     """
     policy, environment, tables = model.policy, source.environment, source.tables
     params = model.init(jax.random.key(seed))
@@ -43,18 +44,25 @@ def tokens(
 
     @jax.jit
     def play(params, tasks):
-        return rollout.rollout(policy, environment, tables, params, keys, tasks)
+        return rollout.rollout(
+            policy, environment, tables, params, keys, tasks, num_rows=at_once
+        )
 
-    bare = _bare(policy, environment.sizes, num_rows, tables.lexicon.vocab_size)
     played = play(params, tasks)
-    steps = _prefill_steps(played), played.decode_steps[0]
+    prompts = jnp.argmax(played.sampled, axis=1)  # the first sampled token comes next
+    num_new = int(jnp.mean(jnp.sum(played.valid, axis=1) - prompts))
+    rows = rollout.at_once(at_once, num_rows)
+    vocab_size = tables.lexicon.vocab_size
+    bare = _bare(policy, environment.sizes, rows, num_new, vocab_size)
+    inputs = played.tokens, prompts, played.num_steps[0]
     num_tokens = float(jnp.sum(played.valid))
-    ours, rival = medians(lambda: play(params, tasks), lambda: bare(params, *steps))
+    ours, rival = medians(lambda: play(params, tasks), lambda: bare(params, *inputs))
     return {
         "tokens_per_s": num_tokens / ours,
         "bare_tokens_per_s": num_tokens / rival,
         "ratio": rival / ours,
         "episodes_per_s": num_rows / ours,
+        "idle": float(played.idle[0]),
     }
 
 
@@ -65,6 +73,7 @@ def episodes(
     temperature: float,
     num_rows: int,
     group: int,
+    at_once: int,
     medians: Medians,
 ) -> dict[str, float]:
     """Compare a rollout with the same policy in a loop in Python (python_loop.py).
@@ -76,6 +85,7 @@ def episodes(
       temperature: sampling temperature.
       num_rows: episodes that are played together.
       group: episodes of each task, as GRPO samples them.
+      at_once: how many of them at once; see `rollout.at_once`.
       medians: measures the times.
 
     Returns:
@@ -91,7 +101,16 @@ def episodes(
 
     @jax.jit
     def compiled(params):
-        return rollout.rollout(policy, environment, tables, params, keys, tasks, how)
+        return rollout.rollout(
+            policy,
+            environment,
+            tables,
+            params,
+            keys,
+            tasks,
+            how,
+            num_rows=at_once,
+        )
 
     on_host = jax.device_put(tasks, jax.devices("cpu")[0])
     each = [
@@ -118,92 +137,45 @@ def episodes(
     }
 
 
-def _bare(policy: Policy, sizes: Sizes, num_rows: int, vocab_size: int) -> Any:
-    """Return `(params, prefill_steps, decode_steps) -> ...`.
+def _bare(
+    policy: Policy, sizes: Sizes, num_rows: int, num_new: int, vocab_size: int
+) -> Any:
+    """Return `(params, tokens [B M], prompts [B], num_steps) -> ...`.
 
-    It passes as many tokens through the same model and cache as a rollout does, and
-    does nothing else.
+    It passes as many tokens through the same model as a rollout does, and does nothing
+    else. The prompts are prefilled, and then `num_steps` tokens of each row are decoded
+    greedily. Rows start over after `num_new` tokens, the mean of an episode, and not
+    all at the same step.
     """
-
-    def prefill(params, cache, logits, num, chunk):
-        def piece(loop):
-            cache, (i, logits) = loop
-            likely = sampling.greedy(logits)[0]
-            tokens = jnp.broadcast_to(likely[:, None], (num_rows, chunk))
-            new = jnp.full(num_rows, jnp.clip(num - i, 0, chunk))
-            hidden, cache = policy.extend(params, cache, tokens, new)
-            return cache, (i + chunk, policy.head(params, hidden[:, -1]))
-
-        def goes_on(loop):
-            cache, (i, _) = loop
-            room = sum(cache.block_sizes) - cache.num_used[0]
-            return (i < num) & (jnp.minimum(num - i, chunk) <= room)
-
-        def loop(*carry):
-            return jax.lax.while_loop(goes_on, piece, carry)
-
-        start = jnp.int32(0), logits
-        cache, (_, logits) = decoding.loop_in_blocks(loop, cache, start)
-        return cache, logits
-
-    def decode(params, cache, logits, num):
-        one = jnp.ones(num_rows, jnp.int32)
-
-        def in_block(cache, carry):
-            num_slots = sum(cache.block_sizes)
-
-            def token(loop):
-                i, cache, logits = loop
-                tokens = sampling.greedy(logits)[0][:, None]
-                hidden, cache = policy.extend(params, cache, tokens, one)
-                return i + 1, cache, policy.head(params, hidden[:, 0])
-
-            def goes_on(loop):
-                return (loop[0] < num) & (loop[1].num_used[0] < num_slots)
-
-            i, logits = carry
-            i, cache, logits = jax.lax.while_loop(goes_on, token, (i, cache, logits))
-            return cache, (i, logits)
-
-        start = jnp.int32(0), logits
-        cache, (_, logits) = decoding.loop_in_blocks(in_block, cache, start)
-        return cache, logits
 
     @jax.jit
-    def bare(params, prefill_steps, decode_steps):
-        def turn(carry):
-            t, cache, logits = carry
-            cache, logits = decode(params, cache, logits, decode_steps[t])
-            num = prefill_steps[t + 1]
-            return t + 1, *prefill(params, cache, logits, num, rollout.RESULT_CHUNK)
+    def bare(params, tokens, prompts, num_steps):
+        num_prompts, size = len(prompts), sizes.prompt_tokens
+        cache = policy.init_cache(num_prompts, [size])
+        logits = jnp.zeros((num_prompts, vocab_size))
+        cache, logits = decoding.prefill(
+            policy,
+            params,
+            cache,
+            logits,
+            tokens[:, :size],
+            prompts,
+            rollout.PROMPT_CHUNK,
+        )
+        first = jnp.mean(prompts).astype(jnp.int32)
+        behind = jnp.arange(num_rows) * num_new // num_rows
+        one = jnp.ones(num_rows, jnp.int32)
 
-        cache = policy.init_cache(num_rows, [sizes.prompt_tokens])
-        logits = jnp.zeros((num_rows, vocab_size))
-        cache, logits = prefill(
-            params, cache, logits, prefill_steps[0], rollout.PROMPT_CHUNK
-        )
-        cache = decoding.broadcast_prefix(policy, cache, num_rows, sizes.context_tokens)
-        start = cache, logits
-        num_turns = jnp.sum(decode_steps > 0)
-        return jax.lax.while_loop(
-            lambda x: x[0] < num_turns, turn, (jnp.int32(0), *start)
-        )
+        def step(i, loop):
+            cache, logits = loop
+            length = first + (i + behind) % num_new
+            cache = dataclasses.replace(cache, length=length)
+            tokens = sampling.greedy(logits)[0][:, None]
+            hidden, cache = policy.extend(params, cache, tokens, one)
+            return cache, policy.head(params, hidden[:, 0])
+
+        rows = policy.init_cache(num_rows, [size + num_new])
+        start = rows, logits[jnp.arange(num_rows) % num_prompts]
+        return jax.lax.fori_loop(0, num_steps, step, start)
 
     return bare
-
-
-def _prefill_steps(played: Rollout) -> np.ndarray:
-    """Return the length of the longest text before each action, and after the last.
-
-    The longest is taken over all rows.
-    """
-    longest = np.zeros(played.decode_steps.shape[1] + 1, np.int32)
-    for valid, sampled in zip(
-        *map(np.asarray, (played.valid, played.sampled)), strict=True
-    ):
-        is_action = sampled[valid]
-        starts = np.flatnonzero(is_action & ~np.roll(is_action, 1))
-        ends = np.flatnonzero(is_action & ~np.roll(is_action, -1)) + 1
-        gaps = np.append(starts, len(is_action)) - np.insert(ends, 0, 0)
-        longest[: len(gaps)] = np.maximum(longest[: len(gaps)], gaps)
-    return longest

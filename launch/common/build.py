@@ -153,6 +153,7 @@ def algorithm(
         c.algorithm.temperature,
         c.surrogate.objective,
         local,
+        c.rollout.num_rows,
     )
     if c.algorithm.name == "grpo":
         apart = c.paft.alpha and c.paft.paired and not c.grpo.paired

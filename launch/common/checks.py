@@ -35,6 +35,7 @@ MAY_BE_ZERO = (
     "algorithm.num_rows",
     "model.lora.rank",
     "checkpoint.keep_last",
+    "rollout.num_rows",
     "sandbox.depth",
     "sandbox.num_derived",
 )

@@ -42,6 +42,7 @@ class Config:
     sandbox: Settings
     model: sections.Model
     algorithm: sections.Algorithm
+    rollout: sections.Rollout
     data: sections.Data
     grpo: sections.Grpo
     ppo: sections.Ppo

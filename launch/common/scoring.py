@@ -69,6 +69,7 @@ class Scorer:
             record=c.eval.keep > 0,
             repeats=c.eval.repeats,
             local=local,
+            num_rows=c.rollout.num_rows,
         )
 
     def _changed(self) -> set[str]:

@@ -266,6 +266,13 @@ class Monitor:
 
 
 @dataclass(frozen=True)
+class Rollout:
+    """How a policy plays episodes."""
+
+    num_rows: int
+
+
+@dataclass(frozen=True)
 class Mesh:
     """Number of devices along each axis of the mesh."""
 

@@ -58,6 +58,7 @@ class Learner(NamedTuple):
     temperature: float
     surrogate: Surrogate
     local: Local = together  # lets each device play its own episodes
+    num_rows: int = 0  # episodes that are played at once; see `rollout.rollout`
 
     def play(
         self,
@@ -94,6 +95,7 @@ class Learner(NamedTuple):
                 tasks,
                 Sampling(self.temperature),
                 show_end,
+                self.num_rows,
             )
             episode = played.trajectory
             outcome = jax.vmap(self.environment.outcome, (None, 0, 0))(
@@ -231,6 +233,7 @@ def _monitored(played: Rollout, outcome: Outcome) -> Metrics:
         "completions/mean_length": jnp.mean(jnp.sum(played.sampled, axis=1)),
         "completions/clipped_ratio": jnp.mean(played.cut),
         "rollout/num_overflow": jnp.sum(played.overflow),
+        "rollout/idle": jnp.mean(played.idle),
         "completions/num_turns": num_actions / episode.valid.shape[0],
         "num_sampled_tokens": num_sampled,
     }

@@ -85,6 +85,7 @@ def make_player(
     record: bool = False,
     repeats: int = 1,
     local: Local = together,
+    num_rows: int = 0,
 ) -> Callable[..., Played]:
     """Return a function that plays a batch of episodes. It compiles once.
 
@@ -98,6 +99,7 @@ def make_player(
       record: whether to return a `Recording` of the episodes.
       repeats: the number of episodes of each task; see `draw`.
       local: lets each device play its own episodes.
+      num_rows: the number of episodes that are played at once; see `rollout.rollout`.
 
     Returns:
       `(tables, params, scenario, key, start, strength, refused=None) -> Played`.
@@ -119,7 +121,14 @@ def make_player(
     def roll(shared, rows) -> Rollout:
         (tables, params), (keys, task) = shared, rows
         return rollout(
-            policy, environment, tables, params, keys, task, Sampling(temperature)
+            policy,
+            environment,
+            tables,
+            params,
+            keys,
+            task,
+            Sampling(temperature),
+            num_rows=num_rows,
         )
 
     @brief.jit

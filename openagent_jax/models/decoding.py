@@ -7,16 +7,15 @@ for as long as that suffices: attention to a slot costs time even if the slot is
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from openagent_jax.models.sampling import categorical, greedy, nucleus, uniform_pairs
-from openagent_jax.types import Cache, Params, Policy, Prefix
+from openagent_jax.types import Cache, Params, Policy
 
 # Where the blocks of a cache end, in eighths of the context. A decoding loop is
 # compiled once for each block, so a model with many layers, which compiles slowly, has
@@ -36,84 +35,6 @@ class Sampling(NamedTuple):
 
     temperature: float = 0.0
     top_p: float = 1.0
-
-
-class Context(NamedTuple):
-    """B rows of up to M tokens, and what the policy has computed from them.
-
-    Attributes:
-      cache: the keys and values of the tokens.
-      logits: the logits of the next token of each row.
-      tokens: the tokens of each row, of which the first `cache.length` are in use.
-      sampled: mask of the tokens that the policy sampled itself.
-      log_prob: log-probs of the sampled tokens; 0 elsewhere.
-      overflow: mask of the rows to which a text was appended that did not fit.
-    """
-
-    cache: Cache
-    logits: Float[Array, "B V"]
-    tokens: Int[Array, "B M"]
-    sampled: Bool[Array, "B M"]
-    log_prob: Float[Array, "B M"]
-    overflow: Bool[Array, "B"]
-
-
-def empty_context(
-    policy: Policy, num_rows: int, num_slots: int, num_tokens: int, vocab_size: int
-) -> Context:
-    """Return a context of rows without tokens.
-
-    Args:
-      policy: the model.
-      num_rows: B, the number of rows.
-      num_slots: number of cache slots of each row.
-      num_tokens: M, the largest number of tokens of a row.
-      vocab_size: V, the size of the vocabulary.
-    """
-    shape = (num_rows, num_tokens)
-    return Context(
-        cache=policy.init_cache(num_rows, [num_slots]),
-        logits=jnp.zeros((num_rows, vocab_size)),
-        tokens=jnp.zeros(shape, jnp.int32),
-        sampled=jnp.zeros(shape, bool),
-        log_prob=jnp.zeros(shape),
-        overflow=jnp.zeros(num_rows, bool),
-    )
-
-
-def append(
-    policy: Policy,
-    params: Params,
-    context: Context,
-    tokens: Int[Array, "B S"],
-    length: Int[Array, "B"],
-    chunk: int,
-) -> Context:
-    """Append tokens that the policy has not sampled, and prefill them.
-
-    Args:
-      policy: the model.
-      params: its parameters.
-      context: the rows to which tokens are appended.
-      tokens: the tokens of each row, padded on the right.
-      length: number of tokens of each row. If it is larger than S, the text was cut to
-        S tokens, and the row is marked in `overflow`.
-      chunk: number of columns that are prefilled at once.
-    """
-    size, start = tokens.shape[1], context.cache.length
-    overflow = context.overflow | (length > size)
-    length = jnp.minimum(length, size)
-    column, rows = jnp.arange(size)[None], jnp.arange(length.shape[0])
-    # Padding gets an out-of-range index, so that it is dropped.
-    slots = start[:, None] + column
-    slots = jnp.where(column < length[:, None], slots, context.tokens.shape[1])
-    written = context.tokens.at[rows[:, None], slots].set(tokens, mode="drop")
-    cache, logits = prefill(
-        policy, params, context.cache, context.logits, tokens, length, chunk
-    )
-    return context._replace(
-        cache=cache, logits=logits, tokens=written, overflow=overflow
-    )
 
 
 def prefill(
@@ -160,7 +81,7 @@ def prefill(
     def has_next(loop):
         cache, (start, _) = loop
         num = num_new(start)
-        num_used = jnp.max(jnp.where(num > 0, cache.num_used + num, 0))
+        num_used = jnp.max(jnp.where(num > 0, cache.length + num, 0))
         return jnp.any(num > 0) & (num_used <= sum(cache.block_sizes))
 
     hidden = jax.eval_shape(policy.extend, params, cache, tokens[:, :1], length)[0]
@@ -174,100 +95,6 @@ def prefill(
     is_new = (length > 0) & (start > 0)
     logits = jnp.where(is_new[:, None], policy.head(params, last_hidden), logits)
     return cache, logits
-
-
-def decode(
-    policy: Policy,
-    params: Params,
-    context: Context,
-    keys: jax.Array,
-    active: Bool[Array, "B"],
-    num_tokens: int,
-    end_token: int,
-    sampling: Sampling,
-) -> tuple[Context, Int[Array, "B L"], Bool[Array, "B"], Int[Array, ""]]:
-    """Decode up to `num_tokens` tokens for each active row.
-
-    Args:
-      policy: the model.
-      params: its parameters.
-      context: the rows to which the tokens are appended.
-      keys: one PRNG key for each row. The randomness of a token depends on the key of
-        its row and on its position, not on other rows.
-      active: mask of the rows for which tokens are decoded.
-      num_tokens: L, the largest number of new tokens of a row.
-      end_token: the token that ends a row; it is appended too.
-      sampling: how tokens are chosen.
-
-    Returns:
-      context: the rows with their new tokens. Its `logits` are meaningful only for rows
-        that have not ended, until `append` recomputes them.
-      new: the new tokens of each row, followed by zeros.
-      ended: mask of the rows that ended with the end token or were not active.
-      num_steps: number of decoding steps, that is, new tokens of the longest row.
-    """
-    num_rows, max_tokens = context.tokens.shape
-    rows = jnp.arange(num_rows)
-
-    def decode_token(loop):
-        step, context, new, active = loop
-        position = context.cache.length
-        chosen, log_prob = choose(context.logits, keys, position, sampling)
-        chosen = jnp.where(active, chosen, 0)
-        hidden, cache = policy.extend(
-            params, context.cache, chosen[:, None], active.astype(jnp.int32)
-        )
-        # Inactive rows get an out-of-range index, so that their token is dropped.
-        here = rows, jnp.where(active, position, max_tokens)
-        context = context._replace(
-            cache=cache,
-            logits=policy.head(params, hidden[:, 0]),
-            tokens=context.tokens.at[here].set(chosen, mode="drop"),
-            sampled=context.sampled.at[here].set(True, mode="drop"),
-            log_prob=context.log_prob.at[here].set(log_prob, mode="drop"),
-        )
-        new = lax.dynamic_update_slice(new, chosen[:, None], (0, step))
-        return step + 1, context, new, active & (chosen != end_token)
-
-    def has_next(loop, num_slots):
-        step, context, _, active = loop
-        num_used = jnp.max(jnp.where(active, context.cache.num_used, 0))
-        return (step < num_tokens) & jnp.any(active) & (num_used < num_slots)
-
-    def loop(cache, rest):
-        step, context, new, active = rest
-        step, context, new, active = lax.while_loop(
-            partial(has_next, num_slots=sum(cache.block_sizes)),
-            decode_token,
-            (step, context._replace(cache=cache), new, active),
-        )
-        return context.cache, (step, context._replace(cache=None), new, active)
-
-    new = jnp.zeros((num_rows, num_tokens), jnp.int32)
-    rest = jnp.int32(0), context._replace(cache=None), new, active
-    cache, (num_steps, context, new, active) = loop_in_blocks(loop, context.cache, rest)
-    return context._replace(cache=cache), new, ~active, num_steps
-
-
-def broadcast_prefix(
-    policy: Policy, prefix: Cache, num_rows: int, context_tokens: int
-) -> Cache:
-    """Return an empty cache of B rows that continue P shared prefixes.
-
-    The keys and values of a prefix are not copied: the rows of a group share them.
-
-    Args:
-      policy: the model.
-      prefix: the cache of the P prefixes, with a single block.
-      num_rows: B, a multiple of P; each group of B / P consecutive rows shares a
-        prefix.
-      context_tokens: number of slots of each row, besides those of the prefix.
-    """
-    length = jnp.repeat(prefix.length, num_rows // len(prefix.length))
-    (keys,), (values,) = prefix.keys, prefix.values
-    cache = policy.init_cache(num_rows, block_sizes(context_tokens, len(keys)))
-    shared = Prefix(keys, values, length)
-    return dataclasses.replace(cache, length=length, prefix=shared)
 
 
 def block_sizes(context_tokens: int, num_layers: int) -> list[int]:

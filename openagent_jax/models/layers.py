@@ -84,8 +84,8 @@ def write_slots(
 
 def attention(
     q: Float[Array, "B S H K"],
-    keys: Sequence[Float[Array, "P J K _"]],
-    values: Sequence[Float[Array, "P J _ K"]],
+    keys: Sequence[Float[Array, "B J K _"]],
+    values: Sequence[Float[Array, "B J _ K"]],
     mask: Bool[Array, "B S M"],
 ) -> Float[Array, "B S H K"]:
     """Compute grouped-query attention (arXiv 2305.13245) with keys in several blocks.
@@ -95,9 +95,8 @@ def attention(
 
     Args:
       q: queries of H heads of size K.
-      keys: blocks of keys of J heads, with M slots in total; H is a multiple of J. If a
-        block has P < B rows, each of them serves B / P consecutive rows of queries.
-      values: blocks of values, with the same rows and slots as `keys`.
+      keys: blocks of keys of J heads, with M slots in total; H is a multiple of J.
+      values: blocks of values, with the same slots as `keys`.
       mask: the slots that each query attends to.
     """
     (b, s, h, size), j = q.shape, keys[0].shape[1]
@@ -105,32 +104,16 @@ def attention(
     # The query heads that share a key head become rows of one matrix product.
     q = q.reshape(b, j, -1, size)
     product = partial(jnp.einsum, preferred_element_type=jnp.float32)
-    scores = [
-        _ungroup_rows(product("pjrk,pjkm->pjrm", _group_rows(q, len(k)), k), b)
-        for k in keys
-    ]
+    scores = [product("bjrk,bjkm->bjrm", q, k) for k in keys]
     scores = jnp.concatenate(scores, axis=-1).reshape(b, j, h // j, s, -1)
     weights = jax.nn.softmax(jnp.where(mask[:, None, None], scores, MASKED))
     weights = weights.astype(values[0].dtype).reshape(b, j, -1, scores.shape[-1])
     out, start = jnp.zeros((b, j, weights.shape[2], size), values[0].dtype), 0
     for v in values:
         end = start + v.shape[2]
-        part = _group_rows(weights[..., start:end], len(v))
-        out += _ungroup_rows(jnp.einsum("pjrm,pjmk->pjrk", part, v), b)
+        out += jnp.einsum("bjrm,bjmk->bjrk", weights[..., start:end], v)
         start = end
     return out.reshape(b, h, s, size).swapaxes(1, 2)
-
-
-def _group_rows(x: Float[Array, "B J R _"], num: int) -> Float[Array, "P J _ _"]:
-    """Merge the batch rows of each of `num` groups into the rows of one matrix."""
-    b, j, r, size = x.shape
-    return x.reshape(num, b // num, j, r, size).swapaxes(1, 2).reshape(num, j, -1, size)
-
-
-def _ungroup_rows(x: Float[Array, "P J _ _"], num: int) -> Float[Array, "B J R _"]:
-    """Undo `_group_rows`, for `num` batch rows."""
-    p, j, _, size = x.shape
-    return x.reshape(p, j, num // p, -1, size).swapaxes(1, 2).reshape(num, j, -1, size)
 
 
 def rms_norm(

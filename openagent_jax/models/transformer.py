@@ -189,15 +189,9 @@ def make_policy(config: ModelConfig) -> Policy:
         # tokens of a row, in slots that no real query attends to and that the next call
         # overwrites.
         starts = list(itertools.accumulate(cache.block_sizes, initial=0))
-        columns, prefixes = jnp.arange(tokens.shape[1])[None], []
-        slots = cache.num_used[:, None] + columns
+        slots = cache.length[:, None] + jnp.arange(tokens.shape[1])[None]
         mask = jnp.arange(starts[-1])[None, None] <= slots[..., None]
-        if prefix := cache.prefix:
-            prefixes = [prefix]
-            used = jnp.arange(prefix.keys[0].shape[-1])[None] < prefix.length[:, None]
-            used = jnp.broadcast_to(used[:, None], (*slots.shape, used.shape[1]))
-            mask = jnp.concatenate([used, mask], axis=-1)
-        rotation = _rotation(config, cache.length[:, None] + columns)
+        rotation = _rotation(config, slots)
         x = params["embed"].astype(dtype)[tokens]
         keys, values = [], []
         for i in range(config.num_layers):
@@ -211,9 +205,7 @@ def make_policy(config: ModelConfig) -> Policy:
                     ]
                     for blocks, new, axis in ((cache.keys, k, 3), (cache.values, v, 2))
                 )
-                all_k = [p.keys[i] for p in prefixes] + ks
-                all_v = [p.values[i] for p in prefixes] + vs
-                return layers.attention(q, all_k, all_v, mask), (ks, vs)
+                return layers.attention(q, ks, vs, mask), (ks, vs)
 
             weights, adapters = jax.tree.map(
                 lambda w, i=i: w[i],
@@ -225,7 +217,7 @@ def make_policy(config: ModelConfig) -> Policy:
             values.append(v)
         x = layers.rms_norm(x, params["norm"], config.norm_eps)
         keys, values = (tuple(zip(*x, strict=True)) for x in (keys, values))
-        return x, Cache(keys, values, cache.length + num_new, prefix)
+        return x, Cache(keys, values, cache.length + num_new)
 
     def head(
         params: Params, hidden: Float[Array, "*batch D"]

@@ -163,7 +163,7 @@ def compile(
 
         def goes_on(loop, num_slots):
             i, cache, _, remaining, _ = loop
-            num_used = jnp.max(jnp.where(busy, cache.num_used, 0))
+            num_used = jnp.max(jnp.where(busy, cache.length, 0))
             none_ended = jnp.any(busy) & jnp.all((remaining > 0) | ~busy)
             return none_ended & (i < num_steps) & (num_used < num_slots)
 

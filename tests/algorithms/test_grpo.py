@@ -69,7 +69,9 @@ def episodes(tokens, num_sampled, overflow=False) -> Rollout:
     log_prob = jnp.where(sampled, jnp.log(NOW)[tokens % 2], 0.0)
     none = jnp.zeros(len(tokens), bool)
     valid = column <= num_sampled[:, None]
-    return Rollout((), tokens, valid, sampled, log_prob, none | overflow, none, tokens)
+    return Rollout(
+        (), tokens, valid, sampled, log_prob, none | overflow, none, none, none
+    )
 
 
 # Two groups of two episodes, of 2, 1, 1 and 3 tokens. Those of the second group earn

@@ -145,7 +145,7 @@ def test_the_last_result_always_fits(made):
 def test_evaluations_do_not_change(made):
     """They play the same episodes, and their tokens end with the last action."""
     _, played, evaluated, *_ = made
-    names = "trajectory", "sampled", "log_prob", "overflow", "cut", "decode_steps"
+    names = "trajectory", "sampled", "log_prob", "overflow", "cut", "idle"
     for name in names:
         jax.tree.map(
             np.testing.assert_array_equal,

@@ -27,6 +27,8 @@ SCENARIOS = ("query_underspecified", "runtime_error", "unsolvable")
 NAMES = (draw.CLEAN, *SCENARIOS)
 SEED, TURNS, ACTION, RESULT = 5, 10, 60, 64
 PROMPT = {helpers.COMPACT: 240, "hermes": 1400}  # tokens
+# Before each reply of the agent.
+OPENER = {helpers.COMPACT: "<|assistant|>", "hermes": "<|im_start|>assistant\n"}
 # Of a clean task this leaves too little room for ten long turns.
 CONTEXT = {helpers.COMPACT: 490, "hermes": 1480}
 # The script of each row; `EXPERT` follows the oracle on the clean task.
@@ -116,7 +118,10 @@ def script_params(form):
 
 @functools.cache
 def player(form):
-    policy = scripts.policy(helpers.lexicon("poi", form).vocab_size)
+    lexicon = helpers.lexicon("poi", form)
+    tokenizer = helpers.chat_tokenizer() if form == "hermes" else helpers.tokenizer()
+    opener = tokenizer.encode(OPENER[form], add_special_tokens=False).ids
+    policy = scripts.policy(lexicon.vocab_size, opener, lexicon.end_token, ACTION)
     return evaluate.make_player(policy, world(form), SCENARIOS, NUM, record=True)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from openagent_jax.models import layers, transformer
-from openagent_jax.types import Prefix
 
 CONFIG = transformer.ModelConfig(
     vocab_size=61,
@@ -75,38 +74,6 @@ def test_cached_decoding_equals_full_forward(getkey):
             )
         start += np.array(num_new)
     np.testing.assert_array_equal(cache.length, totals)
-
-
-@pytest.mark.parametrize("num_groups", [2, 4])
-def test_rows_share_a_prefix(getkey, num_groups):
-    """Prefixes of two lengths; every row continues its prefix in its own way."""
-    policy, num_rows = transformer.make_policy(CONFIG), 4
-    params = noisy_params(CONFIG)
-    lengths = np.array([5, 3, 5, 3][:num_groups])
-    texts = jax.random.randint(getkey(), (num_groups, 6), 0, CONFIG.vocab_size)
-    own = jax.random.randint(getkey(), (num_rows, 4), 0, CONFIG.vocab_size)
-    group = np.arange(num_rows) // (num_rows // num_groups)
-    tokens, positions, valid = right_padded(getkey(), tuple(lengths[group] + 4))
-    at = lengths[group, None] + np.arange(4)
-    tokens = tokens.at[:, :6].set(texts[group])
-    tokens = tokens.at[np.arange(num_rows)[:, None], at].set(own)
-
-    extend = jax.jit(policy.extend)
-    shared = policy.init_cache(num_groups, [6])
-    _, shared = extend(params, shared, texts, jnp.array(lengths))
-    length = jnp.array(lengths[group])
-    prefix = Prefix(shared.keys[0], shared.values[0], length)
-    cache = policy.init_cache(num_rows, [2, 3])
-    cache = dataclasses.replace(cache, length=length, prefix=prefix)
-    parts = []
-    for columns in (own[:, :3], own[:, 3:]):
-        num_new = jnp.full(num_rows, columns.shape[1])
-        hidden, cache = extend(params, cache, columns, num_new)
-        parts.append(hidden)
-    assert cache.num_used.tolist() == [4] * num_rows
-    full = jax.jit(policy.hidden)(params, tokens, positions, valid)
-    expected = jnp.take_along_axis(full, at[..., None], axis=1)
-    np.testing.assert_allclose(jnp.concatenate(parts, axis=1), expected, atol=1e-5)
 
 
 def test_slots_out_of_range_are_not_written():
