@@ -16,17 +16,22 @@ if jaxlib.version.__version_info__ < (0, 11):  # later ones do not know this opt
     _OPTIONS["xla_cpu_use_fusion_emitters"] = False
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Callable[..., Any], platform: str = "", **options: Any) -> Any:
     """Return a compiled function that runs briefly, but would take long to compile.
 
     Integers and booleans are the same as those of `jax.jit`; floats may differ in their
     last bits.
 
+    Args:
+      function: the function.
+      platform: where it runs; by default on the platform that JAX uses.
+      **options: those of `jax.jit`.
+
     >>> int(jit(lambda x: x + 1)(1))
     2
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return jax.jit(function, compiler_options=_OPTIONS if on_cpu else None)
+    on_cpu = (platform or jax.default_backend()) == "cpu"
+    return jax.jit(function, compiler_options=_OPTIONS if on_cpu else None, **options)
 
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,6 +44,8 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> int(jax.jit(apart(lambda x: x + 1))(1))
     2
     """
+
+    function = jax.jit(function)  # which is traced once for both branches
 
     def call(*args: Any) -> Any:
         if jax.default_backend() != "cpu":

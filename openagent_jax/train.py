@@ -1,6 +1,6 @@
 """The training loop: make batches, update the parameters, evaluate, save checkpoints.
 
-A step is one compiled program. Its data are a function of (root key, step), so the
+The data of a step are a function of (root key, step), so the
 `TrainState` is the whole state of a run, and a resumed run continues bit for bit. A run
 that reads stored data also does, since its checkpoints hold the position in the data.
 """
@@ -49,6 +49,33 @@ class Preempted(Exception):
 
 class Diverged(Exception):
     """The loss, the gradient or another metric is not finite."""
+
+
+class Made(NamedTuple):
+    """What is made for a step before its policy is needed."""
+
+    tasks: Any = None  # None if the batch is not made from tasks
+    batch: Batch | None = None  # None if the policy plays the tasks first
+    metrics: Metrics = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One training step: `(state, tables, batch=None) -> (state, metrics)`.
+
+    Its two parts may be compiled apart. The first one runs briefly and would take long
+    to compile with all optimizations.
+    """
+
+    make: Callable[[TrainState, Tables], Made]
+    update: Callable[[TrainState, Tables, Made], tuple[TrainState, Metrics]]
+
+    def __call__(
+        self, state: TrainState, tables: Tables, batch: Batch | None = None
+    ) -> tuple[TrainState, Metrics]:
+        """Update the parameters on a batch; it is made here if it is not given."""
+        made = self.make(state, tables) if batch is None else Made(batch=batch)
+        return self.update(state, tables, made)
 
 
 class Ended(NamedTuple):
@@ -130,8 +157,8 @@ def make_step(
     widths: Sequence[int] = (),
     division: Division = UNDIVIDED,
     view: View = lambda params, key: params,
-) -> Callable[..., tuple[TrainState, Metrics]]:
-    """Return `step(state, tables, batch=None) -> (state, metrics)`, one training step.
+) -> Step:
+    """Return one training step.
 
     A step makes a batch from tasks of the curriculum, or uses the `batch` that it is
     given, and updates the parameters on it.
@@ -157,29 +184,36 @@ def make_step(
         loss of each update.
     """
 
-    def step(
-        state: TrainState, tables: Tables, batch: Batch | None = None
-    ) -> tuple[TrainState, Metrics]:
+    def make(state: TrainState, tables: Tables) -> Made:
         task_key, batch_key = step_keys(state)
+        edit_key = jax.random.fold_in(batch_key, PERTURB)
+        tasks = curriculum.sample(
+            state.curriculum, tables, task_key, edit_key, state.step, batch_size
+        )
+        if algorithm.plays:
+            return Made(tasks)
+        return Made(tasks, *algorithm.make_batch(state, tables, batch_key, tasks))
+
+    def update(
+        state: TrainState, tables: Tables, made: Made
+    ) -> tuple[TrainState, Metrics]:
+        _, batch_key = step_keys(state)
         fold = jax.vmap(jax.random.fold_in, (None, 0))
-        made: Metrics = {}
+        tasks, batch, about = made
         progress = state.curriculum
         if batch is None:
-            edit_key = jax.random.fold_in(batch_key, PERTURB)
-            tasks = curriculum.sample(
-                progress, tables, task_key, edit_key, state.step, batch_size
-            )
             whole = division.gather(all_params(state))
             complete = dataclasses.replace(state, params=whole)
-            batch, made = algorithm.make_batch(complete, tables, batch_key, tasks)
-            progress = curriculum.update(progress, tasks, made)
+            batch, about = algorithm.make_batch(complete, tables, batch_key, tasks)
+        if tasks is not None:
+            progress = curriculum.update(progress, tasks, about)
         rows = division.constrain(batch)
         frozen, view_key = (
             division.gather(state.frozen),
             jax.random.fold_in(batch_key, VIEW),
         )
 
-        def update(learned, part: Batch):
+        def learn(learned, part: Batch):
             params, opt_state = learned
             # Without loss tokens the loss is 0 / 1, not 0 / 0.
             divisor = jnp.sum(part.divisor)
@@ -193,14 +227,14 @@ def make_step(
 
         learned = state.params, state.opt_state
         if num_epochs * num_minibatches == 1:
-            learned, metrics = update(learned, rows)
+            learned, metrics = learn(learned, rows)
         else:
             num_rows = rows.tokens.shape[0]
             keys = fold(jax.random.fold_in(batch_key, ORDER), jnp.arange(num_epochs))
             order = jax.vmap(lambda key: jax.random.permutation(key, num_rows))(keys)
             order = order.reshape(num_epochs * num_minibatches, -1)
             learned, metrics = jax.lax.scan(
-                lambda learned, chosen: update(
+                lambda learned, chosen: learn(
                     learned,
                     division.constrain(jax.tree.map(lambda x: x[chosen], rows)),
                 ),
@@ -213,7 +247,7 @@ def make_step(
             "train/num_tokens": num_epochs * jnp.sum(rows.valid),
         }
         new = TrainState(state.step + 1, *learned, state.key, state.frozen, progress)
-        return new, metrics | made
+        return new, metrics | about
 
     def gradient(used, batch: Batch):
         """Return the gradient and the metrics of rows, summed over parts of them."""
@@ -265,7 +299,7 @@ def make_step(
         means = {name: x / num_loss_tokens for name, x in metrics.items()}
         return grads, {"loss": value, **means}
 
-    return step
+    return Step(make, update)
 
 
 def run(

@@ -2,18 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from launch.common import backbones, errors, placement, tokenizer_files
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
-from openagent_jax import expert, monitors, sharding, train
+from openagent_jax import brief, expert, monitors, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
@@ -24,17 +25,26 @@ from openagent_jax.models import embedding_shuffle, lora, transformer
 from openagent_jax.text import chat, style
 from openagent_jax.types import (
     Algorithm,
+    Batch,
     Curriculum,
     Environment,
     Local,
     Metrics,
     Params,
     Policy,
+    Tables,
     TrainState,
     together,
 )
 
 MAX_BUCKETS = 4  # more save little, see docs/speed.md
+
+
+class Lowered(NamedTuple):
+    """The programs of a training step before they are compiled; see `train.Step`."""
+
+    make: Any  # None if batches are not made here
+    update: Any
 
 
 def world(c: Config, model: Backbone, domain: str) -> World:
@@ -239,19 +249,21 @@ def trainer(
         given,
         donate=True,
     )
-    update = _update(c, model, source, mesh, shardings)
     tables = jax.device_put(source.tables, sharding.replicated(mesh))
-    if fed is None:
-        compiled = update.lower(state, tables).compile()
-        return lambda state: compiled(state, tables), state
-    compiled = update.lower(state, tables, fed.abstract).compile()
-    return lambda state: compiled(state, tables, next(fed)), state
+    if fed is not None:
+        given = mesh, shardings, state, tables, fed.abstract
+        update = _lowered(c, model, source, *given).update.compile()
+        return lambda state: update(state, tables, train.Made(batch=next(fed))), state
+    both = _lowered(c, model, source, mesh, shardings, state, tables)
+    with ThreadPoolExecutor() as pool:  # XLA compiles outside of the interpreter's lock
+        make, update = pool.map(lambda program: program.compile(), both)
+    return lambda state: update(state, tables, make(state, tables)), state
 
 
 def lowered(
     c: Config, model: Backbone, source: World, devices: Sequence[Any] | None = None
-) -> Any:
-    """Return the update of `trainer` before it is compiled, without making its state.
+) -> Lowered:
+    """Return the step of `trainer` before it is compiled, without making its state.
 
     The devices may be those of a topology that is not here. The algorithm makes the
     batches.
@@ -268,18 +280,40 @@ def lowered(
     axes = transformer.logical_axes(model.config)
     shardings = sharding.state_shardings(mesh, axes, state)
 
-    def placed(x, sharding):
-        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+    tables = jax.tree.map(
+        lambda x: _placed(x, sharding.replicated(mesh)), source.tables
+    )
+    state = jax.tree.map(_placed, state, shardings)
+    return _lowered(c, model, source, mesh, shardings, state, tables)
 
-    tables = jax.tree.map(lambda x: placed(x, sharding.replicated(mesh)), source.tables)
-    update = _update(c, model, source, mesh, shardings)
-    return update.lower(jax.tree.map(placed, state, shardings), tables)
+
+def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    """Return an array's shape, dtype and sharding."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
 
-def _update(
-    c: Config, model: Backbone, source: World, mesh: Mesh, shardings: TrainState
-) -> Any:
-    """Return the jitted update of a state, donated, that has the given shardings."""
+def _lowered(
+    c: Config,
+    model: Backbone,
+    source: World,
+    mesh: Mesh,
+    shardings: TrainState,
+    state: TrainState,
+    tables: Tables,
+    batch: Batch | None = None,
+) -> Lowered:
+    """Return the programs of a step before they are compiled.
+
+    Args:
+      c: the config.
+      model: the model that is trained.
+      source: the world that tasks are drawn from.
+      mesh: the devices.
+      shardings: those of the state.
+      state: the state, which the update will donate; it may be abstract.
+      tables: the tables of the world; they may be abstract.
+      batch: an abstract batch, if batches are not made here.
+    """
     local = sharding.local(mesh)
     step = train.make_step(
         curriculum(c, source.environment, root_key(c, model), local),
@@ -294,8 +328,18 @@ def _update(
         sharding.divide(mesh, {**shardings.frozen, **shardings.params}),
         _view(c, source),
     )
-    outputs = shardings, sharding.replicated(mesh)
-    return jax.jit(step, donate_argnums=0, out_shardings=outputs)
+    rows, whole = sharding.batch_sharding(mesh), sharding.replicated(mesh)
+    outputs = shardings, whole
+    update = jax.jit(step.update, donate_argnums=0, out_shardings=outputs)
+    if batch is not None:
+        return Lowered(None, update.lower(state, tables, train.Made(batch=batch)))
+    placed = train.Made._make([rows, rows, whole])
+    platform = mesh.devices.flat[0].platform
+    make = brief.jit(step.make, platform, out_shardings=placed).lower(state, tables)
+    tasks, batch, about = make.out_info
+    tasks, batch = jax.tree.map(lambda x: _placed(x, rows), (tasks, batch))
+    made = train.Made(tasks, batch, jax.tree.map(lambda x: _placed(x, whole), about))
+    return Lowered(make, update.lower(state, tables, made))
 
 
 def _reference(c: Config, model: Backbone) -> Backbone | None:

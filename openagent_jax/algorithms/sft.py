@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, expert, losses
+from openagent_jax import expert, losses
 from openagent_jax.types import (
     Algorithm,
     Batch,
@@ -54,7 +54,6 @@ def sft(
         num_tasks = batch_size(tasks)
 
         @local
-        @brief.apart
         def rows_of(tables, tasks):
             def one(task):
                 episode = expert.demonstrate(environment, tables, task)
@@ -87,7 +86,7 @@ def sft(
     ) -> tuple[jax.Array, Metrics]:
         return losses.cross_entropy(policy, params, batch, divisor)
 
-    return Algorithm(make_batch, loss_fn)
+    return Algorithm(make_batch, loss_fn, plays=False)
 
 
 def pack(

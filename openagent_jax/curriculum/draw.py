@@ -420,7 +420,6 @@ def repeated(
 def _sampler(environment: Environment, split: str) -> Callable[..., Task]:
     """Return `(tables, keys) -> tasks`."""
 
-    @brief.apart
     def from_keys(tables: Tables, keys: jax.Array) -> Task:
         return jax.vmap(lambda key: environment.sample(tables, key, split))(keys)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from openagent_jax import brief, perturb
+from openagent_jax import perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.types import (
     Curriculum,
@@ -199,7 +199,6 @@ def paft(
     edit = draw.make_edit(environment, names, "train")
 
     @local
-    @brief.apart
     def edited(tables: Tables, rows) -> Task:
         keys, tasks, strengths = rows
         new = jax.vmap(edit, (None, 0, 0, 0))(tables, keys, tasks, strengths).task
