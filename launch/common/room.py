@@ -1,5 +1,6 @@
 """Find settings that are too small for the tasks of a run, before it trains on them."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -7,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from launch.common import cached
 from launch.common.config import Config
 from openagent_jax import brief, expert
 from openagent_jax.curriculum import draw, mix
+from openagent_jax.environments import registry
 from openagent_jax.environments.world import World
 
 NUM_TASKS = 256  # tasks of each scenario
@@ -72,16 +75,42 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
     names = mix.chosen(source.environment, c.paft.perturbations, c.paft.leave_out)
     names = dict.fromkeys(names if c.paft.alpha else ())
     drawn = Drawn(tuple(names), "train", c.seed, NUM_TASKS, c.paft.strength)
-    return of_tasks(source, drawn)
+    return of_tasks(c, source, drawn)
 
 
-def of_tasks(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
+def of_tasks(
+    c: Config, source: World, drawn: Drawn
+) -> dict[str, dict[str, np.ndarray]]:
     """Return the lengths of the expert's episodes, by scenario and part.
 
+    Those of domains of ours are kept between runs.
+
     Args:
+      c: the config with which the world was made; its sizes may have been raised.
       source: the world of the tasks.
       drawn: the tasks, which are played clean and under each perturbation.
     """
+    own = registry.is_own(c.sandbox.domain) or registry.is_own(c.eval_domain)
+    found = cached.cached(
+        "" if own else c.compile_cache,
+        {
+            "sandbox": dataclasses.asdict(c.sandbox),
+            "sizes": source.environment.sizes,  # these may be other ones
+            "drawn": drawn,
+        },
+        source.tables,
+        lambda: {
+            name: {part: lengths.tolist() for part, lengths in parts.items()}
+            for name, parts in _measured(source, drawn).items()
+        },
+    )
+    return {
+        name: {part: np.array(lengths) for part, lengths in parts.items()}
+        for name, parts in found.items()
+    }
+
+
+def _measured(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
     environment, repeats = source.environment, drawn.repeats
     one = draw.make_draw(environment, drawn.names, drawn.split)
     num = drawn.num_tasks * repeats

@@ -168,7 +168,8 @@ def measure(
         c.eval.strength,
         c.eval.repeats,
     )
-    return _longest(room.of_tasks(source, drawn))
+    sized = c.replace({"sandbox.domain": domain})
+    return _longest(room.of_tasks(sized, source, drawn))
 
 
 def _of_training(

@@ -1,0 +1,60 @@
+"""Keep what takes long to compute between runs, beside the compiled programs."""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import openagent_jax
+from openagent_jax import files
+
+
+def cached(
+    folder: str, key: Mapping[str, Any], arrays: Any, compute: Callable[[], Any]
+) -> Any:
+    """Return what `compute` returns, from a file if it has been computed before.
+
+    A file is found only by the same code: its name is a hash of the files of
+    `openagent_jax`, of the version of JAX and of what the result depends on.
+
+    Args:
+      folder: the folder of the files (`compile_cache` of a config); "" keeps none.
+      key: what the result depends on, as JSON.
+      arrays: a pytree of arrays on which it depends.
+      compute: returns the result, which can be written as JSON.
+    """
+    if not folder:
+        return compute()
+    digest = hashlib.sha256(f"{_code()} {json.dumps(key, sort_keys=True)}".encode())
+    for path, x in jax.tree_util.tree_leaves_with_path(arrays):
+        x = np.asarray(x)
+        digest.update(f"{path} {x.dtype} {x.shape}".encode() + x.tobytes())
+    file = Path(os.path.expanduser(folder), "results", digest.hexdigest() + ".json")
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # there is none, or it is damaged
+        pass
+    found = compute()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(file) as part:
+            part.write_text(json.dumps(found), encoding="utf-8")
+    except OSError:  # the folder cannot be written to; the next run computes again
+        pass
+    return found
+
+
+@functools.cache
+def _code() -> str:
+    """Return a hash of the code of the library."""
+    (folder,) = map(Path, openagent_jax.__path__)
+    digest = hashlib.sha256(jax.__version__.encode())
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return digest.hexdigest()
