@@ -91,7 +91,8 @@ def main() -> None:
 
         sweep_figure.write(results, folder / "figure.svg")
         with files.replacing(folder / "table.md") as part:
-            part.write_text(sweep_page.page(results, about, "figure.svg"), "utf-8")
+            page = sweep_page.page(results, about, "figure.svg", folder)
+            part.write_text(page, "utf-8")
         print(f"\n{sweep_page.table(results)}\n\n{folder / 'table.md'}")
     if any(x.state == execution.FAILED for x in records.values()):
         raise RuntimeError(left)

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.common import runs
@@ -223,13 +224,14 @@ def table(results: Results) -> str:
     return "\n\n".join(parts)
 
 
-def page(results: Results, about: str, figure: str) -> str:
+def page(results: Results, about: str, figure: str, folder: Path) -> str:
     """Return the page of a sweep in Markdown.
 
     Args:
       results: the reports.
       about: what the sweep is, with a title in the first line.
       figure: the name of the file with the figure.
+      folder: the folder of the page, for links to the reports of the runs.
     """
     plan = results.plan
     title, _, text = inspect.cleandoc(about).partition("\n")
@@ -258,7 +260,7 @@ def page(results: Results, about: str, figure: str) -> str:
         "",
     ]
     lines += ["What the scenarios claim after the training of each setting:", ""]
-    lines += [*_claims(results), "", "## Settings", "", _settings(plan)]
+    lines += [*_claims(results), "", "## Settings", "", _settings(plan, folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -291,12 +293,19 @@ def _claims(results: Results) -> Iterable[str]:
     return (f"* **{', '.join(names)}**: {text}." for text, names in found.items())
 
 
-def _settings(plan: Plan) -> str:
-    """Return a table of the settings, with the difference of each from the base."""
-    lines = [["setting", "config", f"differs from {_title(plan, plan.base)} in"]]
+def _settings(plan: Plan, folder: Path) -> str:
+    """Return a table of the settings, with links to the reports of their seeds."""
+    base = _title(plan, plan.base)
+    lines = [["setting", "config", f"differs from {base} in", "report of seed"]]
     for name, one in plan.settings.items():
-        lines.append([_title(plan, name), one.config, differences(plan, name)])
-    return align(lines, 3, markdown=True)
+        pages = []
+        for run in plan.of(name):
+            if run.report:
+                file = run.report.with_name("report.html").relative_to(folder)
+                pages.append(f"[{run.seed}]({file.as_posix()})")
+        about = one.config, differences(plan, name), " ".join(pages)
+        lines.append([_title(plan, name), *about])
+    return align(lines, 4, markdown=True)
 
 
 def _groups(r: Json) -> set[str]:
