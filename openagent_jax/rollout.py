@@ -15,7 +15,7 @@ never reads it, but it leads to where the next turn would have begun.
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,20 @@ class Rollout(NamedTuple):
     idle: Float[Array, "B"]  # share of rows and steps in which none was read
 
 
+class Prompts(NamedTuple):
+    """The prompts of P tasks."""
+
+    tokens: Int[Array, "P S"]
+    overflow: Bool[Array, "P"]  # it was too long and was truncated
+    cache: Cache  # with a single block
+    logits: Float[Array, "P V"]  # of the token that follows
+
+    @property
+    def length(self) -> Int[Array, "P"]:
+        """The number of tokens of each prompt."""
+        return self.cache.length
+
+
 class Scene(NamedTuple):
     """What does not change during a rollout of B episodes of P tasks.
 
@@ -77,8 +91,7 @@ class Scene(NamedTuple):
     params: Params
     keys: jax.Array  # one for each episode
     tasks: Task  # leading axis P
-    prompts: Cache  # of P rows, with a single block
-    logits: Float[Array, "P V"]  # after each prompt
+    prompts: Prompts
     sampling: Sampling
     show_end: bool
 
@@ -87,10 +100,18 @@ class Scene(NamedTuple):
         """B, the number of episodes."""
         return len(self.keys)
 
+    @property
+    def group_size(self) -> int:
+        """The number of episodes of each task."""
+        return self.num_episodes // batch_size(self.tasks)
+
     def task_index(self, episode: Int[Array, "*any"]) -> Int[Array, "*any"]:
         """Return the index of the task of each episode."""
-        each = self.num_episodes // batch_size(self.tasks)
-        return jnp.minimum(episode, self.num_episodes - 1) // each
+        return jnp.minimum(episode, self.num_episodes - 1) // self.group_size
+
+    def each_episode(self, tree: Any) -> Any:
+        """Repeat what there is for each task for its episodes."""
+        return jax.tree.map(lambda x: jnp.repeat(x, self.group_size, axis=0), tree)
 
 
 class Rows(NamedTuple):
@@ -162,26 +183,25 @@ def rollout(
         part of its tokens.
       num_rows: the number of episodes that are played at once; see `at_once`.
     """
-    scene, game = _start(
+    prompts = _prefill(policy, environment, tables, params, tasks)
+    scene = Scene(
         policy,
         environment,
         tables,
         params,
         keys,
         tasks,
+        prompts,
         sampling,
         show_end,
-        at_once(num_rows, len(keys)),
     )
-    num_episodes, num_rows = len(keys), len(game.rows.turn)
+    num_episodes, num_rows = len(keys), at_once(num_rows, len(keys))
     game = lax.while_loop(
         lambda game: jnp.any(game.rows.episode < num_episodes),
         lambda game: _answer(scene, _read(scene, game)),
-        game,
+        _start(scene, num_rows),
     )
-    each_task = jax.tree.map(
-        lambda x: jnp.repeat(x, num_episodes // batch_size(tasks), axis=0), tasks
-    )
+    each_task = scene.each_episode(tasks)
     idle = 1 - game.num_read / (game.num_steps * num_rows)
     return Rollout(
         Trajectory(each_task, game.action, game.timestep, game.valid, game.state),
@@ -210,96 +230,83 @@ def at_once(num_rows: int, num_episodes: int) -> int:
     return min(num_rows or (CPU_ROWS if on_cpu else num_episodes), num_episodes)
 
 
-def _start(
+def _blocks(policy: Policy, environment: Environment) -> list[int]:
+    """Return the number of slots of each block of a row; a prompt fills the first."""
+    sizes = environment.sizes
+    num_layers = len(policy.init_cache(1, [1]).keys[0])
+    rest = sizes.context_tokens - sizes.prompt_tokens
+    first, *others = decoding.block_sizes(rest, num_layers)
+    return [sizes.prompt_tokens + first, *others]
+
+
+def _prefill(
     policy: Policy,
     environment: Environment,
     tables: Tables,
     params: Params,
-    keys: jax.Array,
     tasks: Task,
-    sampling: Sampling,
-    show_end: bool,
-    num_rows: int,
-) -> tuple[Scene, Game]:
-    """Prefill the prompts, and give each row its first episode."""
-    sizes, num_episodes, num_tasks = environment.sizes, len(keys), batch_size(tasks)
-    # A prompt fills the first block of a row, which has some slots more.
-    num_layers = len(policy.init_cache(1, [1]).keys[0])
-    rest = sizes.context_tokens - sizes.prompt_tokens
-    first, *others = decoding.block_sizes(rest, num_layers)
-    blocks = [sizes.prompt_tokens + first, *others]
-
+) -> Prompts:
+    """Write and prefill the prompts of tasks (leading axis P)."""
+    size, num_tasks = environment.sizes.prompt_tokens, batch_size(tasks)
     pieces = jax.vmap(environment.prompt, (None, 0))(tables, tasks)
-    tokens, length = _write(tables, pieces, sizes.prompt_tokens)
-    overflow, length = length > sizes.prompt_tokens, length.clip(0, sizes.prompt_tokens)
-    prompts, logits = decoding.prefill(
+    tokens, length = _write(tables, pieces, size)
+    first, *_ = _blocks(policy, environment)
+    cache, logits = decoding.prefill(
         policy,
         params,
-        policy.init_cache(num_tasks, blocks[:1]),
+        policy.init_cache(num_tasks, [first]),
         jnp.zeros((num_tasks, tables.lexicon.vocab_size)),
         tokens,
-        length,
+        jnp.minimum(length, size),
         PROMPT_CHUNK,
     )
-    scene = Scene(
-        policy,
-        environment,
-        tables,
-        params,
-        keys,
-        tasks,
-        prompts,
-        logits,
-        sampling,
-        show_end,
-    )
+    unused = jnp.arange(size)[None] >= length[:, None]
+    return Prompts(jnp.where(unused, 0, tokens), length > size, cache, logits)
 
-    def for_each_task(function, *args):
-        return jax.vmap(partial(function, tables))(tasks, *args)
 
-    state = for_each_task(environment.reset)
-    blank = for_each_task(environment.blank)
-    _, empty = jax.eval_shape(partial(for_each_task, environment.step), state, blank)
+def _start(scene: Scene, num_rows: int) -> Game:
+    """Return the loop state in which each row has its first episode."""
+    environment, prompts = scene.environment, scene.prompts
+    sizes, num_episodes = environment.sizes, scene.num_episodes
 
-    def for_each_episode(tree):
-        repeat = partial(jnp.repeat, repeats=num_episodes // num_tasks, axis=0)
-        return jax.tree.map(repeat, tree)
+    def of_tasks(function, *args):
+        return jax.vmap(partial(function, scene.tables))(scene.tasks, *args)
 
-    def for_each_turn(x):
-        return jnp.broadcast_to(x[:, None], (len(x), sizes.max_turns, *x.shape[1:]))
-
-    unused = jnp.arange(tokens.shape[1])[None] >= length[:, None]
-    tokens = jnp.where(unused, 0, tokens)
-    tokens = jnp.pad(tokens, ((0, 0), (0, sizes.context_tokens - tokens.shape[1])))
-    shape = num_episodes, sizes.context_tokens
+    state, blank = of_tasks(environment.reset), of_tasks(environment.blank)
+    _, empty = jax.eval_shape(partial(of_tasks, environment.step), state, blank)
+    each_turn = num_episodes, sizes.max_turns
+    num_slots = sizes.context_tokens - sizes.prompt_tokens
+    tokens = scene.each_episode(jnp.pad(prompts.tokens, ((0, 0), (0, num_slots))))
     zeros = jnp.zeros(num_rows, jnp.int32)
     game = Game(
-        cache=policy.init_cache(num_rows, blocks),
+        cache=scene.policy.init_cache(num_rows, _blocks(scene.policy, environment)),
         rows=Rows(
             episode=zeros,
             turn=zeros,
             start=zeros,
             length=zeros,
             waiting=zeros > 0,
-            logits=jnp.zeros((num_rows, logits.shape[1])),
+            logits=jnp.zeros((num_rows, prompts.logits.shape[1])),
         ),
-        texts=Texts(for_each_episode(tokens), jnp.zeros(shape, bool), jnp.zeros(shape)),
-        length=for_each_episode(length),
-        overflow=for_each_episode(overflow),
+        texts=Texts(tokens, jnp.zeros(tokens.shape, bool), jnp.zeros(tokens.shape)),
+        length=scene.each_episode(prompts.length),
+        overflow=scene.each_episode(prompts.overflow),
         cut=jnp.zeros(num_episodes, bool),
-        state=for_each_episode(state),
-        action=jax.tree.map(for_each_turn, for_each_episode(blank)),
-        timestep=jax.tree.map(
-            lambda x: jnp.zeros((num_episodes, sizes.max_turns, *x.shape[1:]), x.dtype),
-            empty,
+        state=scene.each_episode(state),
+        action=jax.tree.map(
+            lambda x: jnp.broadcast_to(x[:, None], (*each_turn, *x.shape[1:])),
+            scene.each_episode(blank),
         ),
-        valid=jnp.zeros((num_episodes, sizes.max_turns), bool),
+        timestep=jax.tree.map(
+            lambda x: jnp.zeros((*each_turn, *x.shape[1:]), x.dtype), empty
+        ),
+        valid=jnp.zeros(each_turn, bool),
         num_started=jnp.int32(0),
         num_steps=jnp.int32(0),
         num_read=jnp.int32(0),
     )
     every = jnp.arange(num_rows)
-    return scene, _next_episodes(scene, game, every, every >= 0)
+    return _next_episodes(scene, game, every, every >= 0)
 
 
 def _next_episodes(
@@ -315,17 +322,17 @@ def _next_episodes(
     episode = jnp.minimum(episode, scene.num_episodes)
     task = scene.task_index(episode)
     length = scene.prompts.length[task]
-    (keys, *more_keys), (values, *more_values) = game.cache.keys, game.cache.values
-    keys, values = jax.tree.map(
-        lambda x, prompts: put(x, prompts[task]),
-        (keys, values),
-        (scene.prompts.keys[0], scene.prompts.values[0]),
-    )
+    cache, prompts = game.cache, scene.prompts.cache
+
+    def put_prompt(blocks, new):
+        first = tuple(put(x, y[task]) for x, y in zip(blocks[0], new[0], strict=True))
+        return (first, *blocks[1:])
+
     return game._replace(
         cache=Cache(
-            (keys, *more_keys),
-            (values, *more_values),
-            put(game.cache.length, length),
+            keys=put_prompt(cache.keys, prompts.keys),
+            values=put_prompt(cache.values, prompts.values),
+            length=put(cache.length, length),
         ),
         rows=Rows(
             episode=put(game.rows.episode, episode),
@@ -333,7 +340,7 @@ def _next_episodes(
             start=put(game.rows.start, length),
             length=put(game.rows.length, length),
             waiting=put(game.rows.waiting, False),
-            logits=put(game.rows.logits, scene.logits[task]),
+            logits=put(game.rows.logits, scene.prompts.logits[task]),
         ),
         num_started=game.num_started + jnp.sum(ready),
     )
@@ -407,14 +414,8 @@ def _answer(scene: Scene, game: Game) -> Game:
     said = game.texts.tokens.at[episode[:, None], column].get(mode="clip")
     said = jnp.where(column < length[:, None], said, 0)
     last = game.texts.tokens[episode, length - 1]
-    task, before = jax.tree.map(
-        lambda x, i: x[i],
-        (scene.tasks, game.state),
-        (
-            jax.tree.map(lambda _: scene.task_index(episode), scene.tasks),
-            jax.tree.map(lambda _: episode, game.state),
-        ),
-    )
+    task = jax.tree.map(lambda x: x[scene.task_index(episode)], scene.tasks)
+    before = jax.tree.map(lambda x: x[episode], game.state)
     answer = brief.apart(jax.vmap(partial(respond, environment, tables)))
     state, action, timestep, pieces = answer(
         task, before, said, length - start, last == tables.lexicon.end_token
