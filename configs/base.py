@@ -123,7 +123,8 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.rollout = ConfigDict()  # episodes that a policy plays, in training and evaluation
     # Episodes that a device plays at once; each that ends makes room for the next. 0: 8
-    # on a CPU, and all on other devices. More of them wait for the last ones longer.
+    # on a CPU, and all on other devices. With more, the keys and values of prompts take
+    # more memory, and more of them have nothing to do while the last episodes end.
     c.rollout.num_rows = 0
 
     c.data = ConfigDict()  # stored demonstrations; see launch/data.py

@@ -4,8 +4,8 @@ A cache of W rows plays B episodes. In each step every row reads one token: the 
 of its text, or, where the text ends, one that the policy samples. A row whose action is
 complete waits for the environment, which answers a few rows at once by appending to
 their texts. A row whose episode is over starts the next one. So no row waits for the
-longest action of a turn or for the longest episode, but at the very end. What an
-episode contains does not depend on the other rows.
+longest action of a turn, and only at the very end for the longest episode. What an
+episode contains does not depend on the other rows, but for rounding.
 
 An episode whose context has no room for another turn is truncated, and counts as
 failed. Before each turn, the context has room for the longest action and the longest
@@ -46,8 +46,9 @@ PROMPT_CHUNK = 32
 # On a CPU, the time of a step is nearly proportional to the number of rows, and few
 # rows are idle less often.
 CPU_ROWS = 8
-# One row in this many waits before the environment answers.
+# The environment answers once one playing row in this many waits.
 ROWS_PER_ANSWER = 16
+ALL = 2**31 - 1  # more rows than there are episodes
 
 
 class Rollout(NamedTuple):
@@ -60,7 +61,7 @@ class Rollout(NamedTuple):
     log_prob: Float[Array, "B M"]  # log-prob at sampling time; 0 for other tokens
     overflow: Bool[Array, "B"]  # a prompt or a result was too long and was truncated
     cut: Bool[Array, "B"]  # truncated: the context had no room for another turn
-    # Two numbers that all episodes share that were played together.
+    # The same two numbers for all episodes that were played together.
     num_steps: Int[Array, "B"]  # steps in which each row could read one token
     idle: Float[Array, "B"]  # share of rows and steps in which none was read
 
@@ -201,10 +202,15 @@ def rollout(
         lambda game: _answer(scene, _read(scene, game)),
         _start(scene, num_rows),
     )
-    each_task = scene.each_episode(tasks)
     idle = 1 - game.num_read / (game.num_steps * num_rows)
     return Rollout(
-        Trajectory(each_task, game.action, game.timestep, game.valid, game.state),
+        Trajectory(
+            scene.each_episode(tasks),
+            game.action,
+            game.timestep,
+            game.valid,
+            game.state,
+        ),
         game.texts.tokens,
         jnp.arange(game.texts.tokens.shape[1])[None] < game.length[:, None],
         game.texts.sampled,
@@ -220,14 +226,22 @@ def at_once(num_rows: int, num_episodes: int) -> int:
     """Return W, the number of episodes that are played at once.
 
     Args:
-      num_rows: the most that are wanted. 0 means 8 on CPUs and all elsewhere.
+      num_rows: the most that are wanted; 0 means `usual_rows` of JAX's platform.
       num_episodes: B, the number of episodes.
 
     >>> at_once(16, num_episodes=64), at_once(16, num_episodes=4)
     (16, 4)
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return min(num_rows or (CPU_ROWS if on_cpu else num_episodes), num_episodes)
+    return min(num_rows or usual_rows(jax.default_backend()), num_episodes)
+
+
+def usual_rows(platform: str) -> int:
+    """Return how many episodes are played at once on a platform, unless told.
+
+    >>> usual_rows("cpu")
+    8
+    """
+    return CPU_ROWS if platform == "cpu" else ALL
 
 
 def _blocks(policy: Policy, environment: Environment) -> list[int]:
@@ -285,7 +299,7 @@ def _start(scene: Scene, num_rows: int) -> Game:
             turn=zeros,
             start=zeros,
             length=zeros,
-            waiting=zeros > 0,
+            waiting=jnp.zeros(num_rows, bool),
             logits=jnp.zeros((num_rows, prompts.logits.shape[1])),
         ),
         texts=Texts(tokens, jnp.zeros(tokens.shape, bool), jnp.zeros(tokens.shape)),
@@ -306,7 +320,7 @@ def _start(scene: Scene, num_rows: int) -> Game:
         num_read=jnp.int32(0),
     )
     every = jnp.arange(num_rows)
-    return _next_episodes(scene, game, every, every >= 0)
+    return _next_episodes(scene, game, every, jnp.ones(num_rows, bool))
 
 
 def _next_episodes(
@@ -342,7 +356,7 @@ def _next_episodes(
             waiting=put(game.rows.waiting, False),
             logits=put(game.rows.logits, scene.prompts.logits[task]),
         ),
-        num_started=game.num_started + jnp.sum(ready),
+        num_started=jnp.minimum(game.num_started + jnp.sum(ready), scene.num_episodes),
     )
 
 
@@ -400,6 +414,13 @@ def _read(scene: Scene, game: Game) -> Game:
 
 
 def _answer(scene: Scene, game: Game) -> Game:
+    """Let the environment answer all rows that wait."""
+    return lax.while_loop(
+        lambda game: jnp.any(game.rows.waiting), partial(_answer_some, scene), game
+    )
+
+
+def _answer_some(scene: Scene, game: Game) -> Game:
     """Step the environments of rows that wait, and append what the agents read next."""
     environment, tables, rows = scene.environment, scene.tables, game.rows
     sizes, num_episodes = environment.sizes, scene.num_episodes

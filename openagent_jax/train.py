@@ -1,8 +1,8 @@
 """The training loop: make batches, update the parameters, evaluate, save checkpoints.
 
-The data of a step are a function of (root key, step), so the
-`TrainState` is the whole state of a run, and a resumed run continues bit for bit. A run
-that reads stored data also does, since its checkpoints hold the position in the data.
+The data of a step are a function of (root key, step), so the `TrainState` is the whole
+state of a run, and a resumed run continues bit for bit. A run that reads stored data
+also does, since its checkpoints hold the position in the data.
 """
 
 import dataclasses
@@ -190,7 +190,7 @@ def make_step(
         tasks = curriculum.sample(
             state.curriculum, tables, task_key, edit_key, state.step, batch_size
         )
-        if algorithm.plays:
+        if algorithm.needs_policy:
             return Made(tasks)
         return Made(tasks, *algorithm.make_batch(state, tables, batch_key, tasks))
 

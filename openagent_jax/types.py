@@ -270,4 +270,4 @@ class Algorithm(NamedTuple):
     # (loss, metrics). The losses of the parts add up to the loss of the batch. Metrics
     # are sums over loss tokens; the training loop divides them by their number.
     loss_fn: Callable[..., tuple[jax.Array, Metrics]]
-    plays: bool = True  # whether `make_batch` reads the parameters of the state
+    needs_policy: bool = True  # whether `make_batch` uses the parameters of the state

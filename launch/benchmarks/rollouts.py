@@ -54,7 +54,9 @@ def tokens(
     rows = rollout.at_once(at_once, num_rows)
     vocab_size = tables.lexicon.vocab_size
     bare = _bare(policy, environment.sizes, rows, num_new, vocab_size)
-    inputs = played.tokens, prompts, played.num_steps[0]
+    # As many steps as its rows need without being idle.
+    num_steps = jnp.round(played.num_steps[0] * (1 - played.idle[0])).astype(int)
+    inputs = played.tokens, prompts, num_steps
     num_tokens = float(jnp.sum(played.valid))
     ours, rival = medians(lambda: play(params, tasks), lambda: bare(params, *inputs))
     return {

@@ -14,7 +14,7 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
-from openagent_jax import brief, expert, monitors, sharding, train
+from openagent_jax import brief, expert, monitors, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
@@ -150,9 +150,21 @@ def curriculum(
 
 
 def algorithm(
-    c: Config, policy: Policy, environment: Environment, local: Local = together
+    c: Config,
+    policy: Policy,
+    environment: Environment,
+    local: Local = together,
+    platform: str = "",
 ) -> Algorithm:
-    """Return the algorithm that makes batches and computes their loss."""
+    """Return the algorithm that makes batches and computes their loss.
+
+    Args:
+      c: the config.
+      policy: the model that is trained.
+      environment: the environment of the tasks.
+      local: lets each device make its own rows.
+      platform: where it runs; by default on the platform that JAX uses.
+    """
     if c.algorithm.name == "sft":
         num_tokens, num_rows = c.algorithm.num_tokens, c.algorithm.num_rows
         return sft.sft(policy, environment, num_tokens, num_rows, local)
@@ -163,7 +175,7 @@ def algorithm(
         c.algorithm.temperature,
         c.surrogate.objective,
         local,
-        c.rollout.num_rows,
+        c.rollout.num_rows or rollout.usual_rows(platform or jax.default_backend()),
     )
     if c.algorithm.name == "grpo":
         apart = c.paft.alpha and c.paft.paired and not c.grpo.paired
@@ -314,10 +326,10 @@ def _lowered(
       tables: the tables of the world; they may be abstract.
       batch: an abstract batch, if batches are not made here.
     """
-    local = sharding.local(mesh)
+    local, platform = sharding.local(mesh), mesh.devices.flat[0].platform
     step = train.make_step(
         curriculum(c, source.environment, root_key(c, model), local),
-        algorithm(c, model.policy, source.environment, local),
+        algorithm(c, model.policy, source.environment, local, platform),
         c.optim.optimizer(c.train.num_steps),
         c.num_sampled_tasks,
         c.train.num_micro_batches,
@@ -334,7 +346,6 @@ def _lowered(
     if batch is not None:
         return Lowered(None, update.lower(state, tables, train.Made(batch=batch)))
     placed = train.Made._make([rows, rows, whole])
-    platform = mesh.devices.flat[0].platform
     make = brief.jit(step.make, platform, out_shardings=placed).lower(state, tables)
     tasks, batch, about = make.out_info
     tasks, batch = jax.tree.map(lambda x: _placed(x, rows), (tasks, batch))

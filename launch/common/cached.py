@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+import launch
 import openagent_jax
 from openagent_jax import files
 
@@ -20,13 +21,13 @@ def cached(
 ) -> Any:
     """Return what `compute` returns, from a file if it has been computed before.
 
-    A file is found only by the same code: its name is a hash of the files of
-    `openagent_jax`, of the version of JAX and of what the result depends on.
+    A file is found only by the same code: its name is a hash of the files of `launch`
+    and `openagent_jax`, of the version of JAX and of what the result depends on.
 
     Args:
       folder: the folder of the files (`compile_cache` of a config); "" keeps none.
       key: what the result depends on, as JSON.
-      arrays: a pytree of arrays on which it depends.
+      arrays: a pytree of arrays on which it depends; what is static in it is not seen.
       compute: returns the result, which can be written as JSON.
     """
     if not folder:
@@ -52,9 +53,9 @@ def cached(
 
 @functools.cache
 def _code() -> str:
-    """Return a hash of the code of the library."""
-    (folder,) = map(Path, openagent_jax.__path__)
+    """Return a hash of the code of `launch` and of the library."""
     digest = hashlib.sha256(jax.__version__.encode())
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    for folder in map(Path, (*launch.__path__, *openagent_jax.__path__)):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     return digest.hexdigest()

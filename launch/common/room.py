@@ -83,20 +83,22 @@ def of_tasks(
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the lengths of the expert's episodes, by scenario and part.
 
-    Those of domains of ours are kept between runs.
+    They are kept between runs, unless a domain is a user's file.
 
     Args:
       c: the config with which the world was made; its sizes may have been raised.
       source: the world of the tasks.
       drawn: the tasks, which are played clean and under each perturbation.
     """
-    own = registry.is_own(c.sandbox.domain) or registry.is_own(c.eval_domain)
+    used = c.sandbox.domain, c.eval_domain, c.suite, c.sandbox.transfer
+    own = any(map(registry.is_own, used))
     found = cached.cached(
         "" if own else c.compile_cache,
         {
             "sandbox": dataclasses.asdict(c.sandbox),
             "sizes": source.environment.sizes,  # these may be other ones
             "drawn": drawn,
+            "style": source.tables.lexicon.style_digest,
         },
         source.tables,
         lambda: {

@@ -86,7 +86,7 @@ def sft(
     ) -> tuple[jax.Array, Metrics]:
         return losses.cross_entropy(policy, params, batch, divisor)
 
-    return Algorithm(make_batch, loss_fn, plays=False)
+    return Algorithm(make_batch, loss_fn, needs_policy=False)
 
 
 def pack(

@@ -1,4 +1,4 @@
-"""Prefill and decode: run tokens through a policy and its KV cache.
+"""Run tokens through a policy and its KV cache, and choose new ones.
 
 Each row of the cache fills its slots from 0 on without gaps, whatever the lengths of
 the other rows. The cache is divided into blocks, and a loop uses the first block alone
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from openagent_jax.models.sampling import categorical, greedy, nucleus, uniform_pairs
 from openagent_jax.types import Cache, Params, Policy
 
-# Where the blocks of a cache end, in eighths of the context. A decoding loop is
+# Where the blocks of a cache end, in eighths of what is divided. A decoding loop is
 # compiled once for each block, so a model with many layers, which compiles slowly, has
 # fewer blocks.
 EIGHTHS, FEW_EIGHTHS = (1, 2, 3, 8), (2, 8)

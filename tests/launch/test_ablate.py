@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,9 @@ def test_a_sweep_ends_in_a_table(commands, tmp_path):
         "* **paft.alpha=0, paft.alpha=0.3**: unseen forms: tool_order, logic_" in text
     )
     assert text.split("## Table")[1].split("\n\n")[1] in done.out
+    links = re.findall(r"\[\d\]\((\S+/report)\.html\)", text)
+    assert len({*links}) == 4
+    assert all((tmp_path / f"{link}.json").exists() for link in links)
     assert {*fake_runs.states(tmp_path).values()} == {"done"}
     listed = json.loads((tmp_path / "sweep.json").read_text())["runs"]
     assert [x["name"] for x in listed] == [
