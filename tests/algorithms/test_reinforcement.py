@@ -188,6 +188,8 @@ def test_devices_and_micro_batches_change_nothing(one_device):
     for a, b in zip(one_device[1], play(*eight, 2)[1], strict=True):
         gaps = [line.pop("sampler_trainer/logp_abs_diff_max") for line in (a, b)]
         assert max(gaps) < 1e-4  # only rounding differs
+        for line in (a, b):
+            del line["rollout/idle"]  # each device plays its own episodes
         # The norm is taken over four updates, and Adam divides by small numbers.
         norms = [line.pop("train/grad_norm") for line in (a, b)]
         assert norms[0] == pytest.approx(norms[1], rel=1e-3)

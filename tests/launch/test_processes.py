@@ -76,6 +76,7 @@ def test_two_processes_train_as_one(name, axis):
     rtol = 2e-2 if (name, axis) == ("grpo", "tensor") else 1e-5
     for got, expected in zip(first, alone(name, **few), strict=True):
         assert set(got) == set(expected)
+        expected.pop("rollout/idle", None)  # each device plays its own episodes
         for key, value in expected.items():
             # Sums are taken in another order; a gap is itself the rounding of two ways.
             loose = key.endswith(("logp_abs_diff_max", "grad_norm"))
