@@ -236,6 +236,22 @@ class TestEpisodes:
         assert np.any(other[0].tokens != played[0].tokens)
 
 
+@pytest.fixture
+def replay(agent, environment, tables, tasks):
+    """`num_rows -> episodes`, those of `played` with so many rows at once."""
+    policy, params = agent
+
+    def replay(num_rows):
+        run = jax.jit(
+            lambda tables, keys: rollout.rollout(
+                policy, environment, tables, params, keys, tasks, WARM, False, num_rows
+            )
+        )
+        return helpers.host(run(tables, helpers.keys(0, num=NUM)))
+
+    return replay
+
+
 def num_read(played):
     """The tokens that each row reads: all after its prompt, up to its last action."""
     slots = np.arange(played.tokens.shape[1])
@@ -245,18 +261,8 @@ def num_read(played):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [1, 5, NUM])
-def test_rows_at_once_change_nothing(
-    agent, environment, tables, tasks, played, num_rows
-):
-    policy, params = agent
-
-    @jax.jit
-    def run(tables, keys):
-        return rollout.rollout(
-            policy, environment, tables, params, keys, tasks, WARM, num_rows=num_rows
-        )
-
-    got = helpers.host(run(tables, helpers.keys(0, num=NUM)))
+def test_rows_at_once_change_nothing(replay, played, num_rows):
+    got = replay(num_rows)
     (num_steps,), (idle,) = set(got.num_steps), set(got.idle)
     read = num_read(got)
     assert idle == pytest.approx(1 - read.sum() / (num_steps * num_rows), abs=1e-6)
@@ -276,38 +282,18 @@ def test_rows_at_once_change_nothing(
 
 
 @pytest.mark.slow
-def test_rows_that_are_refilled_wait_for_each_other(
-    agent, environment, tables, tasks, played, monkeypatch
-):
+def test_rows_that_are_refilled_wait_for_each_other(replay, played, monkeypatch):
     """Two of five rows are answered at once, and take the next episodes."""
-    policy, params = agent
     monkeypatch.setattr(rollout, "ROWS_PER_ANSWER", 2)
-
-    @jax.jit
-    def run(tables, keys):
-        return rollout.rollout(
-            policy, environment, tables, params, keys, tasks, WARM, num_rows=5
-        )
-
-    got = helpers.host(run(tables, helpers.keys(0, num=NUM)))
+    got = replay(5)
     np.testing.assert_array_equal(got.tokens, played[0].tokens)
     jax.tree.map(np.testing.assert_array_equal, got.trajectory, played[0].trajectory)
 
 
-def test_the_environment_answers_several_rows_at_once(
-    agent, environment, tables, tasks, played, monkeypatch
-):
+def test_the_environment_answers_several_rows_at_once(replay, played, monkeypatch):
     """If all wait for each other, all are at the same turn; the episodes stay equal."""
-    policy, params = agent
     monkeypatch.setattr(rollout, "ROWS_PER_ANSWER", 1)
-
-    @jax.jit
-    def run(tables, keys):
-        return rollout.rollout(
-            policy, environment, tables, params, keys, tasks, WARM, num_rows=NUM
-        )
-
-    got = helpers.host(run(tables, helpers.keys(0, num=NUM)))
+    got = replay(NUM)
     longest = np.zeros(TURNS, int)
     for sampled in got.sampled:
         start = np.argmax(sampled)

@@ -56,6 +56,7 @@ def _code() -> str:
     """Return a hash of the code of `launch` and of the library."""
     digest = hashlib.sha256(jax.__version__.encode())
     for folder in map(Path, (*launch.__path__, *openagent_jax.__path__)):
-        for file in sorted(folder.rglob("*.py")):
+        # The domains of the library are JSON.
+        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.json")]):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     return digest.hexdigest()

@@ -281,4 +281,4 @@ def test_reinforcement(name):
     # Sampling and training agree but for rounding, which tokens of small probability
     # show most (2e-4 here).
     for line in lines:
-        assert line["sampler_trainer/logp_abs_diff_max"] < 1e-3
+        assert line["sampler_trainer/logp_abs_diff_max"] < 5e-4
