@@ -12,13 +12,14 @@ A loss is a sum divided by a number that belongs to the whole batch, never to a 
 it, so splitting the batch into micro-batches or over devices does not change the loss.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax.types import Batch, Metrics, Params, Policy
 
@@ -92,26 +93,13 @@ def token_log_probs(
         x = x.reshape(x.shape[0], -1, BLOCK, *x.shape[2:])
         return jnp.swapaxes(x, 0, 1)
 
-    def score(hidden, target):
-        logits = policy.head(params, hidden) / temperature
-        chosen = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-        is_best = chosen >= jnp.max(logits, axis=-1)
-        return chosen - jax.nn.logsumexp(logits, axis=-1), is_best.astype(jnp.float32)
-
-    # The checkpoint keeps no logits for the backward pass. It encloses the condition:
-    # the other way round, each block would keep a copy of the head.
-    @partial(jax.checkpoint, prevent_cse=False)
-    def score_if_any(_, block):
-        start, hidden, target = block
-        zeros = (jnp.zeros(target.shape),) * 2
-        has_any = start < max_loss_tokens
-        return _, lax.cond(has_any, score, lambda *_: zeros, hidden, target)
-
-    starts = jnp.arange(0, num_columns, BLOCK)
-    targets = jnp.roll(batch.tokens, -1, axis=1)
-    _, scored = lax.scan(
-        score_if_any, None, (starts, in_blocks(hidden), in_blocks(targets))
+    # A custom gradient may not close over weights that are differentiated.
+    hidden, targets = in_blocks(hidden), in_blocks(jnp.roll(batch.tokens, -1, axis=1))
+    head, weights = jax.closure_convert(
+        lambda hidden: policy.head(params, hidden) / temperature, hidden[0]
     )
+    num_blocks = -(-max_loss_tokens // BLOCK)
+    scored: Any = _score(head, weights, hidden, targets, num_blocks)
     log_prob, is_best = (
         jnp.take_along_axis(x.swapaxes(0, 1).reshape(order.shape), inverse, axis=1)
         for x in scored
@@ -119,6 +107,85 @@ def token_log_probs(
     first_column = ((0, 0), (1, 0))
     log_prob, is_best = (jnp.where(mask, x, 0) for x in (log_prob, is_best))
     return jnp.pad(log_prob, first_column), jnp.pad(is_best, first_column)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _score(
+    head: Callable[..., Float[Array, "B M V"]],
+    weights: Sequence[Array],
+    hidden: Float[Array, "N B M D"],
+    targets: Int[Array, "N B M"],
+    num_blocks: Int[Array, ""],
+) -> tuple[Float[Array, "N B M"], Float[Array, "N B M"]]:
+    """Return the log-probability of each target, and 1.0 for those that are likeliest.
+
+    In training, the gradient of the hidden states is computed together with the logits,
+    which would otherwise have to be kept or computed again. The gradient of the weights
+    does compute them again; where it is not needed, the compiler removes it.
+
+    Args:
+      head: `(hidden, *weights) -> logits`, for one block.
+      weights: the weights of the head.
+      hidden: N blocks of hidden states.
+      targets: the tokens that they predict.
+      num_blocks: the number of blocks to process; the results of the others are 0.
+    """
+    return _of_blocks(partial(_log_probs, head, weights), num_blocks, hidden, targets)
+
+
+def _score_forward(head, weights, hidden, targets, num_blocks):
+    def score(hidden, targets):
+        log_prob, pull, is_best = jax.vjp(
+            lambda hidden: _log_probs(head, weights, hidden, targets),
+            hidden,
+            has_aux=True,
+        )
+        return (log_prob, is_best), *pull(jnp.ones_like(log_prob))
+
+    scored, slope = _of_blocks(score, num_blocks, hidden, targets)
+    return scored, (weights, hidden, targets, num_blocks, slope)
+
+
+def _score_backward(head, kept, gradients):
+    weights, hidden, targets, num_blocks, slope = kept
+    gradient, _ = gradients
+
+    def add(i, total):
+        _, pull, _ = jax.vjp(
+            lambda weights: _log_probs(head, weights, hidden[i], targets[i]),
+            weights,
+            has_aux=True,
+        )
+        return jax.tree.map(jnp.add, total, *pull(gradient[i]))
+
+    zeros = jax.tree.map(jnp.zeros_like, weights)
+    of_weights = lax.fori_loop(0, num_blocks, add, zeros)
+    of_hidden = slope * gradient[..., None]
+    return of_weights, of_hidden.astype(hidden.dtype), None, None
+
+
+_score.defvjp(_score_forward, _score_backward)
+
+
+def _of_blocks(function, num_blocks, *blocks):
+    """Return the results of a function for the first blocks, and 0 for the others."""
+    shapes = jax.eval_shape(function, *(x[0] for x in blocks))
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros((len(blocks[0]), *x.shape), x.dtype), shapes
+    )
+
+    def fill(i, filled):
+        made = function(*(x[i] for x in blocks))
+        return jax.tree.map(lambda all, one: all.at[i].set(one), filled, made)
+
+    return lax.fori_loop(0, num_blocks, fill, zeros)
+
+
+def _log_probs(head, weights, hidden, targets):
+    logits = head(hidden, *weights)
+    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    is_best = chosen >= jnp.max(logits, axis=-1)
+    return chosen - jax.nn.logsumexp(logits, axis=-1), is_best.astype(jnp.float32)
 
 
 def cross_entropy(

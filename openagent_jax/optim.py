@@ -13,9 +13,6 @@ import jax
 import optax
 
 OPTIMIZERS = ("adamw", "muon")
-# Branches of the parameters that are never trained: the reference policy that a KL
-# penalty compares with.
-_FROZEN = ("reference",)
 B1, B2 = 0.9, 0.95  # decays of the moments of AdamW
 SCHEDULES = ("constant", "cosine", "linear", "wsd")
 # For signatures outside this module.
@@ -101,13 +98,21 @@ def make_optimizer(
         raise ValueError(f"optim.clip_norm={clip_norm} must not be negative")
     clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
     optimizer = optax.chain(clip, update)
-    frozen = _FROZEN if train_embedding else (*_FROZEN, "embed")
+    frozen = untrained(train_embedding)
     return optax.partition(
         {True: optax.set_to_zero(), False: optimizer},
         lambda params: jax.tree.map_with_path(
             lambda path, _: getattr(path[0], "key", None) in frozen, params
         ),
     )
+
+
+def untrained(train_embedding: bool) -> tuple[str, ...]:
+    """Return the branches of the parameters that the optimizer leaves as they are.
+
+    Besides the embedding, that is the reference policy of a KL penalty.
+    """
+    return ("reference",) if train_embedding else ("reference", "embed")
 
 
 def make_schedule(

@@ -155,6 +155,7 @@ def make_step(
     num_minibatches: int = 1,
     num_buckets: int = 1,
     widths: Sequence[int] = (),
+    untrained: Sequence[str] = (),
     division: Division = UNDIVIDED,
     view: View = lambda params, key: params,
 ) -> Step:
@@ -179,6 +180,8 @@ def make_step(
       widths: numbers of columns, ascending. The gradient of a part is computed on as
         many columns as its longest row needs, rounded up to one of these, or else on
         all. Each of them is one more copy of the program to compile.
+      untrained: branches of the parameters that the optimizer leaves as they are. Their
+        gradients are not computed.
       division: how the work is divided among devices.
       view: `(params, key) -> params`, a transformation of the parameters before the
         loss of each update.
@@ -221,6 +224,10 @@ def make_step(
             num_loss_tokens = jnp.maximum(jnp.sum(part.loss_mask), 1)
             used = division.gather(params), frozen, view_key, divisor, num_loss_tokens
             grads, metrics = division.summed(gradient)(used, part)
+            grads = {
+                name: grads[name] if name in grads else jax.tree.map(jnp.zeros_like, x)
+                for name, x in params.items()
+            }
             updates, opt_state = optimizer.update(grads, opt_state, params)
             metrics["grad_norm"] = optax.tree.norm(grads)
             return (optax.apply_updates(params, updates), opt_state), metrics
@@ -291,11 +298,12 @@ def make_step(
         """Return the gradient and the metrics of rows."""
         params, frozen, view_key, divisor, num_loss_tokens = used
 
-        def loss(params: Params):
-            visible = view({**frozen, **params}, view_key)
+        def loss(trained: Params):
+            visible = view({**frozen, **params, **trained}, view_key)
             return algorithm.loss_fn(visible, part, divisor)
 
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        trained = {name: x for name, x in params.items() if name not in untrained}
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(trained)
         means = {name: x / num_loss_tokens for name, x in metrics.items()}
         return grads, {"loss": value, **means}
 

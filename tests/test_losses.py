@@ -130,29 +130,62 @@ def test_padding_changes_nothing(getkey):
     )
 
 
+# A head with weights of its own, and hidden states that are parameters.
+LINEAR = Policy(
+    init=None,
+    hidden=lambda params, tokens, positions, segments: params["hidden"],
+    init_cache=None,
+    extend=None,
+    head=lambda params, hidden: hidden @ params["head"],
+)
+
+
 def test_rows_of_several_blocks(getkey):
     """Compared with a plain computation: full, partly full, and skipped blocks."""
-    size, vocab_size = 3 * losses.BLOCK + 5, 7
-    keys = jax.random.split(getkey(), 3)
-    logits = jax.random.normal(keys[0], (3, size, vocab_size))
+    size, width, vocab_size = 3 * losses.BLOCK + 5, 4, 7
+    keys = jax.random.split(getkey(), 4)
+    params = {
+        "hidden": jax.random.normal(keys[0], (3, size, width)),
+        "head": jax.random.normal(keys[3], (width, vocab_size)),
+    }
     tokens = jax.random.randint(keys[1], (3, size), 0, vocab_size)
     # The fraction of loss tokens: from none to about 70 of 101.
     fraction = jnp.array([[0.0], [0.2], [0.7]])
     mask = jax.random.uniform(keys[2], (3, size)) < fraction
     batch = make_batch(tokens, mask)
 
-    def plain(logits):
+    def plain(params):
+        logits = params["hidden"] @ params["head"] / 0.7
         every = jax.nn.log_softmax(logits[:, :-1])
         chosen = jnp.take_along_axis(every, tokens[:, 1:, None], axis=-1)[..., 0]
         is_best = jnp.argmax(every, axis=-1) == tokens[:, 1:]
         here = mask[:, 1:]
         return [jnp.pad(here * x, ((0, 0), (1, 0))) for x in (chosen, is_best)]
 
-    got = losses.token_log_probs(TABLE, logits, batch)
-    for x, y in zip(got, plain(logits), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-6)
+    def in_blocks(params):
+        return losses.token_log_probs(LINEAR, params, batch, temperature=0.7)
+
+    for x, y in zip(in_blocks(params), plain(params), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
     grads = [
-        jax.grad(lambda x, f=f: jnp.sum(f(x)[0] * jnp.arange(size)[None]))(logits)
-        for f in (lambda x: losses.token_log_probs(TABLE, x, batch), plain)
+        jax.grad(lambda x, f=f: jnp.sum(f(x)[0] * jnp.arange(size)[None]))(params)
+        for f in (in_blocks, plain)
     ]
-    np.testing.assert_allclose(*grads, atol=1e-4)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-3), *grads)
+
+
+def test_what_is_not_trained_costs_nothing():
+    """One loop over blocks has the logits and their gradient, another the weights'."""
+    params = {"hidden": jnp.ones((2, 4, 5)), "head": jnp.ones((5, 3))}
+
+    def num_loops(*trained):
+        def loss(part):
+            batch = make_batch()
+            return losses.cross_entropy(LINEAR, params | part, batch, jnp.float32(3))[0]
+
+        part = {name: params[name] for name in trained}
+        text = jax.jit(jax.value_and_grad(loss)).lower(part).as_text()
+        return text.count("stablehlo.while")
+
+    assert num_loops("hidden", "head") == num_loops("head") == 2
+    assert num_loops("hidden") == num_loops() == 1

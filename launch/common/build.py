@@ -14,7 +14,7 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
-from openagent_jax import brief, expert, monitors, rollout, sharding, train
+from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
@@ -337,6 +337,7 @@ def _lowered(
         c.train.num_minibatches,
         _num_buckets(c, mesh),
         _widths(c),
+        optim.untrained(c.optim.train_embedding),
         sharding.divide(mesh, {**shardings.frozen, **shardings.params}),
         _view(c, source),
     )
@@ -368,7 +369,7 @@ def _widths(c: Config) -> list[int]:
     """
     if c.algorithm.num_rows:
         return []
-    return [c.num_columns * eighths // 8 for eighths in (4, 5, 6)]
+    return [c.num_columns * eighths // 8 for eighths in (3, 4, 5, 6)]
 
 
 def _num_buckets(c: Config, mesh: Mesh) -> int:
@@ -456,8 +457,6 @@ def _view(c: Config, source: World) -> train.View:
     """Return the function that turns parameters into those that the loss uses."""
 
     def view(params: Params, key: jax.Array) -> Params:
-        if not c.optim.train_embedding:  # so that its gradient is not computed
-            params = {**params, "embed": jax.lax.stop_gradient(params["embed"])}
         if c.train.shuffle_vectors and source.free_tokens:
             params = embedding_shuffle.shuffle(params, key, *source.free_tokens)
         return params
