@@ -98,9 +98,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.chat_template = ""
     c.model.param_dtype = "float32"  # dtype of parameters: "float32" or "bfloat16"
     c.model.dtype = "float32"  # dtype of activations: "float32" or "bfloat16"
-    # Whether the backward pass recomputes the layers. This saves memory, and is faster
-    # on a CPU too.
-    c.model.remat = True
+    # What the backward pass computes again to save memory: "full" (all of each layer),
+    # "dots" (all but its products with weights) or "none". "dots" is the fastest on a
+    # CPU; large models and batches may need "full".
+    c.model.remat = "dots"
     c.model.lora = ConfigDict()  # low-rank adapters
     # Rank of the adapters. With 0 the whole model is trained; otherwise only the
     # adapters are, and the model itself stays fixed.

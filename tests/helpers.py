@@ -296,7 +296,7 @@ def biased_policy(likely: dict[str, float]) -> tuple[types.Policy, types.Params]
         num_kv_heads=2,
         head_size=16,
         mlp_width=32,
-        remat=False,
+        remat="none",
     )
     plain = transformer.make_policy(config)
     # Larger than at initialisation, so that earlier text makes a difference.

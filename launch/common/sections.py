@@ -57,7 +57,7 @@ class Model:
     chat_template: str
     param_dtype: str
     dtype: str
-    remat: bool
+    remat: str
     lora: Lora
 
     def decoder(self, vocab_size: int) -> transformer.ModelConfig:

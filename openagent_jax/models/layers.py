@@ -11,7 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-QUERY_BLOCK = 64  # queries that are processed at once, see `causal_attention`
+# Of `causal_attention`: the fewest queries that are processed at once, and the largest
+# number of such blocks. Each block is one more piece of the program to compile.
+QUERY_BLOCK = 64
+MAX_QUERY_BLOCKS = 8
 MASKED = -1e30  # finite, so that a query without any key gives numbers, not NaN
 
 
@@ -23,8 +26,8 @@ def causal_attention(
 ) -> Float[Array, "B S H K"]:
     """Compute causal attention within segments, one block of queries at a time.
 
-    A block attends only to the keys up to its end. This halves the work, and the scores
-    of a block stay in the CPU's cache.
+    A block attends only to the keys up to its end. This nearly halves the work, and
+    the scores of a block stay in the CPU's cache.
 
     Args:
       q: queries of H heads of size K.
@@ -35,9 +38,10 @@ def causal_attention(
     """
     k, v = as_keys(k), as_values(v)
     slots = jnp.arange(q.shape[1])
+    size = max(QUERY_BLOCK, -(-q.shape[1] // MAX_QUERY_BLOCKS))
     out = []
-    for start in range(0, q.shape[1], QUERY_BLOCK):
-        end = min(start + QUERY_BLOCK, q.shape[1])
+    for start in range(0, q.shape[1], size):
+        end = min(start + size, q.shape[1])
         causal = slots[None, :end] <= slots[start:end, None]
         same = segments[:, start:end, None] == segments[:, None, :end]
         mask = causal[None] & same

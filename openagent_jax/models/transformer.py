@@ -25,6 +25,14 @@ from openagent_jax.models import layers, lora, rope
 from openagent_jax.models.lora import Lora
 from openagent_jax.types import Cache, Params, Policy
 
+# What the backward pass keeps of a layer, besides its input, if not all that it needs:
+# nothing, or the products with its weights. The attention scores, whose number grows
+# with the square of the length, are computed again in both cases.
+REMAT = {
+    "full": None,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -43,7 +51,7 @@ class ModelConfig:
       tied: whether the embedding also serves as the output head.
       max_positions: written to config.json; not a limit here.
       dtype: the dtype of the activations, "float32" or "bfloat16".
-      remat: whether the backward pass recomputes each layer, to save memory.
+      remat: what the backward pass computes again: "none", or see `REMAT`.
       param_dtype: the dtype of the parameters, "float32" or "bfloat16".
       qkv_bias: whether queries, keys and values have biases (Qwen2).
       o_bias: whether the output projection of attention has a bias.
@@ -67,7 +75,7 @@ class ModelConfig:
     tied: bool = True
     max_positions: int = 8192
     dtype: str = "float32"
-    remat: bool = True
+    remat: str = "dots"
     param_dtype: str = "float32"
     qkv_bias: bool = False
     o_bias: bool = False
@@ -83,6 +91,9 @@ class ModelConfig:
             )
         if self.head_size % 2:
             raise ValueError(f"head_size={self.head_size} must be even for RoPE")
+        if self.remat not in (*REMAT, "none"):
+            known = ", ".join(f'"{name}"' for name in REMAT)
+            raise ValueError(f'remat="{self.remat}" is not one of {known}, "none"')
         for name in ("dtype", "param_dtype"):
             value = getattr(self, name)
             if value not in ("float32", "bfloat16"):
@@ -158,8 +169,9 @@ def make_policy(config: ModelConfig) -> Policy:
             x, _ = block.apply({"params": weights}, x, rotation, attend, adapters)
             return x, None
 
-        if config.remat:
-            layer = jax.checkpoint(layer, prevent_cse=False)
+        if config.remat != "none":
+            keeps = REMAT[config.remat]
+            layer = jax.checkpoint(layer, prevent_cse=False, policy=keeps)
         x = params["embed"].astype(dtype)[tokens]
         x, _ = lax.scan(layer, x, stacked(params))
         return layers.rms_norm(x, params["norm"], config.norm_eps)

@@ -124,7 +124,7 @@ def test_values_may_be_tuples_and_strings(tmp_path):
         tmp_path,
         "paft.leave_out=('semantic_trap','query'),()",
         "optim.name=adamw,muon",
-        "model.remat=True",
+        "model.remat=full",
     )
     found = [(x.config.paft.leave_out, x.config.optim.name) for x in plan.runs[:4]]
     assert found == [

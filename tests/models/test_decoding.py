@@ -18,7 +18,7 @@ CONFIG = transformer.ModelConfig(
     num_kv_heads=1,
     head_size=8,
     mlp_width=16,
-    remat=False,
+    remat="none",
 )
 POLICY = transformer.make_policy(CONFIG)
 ROWS, ROOM = 3, 24

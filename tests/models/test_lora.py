@@ -20,7 +20,7 @@ CONFIG = transformer.ModelConfig(
     num_kv_heads=2,
     head_size=6,
     mlp_width=28,
-    remat=False,
+    remat="none",
     lora=lora.Lora(rank=3, alpha=6.0),
 )
 POLICY = transformer.make_policy(CONFIG)
@@ -115,7 +115,7 @@ def test_gradients_follow_from_the_weight_gradients(settings):
         assert np.abs(got[name]["a"]).max() > 1e-5
 
 
-@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("remat", ["none", "dots", "full"])
 def test_no_gradient_has_the_size_of_a_weight(remat):
     """No matrix product of the backward pass has a result of that size."""
     config = dataclasses.replace(CONFIG, remat=remat)
@@ -134,8 +134,9 @@ def test_no_gradient_has_the_size_of_a_weight(remat):
     assert sizes & set(products(dense, rest, adapters))  # the check would find one
 
 
-def test_remat_changes_nothing():
-    again = jax.jit(gradient(dataclasses.replace(CONFIG, remat=True)))
+@pytest.mark.parametrize("remat", transformer.REMAT)
+def test_remat_changes_nothing(remat):
+    again = jax.jit(gradient(dataclasses.replace(CONFIG, remat=remat)))
     got, expected = (
         again(*split(adapted_params())),
         plain_gradient(*split(adapted_params())),

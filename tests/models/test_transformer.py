@@ -169,7 +169,8 @@ def test_row_without_tokens_is_finite(getkey):
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves((value, grads)))
 
 
-def test_remat_changes_nothing(getkey):
+@pytest.mark.parametrize("how", transformer.REMAT)
+def test_remat_changes_nothing(getkey, how):
     params = noisy_params(CONFIG)
     batch = right_padded(getkey(), (20, 9))
 
@@ -185,7 +186,7 @@ def test_remat_changes_nothing(getkey):
         # The text of the program shows whether the layer is computed again.
         return grad(params), "rematted" in grad.lower(params).as_text(debug_info=True)
 
-    (with_remat, rematted), (without, plain) = grads(True), grads(False)
+    (with_remat, rematted), (without, plain) = grads(how), grads("none")
     assert rematted and not plain
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
