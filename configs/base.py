@@ -237,8 +237,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.train.num_micro_batches = 1
     c.train.num_epochs = 1  # passes over a batch
     c.train.num_minibatches = 1  # parts of a batch, each with an update of its own
-    # Random worlds only: whether each step permutes the embeddings of words
-    # (models/embedding_shuffle.py).
+    # Whether each step permutes the embeddings of words that are not general
+    # (models/embedding_shuffle.py), so that none of them is learned by heart.
     c.train.shuffle_vectors = False
     c.train.log_every = 10  # steps between log entries
 

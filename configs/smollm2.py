@@ -19,8 +19,9 @@ Time: the evaluation takes 14 minutes on 2 CPU cores; training was not measured.
 Result: as shipped, it writes text instead of calling tools, and solves no task
 (docs/pretrained.md).
 
-Memory of a step in bfloat16 with remat, according to XLA's `memory_analysis()` of the
-step compiled for a CPU (arguments and temporary arrays; not measured on a GPU):
+Memory of a step in bfloat16 with model.remat="full", according to XLA's
+`memory_analysis()` of the step compiled for a CPU (arguments and temporary arrays; not
+measured on a GPU):
 
     rows of 1,024 tokens             8        32
     the whole model             3.7 GB    8.4 GB

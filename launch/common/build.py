@@ -455,10 +455,11 @@ def watch(
 
 def _view(c: Config, source: World) -> train.View:
     """Return the function that turns parameters into those that the loss uses."""
+    free = source.free_tokens() if c.train.shuffle_vectors else ()
 
     def view(params: Params, key: jax.Array) -> Params:
-        if c.train.shuffle_vectors and source.free_tokens:
-            params = embedding_shuffle.shuffle(params, key, *source.free_tokens)
+        if free:
+            params = embedding_shuffle.shuffle(params, key, *free)
         return params
 
     return view

@@ -11,7 +11,7 @@ from openagent_jax.environments.tools.worlds import mixture
 from openagent_jax.environments.world import SPLITS
 
 ALGORITHMS = ("sft", "grpo", "ppo")
-RANDOM = "random"  # the domain of random worlds
+CRAFTING = "crafting"  # the domain of crafting worlds
 # Keys whose values lie between 0 and 1.
 SHARES = (
     "paft.alpha",
@@ -139,10 +139,10 @@ def _check_combinations(c: Config) -> None:
             f"train.num_tasks={c.train.num_tasks} does not choose among the stored "
             "demonstrations of data.path: set it to 0"
         )
-    if c.train.shuffle_vectors and c.sandbox.domain != RANDOM:
+    if c.train.shuffle_vectors and c.sandbox.domain == CRAFTING:
         raise UsageError(
-            'train.shuffle_vectors needs sandbox.domain="random"; it is '
-            f'"{c.sandbox.domain}"'
+            f'train.shuffle_vectors cannot be used with sandbox.domain="{CRAFTING}", '
+            "where the same words stand in all worlds; set it to False"
         )
     if c.sandbox.min_visible > c.sandbox.num_visible:
         raise UsageError(

@@ -140,9 +140,9 @@ class World(NamedTuple):
     environment: Environment
     tables: Tables
     transcriber: Transcriber
-    # Tokens whose embeddings carry no meaning, and the shape class of each; None if
-    # there are none. See `Words.free_tokens` of the random tool worlds.
-    free_tokens: tuple[jax.Array, jax.Array] | None = None
+    # Return the tokens whose embeddings could be exchanged, and the shape class of each
+    # (`tools.worlds.free_tokens`); nothing if there are none.
+    free_tokens: Callable[[], tuple[Any, ...]] = tuple
     # The domains of a mixture, to which `Environment.domain` is an index. Empty for a
     # single domain.
     domains: tuple[str, ...] = ()

@@ -145,7 +145,10 @@ BAD_USE = [
         [PAFT, "--config.eval.keep_tokens", "--config.eval.keep=0"],
         ["eval.keep_tokens", "eval.keep above 0"],
     ),
-    ([PAFT, "--config.train.shuffle_vectors"], ["train.shuffle_vectors", '"poi"']),
+    (
+        [PAFT, "--config.sandbox.domain=crafting", "--config.train.shuffle_vectors"],
+        ["train.shuffle_vectors", '"crafting"'],
+    ),
     (
         [
             "--config=configs/sft.py",

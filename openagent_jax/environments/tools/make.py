@@ -33,6 +33,7 @@ from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.types import Action, Split, State, Task, Tasks
 from openagent_jax.environments.tools.worlds import (
     documents,
+    free_tokens,
     mixture,
     noise,
     random_words,
@@ -198,7 +199,6 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
         words, settings.min_visible, settings.num_visible
     )
     lexicon = _lexicon(table, spelling, style_of(spelling, limits), limits)
-    tokens, shapes = words.free_tokens(lexicon)
     goals = [f"{1 + i} steps" for i in range(limits.num_steps)]
     return World(
         environment=functions(settings.sizes, settings.num_visible)._replace(
@@ -211,7 +211,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
         ),
         tables=Tables(lexicon),
         transcriber=conversation.Transcriber(table, limits.num_args, goals),
-        free_tokens=(jnp.asarray(tokens), jnp.asarray(shapes)),
+        free_tokens=cache(partial(words.free_tokens, lexicon)),
     )
 
 
@@ -324,6 +324,7 @@ def world_of(
         keys,
         jnp.zeros(1, jnp.int32),
     )
+    num_texts = len(table.texts)  # those of the style follow
     lexicon = _lexicon(table, spelling, made.style, limits)
     special = [not result_forms.is_plain(text) for text in table.texts]
     special = np.cumsum([0, *special], dtype=np.int32)
@@ -337,8 +338,32 @@ def world_of(
         made_of,
         Tables(lexicon, source),
         conversation.Transcriber(table, limits.num_args, goals, made),
+        free_tokens=cache(
+            partial(_free_tokens, lexicon, table, num_texts, spelling.tokenizer)
+        ),
         domains=names if len(names) > 1 else (),
     )
+
+
+def _free_tokens(
+    lexicon: lexicons.Lexicon, table: ToolSymbols, num_texts: int, tokenizer: Any
+) -> free_tokens.Free:
+    """Return the tokens of no text that is the same in all domains, and their shapes.
+
+    Such texts are syntax, numbers, what the user and the documents say of changes, and
+    general words.
+    """
+    fixed = np.arange(len(table.texts)) >= num_texts
+    fixed[: table.numbers.high] = True
+    for pool in (NOTES, JOINTS, LISTERS, CHANGES):
+        fixed[[table.one(text) for text in _strings(pool)]] = True
+    used = free_tokens.of_symbols(lexicon, fixed)
+    return free_tokens.free(lexicon, used | free_tokens.of_general_words(tokenizer))
+
+
+def _strings(tree: Any) -> list[str]:
+    """Return the strings of nested dicts and tuples."""
+    return jax.tree.leaves(tree)
 
 
 def _result_keys(tree: Any) -> set[int]:

@@ -4,10 +4,9 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import numpy as np
-from jaxtyping import Int
 
+from openagent_jax.environments.tools.worlds import free_tokens
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import scalars
 from openagent_jax.text import tokenizer as tokenizers
@@ -69,40 +68,22 @@ class Words:
     numbers: Range  # these numbers
     codes: Range
 
-    def free_tokens(
-        self, lexicon: Lexicon
-    ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "K"]]:
-        """Return the tokens that could be exchanged for others of the same shape.
+    def free_tokens(self, lexicon: Lexicon) -> free_tokens.Free:
+        """Return the tokens that could be exchanged, and their shapes.
 
         None of them occurs in a text that is the same in all worlds: in syntax, in
-        numbers, or in the function words of a request.
+        numbers, or in the function words of a request. See `worlds.free_tokens`.
 
         Args:
           lexicon: the spelling of all symbols.
-
-        Returns:
-          The tokens, and for each the number of its shape. The shape of a token is the
-          class of its first and of its last character.
         """
-        spans, table = jax.device_get((lexicon.spans, lexicon.token_bytes))
-        fixed = np.zeros(len(spans.start), bool)
+        fixed = np.zeros(lexicon.spans.start.shape[0], bool)
         fixed[: self.digits.high] = True  # syntax comes first
         for pool in (self.openings, self.glue, self.back, self.of, self.links,
                      self.gaps, self.joins, self.articles, self.tell,
                      self.ends):  # fmt: skip
             fixed[pool.low : pool.high] = True
-        ends = zip(spans.start[fixed], spans.length[fixed], strict=True)
-        used = [spans.flat[start : start + length] for start, length in ends]
-        tokens = np.setdiff1d(np.arange(lexicon.vocab_size), np.concatenate(used))
-
-        def shape(token: int) -> str:
-            start, length = table.start[token], table.length[token]
-            text = bytes(table.flat[start : start + length]).decode("latin-1")
-            marks = [("A" if c.isupper() else "a") if c.isalpha() else c for c in text]
-            return marks[0] + marks[-1]
-
-        _, shapes = np.unique([shape(token) for token in tokens], return_inverse=True)
-        return tokens, shapes
+        return free_tokens.free(lexicon, free_tokens.of_symbols(lexicon, fixed))
 
 
 def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:

@@ -105,7 +105,7 @@ class TestWords:
 
     def test_free_tokens(self):
         """The tokens of all words that the syntax does not need, with their shapes."""
-        tokens, shapes = map(np.asarray, helpers.world("random").free_tokens)
+        tokens, shapes = map(np.asarray, helpers.world("random").free_tokens())
         assert len({*tokens}) == len(tokens) > 5900
         free = {int(token) for token in tokens}
         encode = helpers.tokenizer().encode
