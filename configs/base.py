@@ -237,6 +237,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.train.num_micro_batches = 1
     c.train.num_epochs = 1  # passes over a batch
     c.train.num_minibatches = 1  # parts of a batch, each with an update of its own
+    # SFT only: further values of sandbox.domain. Each step trains on clean tasks of one
+    # of them, with this probability, or else on tasks of sandbox.domain.
+    c.train.other_domains = ()
+    c.train.other_share = 0.5
     # Whether each step permutes the embeddings of words that are not general
     # (models/embedding_shuffle.py), so that none of them is learned by heart.
     c.train.shuffle_vectors = False

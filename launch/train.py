@@ -89,8 +89,9 @@ def main() -> None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
-    fed = build.feed(c, source)
-    stages = *model.trained_on, lineage.stage(c, fed.metadata if fed else None)
+    source, fed = build.batches(c, model, source)
+    data = fed.metadata if c.data.path else None
+    stages = *model.trained_on, lineage.stage(c, data)
     trained = dataclasses.replace(model, trained_on=stages)
     scorer = scoring.Scorer(c, trained, c.seed, mesh=mesh)
     first = jax.process_index() == 0  # the process that writes plain files and prints
@@ -101,7 +102,7 @@ def main() -> None:
         _write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
-        for shortfall in () if fed or fits else room.shortfalls(c, source):
+        for shortfall in () if data or fits else room.shortfalls(c, source):
             print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
@@ -125,7 +126,7 @@ def main() -> None:
             for part in (state.params, state.frozen)
         )
         what = f"{trained:,} parameters" + (f" beside {frozen:,}" if frozen else "")
-        size = f"{c.num_rows} rows" if fed else f"{c.train.batch_size} tasks"
+        size = f"{c.num_rows} rows" if data else f"{c.train.batch_size} tasks"
         print(
             f"{c.name}: {what}, {c.train.num_steps} steps of {size} "
             f"on {jax.device_count()} {jax.default_backend()} device(s), "

@@ -145,6 +145,30 @@ def without_frozen(state: TrainState) -> TrainState:
     return dataclasses.replace(state, frozen={})
 
 
+def maker(
+    curriculum: Curriculum, algorithm: Algorithm, batch_size: int
+) -> Callable[[TrainState, Tables], Made]:
+    """Return the first part of a step, which makes what the update needs.
+
+    Args:
+      curriculum: chooses the tasks of the step.
+      algorithm: makes the batch, unless it needs the policy for that.
+      batch_size: number of tasks of a step.
+    """
+
+    def make(state: TrainState, tables: Tables) -> Made:
+        task_key, batch_key = step_keys(state)
+        edit_key = jax.random.fold_in(batch_key, PERTURB)
+        tasks = curriculum.sample(
+            state.curriculum, tables, task_key, edit_key, state.step, batch_size
+        )
+        if algorithm.needs_policy:
+            return Made(tasks)
+        return Made(tasks, *algorithm.make_batch(state, tables, batch_key, tasks))
+
+    return make
+
+
 def make_step(
     curriculum: Curriculum,
     algorithm: Algorithm,
@@ -186,16 +210,6 @@ def make_step(
       view: `(params, key) -> params`, a transformation of the parameters before the
         loss of each update.
     """
-
-    def make(state: TrainState, tables: Tables) -> Made:
-        task_key, batch_key = step_keys(state)
-        edit_key = jax.random.fold_in(batch_key, PERTURB)
-        tasks = curriculum.sample(
-            state.curriculum, tables, task_key, edit_key, state.step, batch_size
-        )
-        if algorithm.needs_policy:
-            return Made(tasks)
-        return Made(tasks, *algorithm.make_batch(state, tables, batch_key, tasks))
 
     def update(
         state: TrainState, tables: Tables, made: Made
@@ -307,7 +321,7 @@ def make_step(
         means = {name: x / num_loss_tokens for name, x in metrics.items()}
         return grads, {"loss": value, **means}
 
-    return Step(make, update)
+    return Step(maker(curriculum, algorithm, batch_size), update)
 
 
 def run(

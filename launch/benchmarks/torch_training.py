@@ -38,7 +38,7 @@ from openagent_jax import optim, sharding, train
 from openagent_jax.environments.world import World
 from openagent_jax.interop import torch_peer
 from openagent_jax.models import hf, lora, transformer
-from openagent_jax.types import Batch, Params, TrainState
+from openagent_jax.types import Batch, Params
 
 NUM_BATCHES = 4
 SIZE = 2048  # of the square matrices whose product is timed
@@ -201,25 +201,11 @@ class _Cycle:
 
 def first_batches(c: Config, model: Backbone, source: World) -> list[Batch]:
     """Return the batches of the first steps of a run."""
-    fed = build.feed(c, source)
+    _, fed = build.batches(c, model, source)
     if fed is not None:
         return [next(fed) for _ in range(NUM_BATCHES)]
-    root = build.root_key(c, model)
-    curriculum = build.curriculum(c, source.environment, root)
-    algorithm = build.algorithm(c, model.policy, source.environment)
-    progress = curriculum.init()
-
-    @jax.jit
-    def make(tables, step):
-        state = TrainState(step, {}, (), root, {}, progress)
-        task_key, batch_key = train.step_keys(state)
-        edit_key = jax.random.fold_in(batch_key, train.PERTURB)
-        tasks = curriculum.sample(
-            progress, tables, task_key, edit_key, step, c.num_sampled_tasks
-        )
-        return algorithm.make_batch(state, tables, batch_key, tasks)[0]
-
-    return [make(source.tables, step) for step in range(NUM_BATCHES)]
+    make = build.maker(c, model, source)
+    return [make(step) for step in range(NUM_BATCHES)]
 
 
 def _products() -> tuple[Callable[[], Any], Callable[[], Any]]:

@@ -27,7 +27,8 @@ def measure(
     The share of time outside of the steps, the number of parameters and, where torch
     can train in the same way, the comparison with it are included.
     """
-    step, state = build.trainer(c, model, source, fed=build.feed(c, source))
+    source, fed = build.batches(c, model, source)
+    step, state = build.trainer(c, model, source, fed=fed)
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])
     num_slots = c.num_rows * c.num_columns * c.train.num_epochs

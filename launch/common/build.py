@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +18,14 @@ from launch.common.sections import Monitor
 from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import draw, mix
+from openagent_jax.curriculum.in_turn import InTurn
 from openagent_jax.data.demonstrations import Recipe
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import embedding_shuffle, lora, transformer
 from openagent_jax.text import chat, style
+from openagent_jax.text import lexicon as lexicons
 from openagent_jax.types import (
     Algorithm,
     Batch,
@@ -440,6 +443,62 @@ def feed(c: Config, source: World, devices: Sequence[Any] | None = None):
     return feed.Feed(batches, shape, layout, stored.metadata)
 
 
+def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
+    """Return the batches of a run that does not make them in its steps.
+
+    They are stored, or those of `train.other_domains` take turns with those of
+    `sandbox.domain`.
+
+    Args:
+      c: the config.
+      model: the model that is trained.
+      source: the world of `sandbox.domain`.
+
+    Returns:
+      The world, in which words that another world needs keep their vectors; and the
+      batches, or None.
+
+    Raises:
+      UsageError: a domain, or the dataset, cannot be used.
+    """
+    if not c.train.other_domains:
+        return source, feed(c, source)
+    clean = c.replace({"paft.alpha": 0.0})
+    others = [world(c, model, name) for name in c.train.other_domains]
+    makes = [maker(c, model, source), *(maker(clean, model, one) for one in others)]
+    share = c.train.other_share
+    shares = [1 - share, *(share / len(others) for _ in others)]
+    layout = sharding.batch_sharding(placement.mesh(c))
+    abstract = jax.tree.map(lambda x: _placed(x, layout), makes[0](0))
+
+    found = [one.fixed_tokens for one in (source, *others) if one.fixed_tokens]
+    fixed = partial(_union, found)
+    return source._replace(fixed_tokens=fixed), InTurn(makes, shares, c.seed, abstract)
+
+
+def _union(sets: Sequence[Callable[[], set[int]]]) -> set[int]:
+    return set().union(*(found() for found in sets))
+
+
+def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
+    """Return the function that makes the batch of a step of SFT, by its number."""
+    mesh, root = placement.mesh(c), root_key(c, model)
+    local, layout = sharding.local(mesh), sharding.batch_sharding(mesh)
+    drawn = curriculum(c, source.environment, root, local)
+    learner = algorithm(c, model.policy, source.environment, local)
+    make = train.maker(drawn, learner, c.num_sampled_tasks)
+    tables = jax.device_put(source.tables, sharding.replicated(mesh))
+
+    def batch(tables: Tables, step: jax.Array) -> Batch | None:
+        state = TrainState(step, {}, (), root, {}, drawn.init())
+        return make(state, tables).batch
+
+    platform = mesh.devices.flat[0].platform
+    made = brief.jit(batch, platform, out_shardings=layout)
+    made = made.lower(tables, jnp.int32(0)).compile()
+    return lambda step: made(tables, jnp.int32(step))
+
+
 def watch(
     monitor: Monitor, warn: Callable[[str], None]
 ) -> Callable[[int, Metrics], None]:
@@ -455,7 +514,10 @@ def watch(
 
 def _view(c: Config, source: World) -> train.View:
     """Return the function that turns parameters into those that the loss uses."""
-    free = source.free_tokens() if c.train.shuffle_vectors else ()
+    free: tuple[Any, ...] = ()
+    if c.train.shuffle_vectors and source.fixed_tokens:
+        texts = lexicons.token_texts(source.tables.lexicon)
+        free = embedding_shuffle.free(texts, source.fixed_tokens())
 
     def view(params: Params, key: jax.Array) -> Params:
         if free:

@@ -144,6 +144,13 @@ def _check_combinations(c: Config) -> None:
             f'train.shuffle_vectors cannot be used with sandbox.domain="{CRAFTING}", '
             "where the same words stand in all worlds; set it to False"
         )
+    if c.train.other_domains and (c.algorithm.is_reinforcement or c.data.path):
+        other = "data.path" if c.data.path else f'algorithm.name="{c.algorithm.name}"'
+        raise UsageError(
+            f"train.other_domains cannot be used with {other}: leave it empty"
+        )
+    if c.train.other_share > 1:
+        raise UsageError(f"train.other_share={c.train.other_share} is more than 1")
     if c.sandbox.min_visible > c.sandbox.num_visible:
         raise UsageError(
             f"sandbox.min_visible={c.sandbox.min_visible} is more than "
@@ -182,6 +189,7 @@ def _check_domains(c: Config) -> None:
         ("sandbox.test_domains", tested),
         ("sandbox.transfer", c.sandbox.transfer),
         ("eval.domain", c.eval_domain),
+        *(("train.other_domains", name) for name in c.train.other_domains),
     ):
         if not names:
             continue

@@ -55,7 +55,11 @@ def stage(c: Config, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
         domain, names = data["domain"], data["perturbations"]
         known = perturb.catalogue(spec)
         names = [x for x in names if {*perturb.part_names(x)} <= known.keys()]
-    domains = [name.removesuffix(development.SUFFIX) for name in names_of(domain)]
+    domains = [
+        name.removesuffix(development.SUFFIX)
+        for one in (domain, *c.train.other_domains)
+        for name in names_of(one)
+    ]
     return {
         "name": c.name,
         "algorithm": c.algorithm.name,

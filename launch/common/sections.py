@@ -241,6 +241,8 @@ class Train:
     num_micro_batches: int
     num_epochs: int
     num_minibatches: int
+    other_domains: tuple[str, ...]
+    other_share: float
     shuffle_vectors: bool
     log_every: int
 

@@ -140,9 +140,9 @@ class World(NamedTuple):
     environment: Environment
     tables: Tables
     transcriber: Transcriber
-    # Return the tokens whose embeddings could be exchanged, and the shape class of each
-    # (`tools.worlds.free_tokens`); nothing if there are none.
-    free_tokens: Callable[[], tuple[Any, ...]] = tuple
+    # Return the tokens whose embeddings cannot be exchanged, as they occur in texts of
+    # all worlds; None if none can be exchanged. See `models.embedding_shuffle`.
+    fixed_tokens: Callable[[], set[int]] | None = None
     # The domains of a mixture, to which `Environment.domain` is an index. Empty for a
     # single domain.
     domains: tuple[str, ...] = ()

@@ -5,11 +5,38 @@ the others less reliably. If every training step permutes the embeddings anew, t
 decoder has to learn to read them all.
 """
 
+from collections.abc import Collection, Sequence
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax.types import Params
+
+
+def free(
+    texts: Sequence[bytes], fixed: Collection[int]
+) -> tuple[Int[Array, "K"], Int[Array, "K"]]:
+    """Return the tokens that may take part in `shuffle`, and their shapes.
+
+    Args:
+      texts: the text of each token.
+      fixed: tokens whose embeddings have a meaning of their own.
+
+    >>> free([b"in ", b"Oslo", b"Rome", b"oslo "], fixed={0})[1].tolist()
+    [0, 0, 1]
+    """
+    tokens = sorted({*range(len(texts))} - {*fixed})
+
+    def shape(text: bytes) -> str:
+        marks = text.decode("latin-1")
+        marks = [("A" if c.isupper() else "a") if c.isalpha() else c for c in marks]
+        return marks[0] + marks[-1]
+
+    names = [shape(texts[token]) for token in tokens]
+    _, shapes = np.unique(names, return_inverse=True)
+    return jnp.asarray(tokens), jnp.asarray(shapes)
 
 
 def shuffle(

@@ -284,6 +284,13 @@ def texts(lexicon: Lexicon) -> list[str]:
     return [flat[start : start + length].decode() for start, length in spans]
 
 
+def token_texts(lexicon: "Lexicon") -> list[bytes]:
+    """Return the text of each token."""
+    table = jax.device_get(lexicon.token_bytes)
+    ends = zip(table.start, table.length, strict=True)
+    return [bytes(table.flat[start : start + length]) for start, length in ends]
+
+
 def build(
     symbols: Symbols,
     tokenizer: Tokenizer,

@@ -150,6 +150,15 @@ BAD_USE = [
         ["train.shuffle_vectors", '"crafting"'],
     ),
     (
+        [GRPO, "--config.train.other_domains=('random',)"],
+        ["train.other_domains", 'algorithm.name="grpo"'],
+    ),
+    (
+        [SFT, "--config.train.other_domains=('nowhere',)"],
+        ["train.other_domains", '"nowhere"'],
+    ),
+    ([SFT, "--config.train.other_share=1.5"], ["train.other_share=1.5"]),
+    (
         [
             "--config=configs/sft.py",
             "--config.sandbox.domain=random",

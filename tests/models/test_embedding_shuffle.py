@@ -52,3 +52,12 @@ def test_an_untied_head_is_permuted_too():
     assert np.any(new["embed"] != EMBED)
     np.testing.assert_array_equal(new["head"], new["embed"].T + 1000)
     np.testing.assert_array_equal(new["norm"], 1)
+
+
+def test_tokens_are_exchanged_for_others_of_their_shape():
+    texts = [b"place", b"tea", b"place ", b"seats ", b"count_", b"reserve_", b"Bay"]
+    tokens, shapes = embedding_shuffle.free([*texts, b"the "], fixed={7})
+    assert tokens.tolist() == [*range(7)]
+    place, tea, spaced, seats, count, reserve, bay = shapes.tolist()
+    assert place == tea != spaced == seats and count == reserve
+    assert len({place, spaced, count, bay}) == 4

@@ -33,7 +33,7 @@ from openagent_jax.environments.tools.perturb.edits import Pools
 from openagent_jax.environments.tools.types import Action, Split, State, Task, Tasks
 from openagent_jax.environments.tools.worlds import (
     documents,
-    free_tokens,
+    fixed_tokens,
     mixture,
     noise,
     random_words,
@@ -211,7 +211,7 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
         ),
         tables=Tables(lexicon),
         transcriber=conversation.Transcriber(table, limits.num_args, goals),
-        free_tokens=cache(partial(words.free_tokens, lexicon)),
+        fixed_tokens=cache(partial(words.fixed_tokens, lexicon)),
     )
 
 
@@ -338,32 +338,33 @@ def world_of(
         made_of,
         Tables(lexicon, source),
         conversation.Transcriber(table, limits.num_args, goals, made),
-        free_tokens=cache(
-            partial(_free_tokens, lexicon, table, num_texts, spelling.tokenizer)
+        fixed_tokens=cache(
+            partial(_fixed_tokens, lexicon, table, num_texts, spelling.tokenizer)
         ),
         domains=names if len(names) > 1 else (),
     )
 
 
-def _free_tokens(
+def _fixed_tokens(
     lexicon: lexicons.Lexicon, table: ToolSymbols, num_texts: int, tokenizer: Any
-) -> free_tokens.Free:
-    """Return the tokens of no text that is the same in all domains, and their shapes.
+) -> set[int]:
+    """Return the tokens of texts that are the same in all domains.
 
-    Such texts are syntax, numbers, what the user and the documents say of changes, and
+    These are syntax, numbers, what the user and the documents say of changes, and
     general words.
+
+    Args:
+      lexicon: the spelling of all symbols.
+      table: the symbols.
+      num_texts: the number of symbols before those of the style.
+      tokenizer: a `tokenizers.Tokenizer`.
     """
     fixed = np.arange(len(table.texts)) >= num_texts
     fixed[: table.numbers.high] = True
-    for pool in (NOTES, JOINTS, LISTERS, CHANGES):
-        fixed[[table.one(text) for text in _strings(pool)]] = True
-    used = free_tokens.of_symbols(lexicon, fixed)
-    return free_tokens.free(lexicon, used | free_tokens.of_general_words(tokenizer))
-
-
-def _strings(tree: Any) -> list[str]:
-    """Return the strings of nested dicts and tuples."""
-    return jax.tree.leaves(tree)
+    for text in jax.tree.leaves((NOTES, JOINTS, LISTERS, CHANGES)):
+        fixed[table.one(text)] = True
+    used = fixed_tokens.of_symbols(lexicon, fixed)
+    return used | fixed_tokens.of_general_words(tokenizer)
 
 
 def _result_keys(tree: Any) -> set[int]:

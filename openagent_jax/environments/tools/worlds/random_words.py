@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openagent_jax.environments.tools.worlds import free_tokens
+from openagent_jax.environments.tools.worlds import fixed_tokens
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import scalars
 from openagent_jax.text import tokenizer as tokenizers
@@ -68,11 +68,10 @@ class Words:
     numbers: Range  # these numbers
     codes: Range
 
-    def free_tokens(self, lexicon: Lexicon) -> free_tokens.Free:
-        """Return the tokens that could be exchanged, and their shapes.
+    def fixed_tokens(self, lexicon: Lexicon) -> set[int]:
+        """Return the tokens of texts that are the same in all worlds.
 
-        None of them occurs in a text that is the same in all worlds: in syntax, in
-        numbers, or in the function words of a request. See `worlds.free_tokens`.
+        These are syntax, numbers, and the function words of a request.
 
         Args:
           lexicon: the spelling of all symbols.
@@ -83,7 +82,7 @@ class Words:
                      self.gaps, self.joins, self.articles, self.tell,
                      self.ends):  # fmt: skip
             fixed[pool.low : pool.high] = True
-        return free_tokens.free(lexicon, free_tokens.of_symbols(lexicon, fixed))
+        return fixed_tokens.of_symbols(lexicon, fixed)
 
 
 def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:

@@ -1,0 +1,62 @@
+"""A run that trains on several kinds of worlds in turn."""
+
+import jax
+import numpy as np
+import pytest
+
+from launch.common import backbones, build, lineage
+from tests import tiny
+
+OTHERS = dict(train__other_domains=("random",), train__other_share=0.5)
+
+
+def make(**changes):
+    c = tiny.config("sft", train__shuffle_vectors=True, **(OTHERS | changes))
+    model = backbones.backbone(c)
+    source = build.world(c, model, c.sandbox.domain)
+    return c, model, source, *build.batches(c, model, source)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make()
+
+
+def test_batches_of_both_worlds(made):
+    """Each is the batch that a run of that world alone has in this step."""
+    c, model, source, _, fed = made
+    other = build.world(c, model, "random")
+    alone = [build.maker(c, model, one) for one in (source, other)]
+    batches = [next(fed) for _ in range(8)]
+
+    def origin(step, batch):
+        expected = [make(step).tokens for make in alone]
+        same = [np.array_equal(batch.tokens, tokens) for tokens in expected]
+        assert sum(same) == 1
+        return same.index(True)
+
+    assert {origin(*each) for each in enumerate(batches)} == {0, 1}
+    position = fed.state()
+    later = [next(fed) for _ in range(3)]
+    fed.restore(position)
+    jax.tree.map(np.testing.assert_array_equal, later, [next(fed) for _ in later])
+
+
+def test_words_that_either_world_needs_keep_their_vectors(made):
+    c, model, source, joined, _ = made
+    other = build.world(c, model, "random")
+    both = source.fixed_tokens() | other.fixed_tokens()
+    assert joined.fixed_tokens() == both > source.fixed_tokens()
+
+
+def test_a_step(made):
+    c, model, _, source, fed = made
+    step, state = build.trainer(c, model, source, fed=fed)
+    for _ in range(2):
+        state, metrics = step(state)
+        assert metrics["train/num_loss_tokens"] > 0
+
+
+def test_what_a_model_was_trained_on():
+    c = tiny.config("sft", train__other_domains=("random", "mail,chat"))
+    assert lineage.stage(c)["domains"] == ["poi", "random", "mail", "chat"]
