@@ -241,6 +241,9 @@ def get_config(arg: str = "") -> ConfigDict:
     # of them, with this probability, or else on tasks of sandbox.domain.
     c.train.other_domains = ()
     c.train.other_share = 0.5
+    # SFT only: how many batches are made ahead, on CPU cores by as many threads, while
+    # other devices train; 0 makes each batch in its step, where the training is.
+    c.train.num_ahead = 0
     # Whether each step permutes the embeddings of words that are not general
     # (models/embedding_shuffle.py), so that none of them is learned by heart.
     c.train.shuffle_vectors = False

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from launch.common import backbones, errors, placement, tokenizer_files
@@ -17,8 +18,7 @@ from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
 from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
-from openagent_jax.curriculum import draw, mix
-from openagent_jax.curriculum.in_turn import InTurn
+from openagent_jax.curriculum import ahead, draw, mix
 from openagent_jax.data.demonstrations import Recipe
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Spelling, World
@@ -446,8 +446,8 @@ def feed(c: Config, source: World, devices: Sequence[Any] | None = None):
 def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
     """Return the batches of a run that does not make them in its steps.
 
-    They are stored, or those of `train.other_domains` take turns with those of
-    `sandbox.domain`.
+    They are stored, or made ahead (`train.num_ahead`), or those of
+    `train.other_domains` take turns with those of `sandbox.domain`.
 
     Args:
       c: the config.
@@ -461,19 +461,21 @@ def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
     Raises:
       UsageError: a domain, or the dataset, cannot be used.
     """
-    if not c.train.other_domains:
+    if not c.train.other_domains and not c.train.num_ahead:
         return source, feed(c, source)
     clean = c.replace({"paft.alpha": 0.0})
     others = [world(c, model, name) for name in c.train.other_domains]
     makes = [maker(c, model, source), *(maker(clean, model, one) for one in others)]
-    share = c.train.other_share
-    shares = [1 - share, *(share / len(others) for _ in others)]
+    share = c.train.other_share if others else 0.0
+    make = ahead.in_turn(
+        makes, [1 - share, *(share / len(others) for _ in others)], c.seed
+    )
     layout = sharding.batch_sharding(placement.mesh(c))
     abstract = jax.tree.map(lambda x: _placed(x, layout), makes[0](0))
-
+    put = partial(jax.device_put, device=layout)
     found = [one.fixed_tokens for one in (source, *others) if one.fixed_tokens]
-    fixed = partial(_union, found)
-    return source._replace(fixed_tokens=fixed), InTurn(makes, shares, c.seed, abstract)
+    source = source._replace(fixed_tokens=partial(_union, found))
+    return source, ahead.Ahead(make, c.train.num_ahead, put, abstract)
 
 
 def _union(sets: Sequence[Callable[[], set[int]]]) -> set[int]:
@@ -481,22 +483,28 @@ def _union(sets: Sequence[Callable[[], set[int]]]) -> set[int]:
 
 
 def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
-    """Return the function that makes the batch of a step of SFT, by its number."""
+    """Return the function that makes the batch of a step of SFT, by its number.
+
+    With `train.num_ahead`, CPU cores make it, even if another device trains.
+    """
     mesh, root = placement.mesh(c), root_key(c, model)
+    if c.train.num_ahead:
+        mesh = sharding.make_mesh(devices=jax.local_devices(backend="cpu")[:1])
     local, layout = sharding.local(mesh), sharding.batch_sharding(mesh)
     drawn = curriculum(c, source.environment, root, local)
     learner = algorithm(c, model.policy, source.environment, local)
     make = train.maker(drawn, learner, c.num_sampled_tasks)
-    tables = jax.device_put(source.tables, sharding.replicated(mesh))
+    tables, root = jax.device_put((source.tables, root), sharding.replicated(mesh))
 
-    def batch(tables: Tables, step: jax.Array) -> Batch | None:
+    def batch(tables: Tables, root: jax.Array, step: jax.Array) -> Batch | None:
         state = TrainState(step, {}, (), root, {}, drawn.init())
         return make(state, tables).batch
 
     platform = mesh.devices.flat[0].platform
     made = brief.jit(batch, platform, out_shardings=layout)
-    made = made.lower(tables, jnp.int32(0)).compile()
-    return lambda step: made(tables, jnp.int32(step))
+    step = jax.device_put(jnp.int32(0), sharding.replicated(mesh))
+    made = made.lower(tables, root, step).compile()
+    return lambda step: made(tables, root, np.int32(step))
 
 
 def watch(

@@ -36,6 +36,7 @@ MAY_BE_ZERO = (
     "model.lora.rank",
     "checkpoint.keep_last",
     "rollout.num_rows",
+    "train.num_ahead",
     "sandbox.depth",
     "sandbox.num_derived",
 )
@@ -144,11 +145,13 @@ def _check_combinations(c: Config) -> None:
             f'train.shuffle_vectors cannot be used with sandbox.domain="{CRAFTING}", '
             "where the same words stand in all worlds; set it to False"
         )
-    if c.train.other_domains and (c.algorithm.is_reinforcement or c.data.path):
+    if c.algorithm.is_reinforcement or c.data.path:
         other = "data.path" if c.data.path else f'algorithm.name="{c.algorithm.name}"'
-        raise UsageError(
-            f"train.other_domains cannot be used with {other}: leave it empty"
-        )
+        for key, default in (("other_domains", ()), ("num_ahead", 0)):
+            if getattr(c.train, key) != default:
+                raise UsageError(
+                    f"train.{key} cannot be used with {other}: set it to {default}"
+                )
     if c.train.other_share > 1:
         raise UsageError(f"train.other_share={c.train.other_share} is more than 1")
     if c.sandbox.min_visible > c.sandbox.num_visible:

@@ -243,6 +243,7 @@ class Train:
     num_minibatches: int
     other_domains: tuple[str, ...]
     other_share: float
+    num_ahead: int
     shuffle_vectors: bool
     log_every: int
 

@@ -14,6 +14,15 @@ HELD_OUT = (
     "medical", "film", "fire_brigade", "geology", "harbor", "observatory", "sql",
     "winery",
 )  # fmt: skip
+# Training domains that a backbone has not met: what pretraining should be like is
+# chosen by three of them, and policies are mostly trained and evaluated in `poi`.
+DEV = ("calendar", "museum", "weather")
+PRETRAIN = tuple(name for name in TRAIN if name not in (*DEV, "poi"))
 # Names that stand for all domains of a group in a list of domains.
-GROUPS = {"all_train": TRAIN, "all_held_out": HELD_OUT}
+GROUPS = {
+    "all_train": TRAIN,
+    "all_held_out": HELD_OUT,
+    "all_pretrain": PRETRAIN,
+    "all_dev": DEV,
+}
 SMALL = ("poi", "medical")  # the default limits on tokens have room for these

@@ -72,7 +72,8 @@ class Settings:
 def names_of(domains: str) -> tuple[str, ...]:
     """Return the domains of a list that is divided by commas.
 
-    `all_train` and `all_held_out` stand for the domains of the library.
+    `all_train`, `all_held_out`, `all_pretrain` and `all_dev` stand for domains of the
+    library.
 
     >>> names_of("poi, medical"), names_of("")
     (('poi', 'medical'), ())

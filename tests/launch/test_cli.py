@@ -157,6 +157,7 @@ BAD_USE = [
         [SFT, "--config.train.other_domains=('nowhere',)"],
         ["train.other_domains", '"nowhere"'],
     ),
+    ([GRPO, "--config.train.num_ahead=2"], ["train.num_ahead", "set it to 0"]),
     ([SFT, "--config.train.other_share=1.5"], ["train.other_share=1.5"]),
     (
         [

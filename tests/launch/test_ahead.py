@@ -1,4 +1,4 @@
-"""A run that trains on several kinds of worlds in turn."""
+"""Runs that train on several kinds of worlds in turn, or make batches ahead."""
 
 import jax
 import numpy as np
@@ -47,6 +47,20 @@ def test_words_that_either_world_needs_keep_their_vectors(made):
     other = build.world(c, model, "random")
     both = source.fixed_tokens() | other.fixed_tokens()
     assert joined.fixed_tokens() == both > source.fixed_tokens()
+
+
+def test_batches_made_ahead_are_the_same(made):
+    """By threads, on one device of the CPU, for steps on several devices."""
+    *_, fed = made
+    fed.restore({"step": 0})
+    plain = [next(fed) for _ in range(6)]
+    *_, fed = make(train__num_ahead=3)
+    threaded = [next(fed) for _ in range(6)]
+    jax.tree.map(np.testing.assert_array_equal, plain, threaded)
+    for one in (*plain, *threaded):
+        assert one.tokens.sharding == fed.abstract.tokens.sharding
+    fed.restore({"step": 2})
+    jax.tree.map(np.testing.assert_array_equal, plain[2:4], [next(fed), next(fed)])
 
 
 def test_a_step(made):
