@@ -57,6 +57,14 @@ def content_words(spec):
     return found - general
 
 
+def test_groups():
+    """What a backbone is pretrained on, or chosen by, is not what it is tested in."""
+    train, tested = {*library.TRAIN}, {"poi", *library.HELD_OUT}
+    assert {*library.PRETRAIN} | {*library.DEV} == train - {"poi"}
+    assert not ({*library.PRETRAIN} | {*library.DEV}) & tested
+    assert not {*library.PRETRAIN} & {*library.DEV}
+
+
 def tool_names(spec):
     return {
         x for t in spec.tools for x in (t.name, *t.names["train"], *t.names["test"])
