@@ -187,7 +187,9 @@ def test_devices_and_micro_batches_change_nothing(one_device):
     eight = nano_trainer("paft_grpo", 8, train__num_micro_batches=2, **changes)
     for a, b in zip(one_device[1], play(*eight, 2)[1], strict=True):
         gaps = [line.pop("sampler_trainer/logp_abs_diff_max") for line in (a, b)]
-        assert max(gaps) < 1e-4  # only rounding differs
+        # Only rounding differs. It is larger with a tensor axis, and largest for the
+        # least likely of all tokens.
+        assert max(gaps) < 2e-4
         for line in (a, b):
             del line["rollout/idle"]  # each device plays its own episodes
         # A tensor axis sums in another order, which changes some token that is sampled,
