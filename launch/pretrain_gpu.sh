@@ -31,7 +31,12 @@ train() { # argument of the config, flags...
   local arg=$1
   shift
   # The run saves its state when it is told to stop, a minute before the time is up.
-  timeout --signal=TERM $((end - SECONDS - 60)) \
+  local seconds=$((end - SECONDS - 60))
+  if ((seconds <= 0)); then
+    echo "the time is up; start the same command again to go on"
+    exit
+  fi
+  timeout --signal=TERM "$seconds" \
     python3 -m launch.train --config="configs/pretrain.py$arg" "$@" \
     --config.compile_cache="$folder/compile_cache" \
     --config.train.num_ahead=$(($(nproc) - 2)) \

@@ -58,6 +58,7 @@ def main() -> None:
     )
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
+    from openagent_jax.curriculum import ahead
 
     if DISTRIBUTED.value:
         processes.join()
@@ -119,7 +120,8 @@ def main() -> None:
         state = dataclasses.replace(restored, frozen=state.frozen)
         num_tokens = meta.get(train.NUM_TOKENS, 0)
         if fed:
-            fed.restore(meta[DATA])
+            # A run that made its batches in its steps has stored no position.
+            fed.restore(meta.get(DATA) or {ahead.STEP: resumed})
     if first:
         trained, frozen = (
             sum(x.size for x in jax.tree.leaves(part))

@@ -140,10 +140,13 @@ def _check_combinations(c: Config) -> None:
             f"train.num_tasks={c.train.num_tasks} does not choose among the stored "
             "demonstrations of data.path: set it to 0"
         )
-    if c.train.shuffle_vectors and c.sandbox.domain == CRAFTING:
+    if c.train.shuffle_vectors and CRAFTING in (
+        c.sandbox.domain,
+        *c.train.other_domains,
+    ):
         raise UsageError(
-            f'train.shuffle_vectors cannot be used with sandbox.domain="{CRAFTING}", '
-            "where the same words stand in all worlds; set it to False"
+            f'train.shuffle_vectors cannot be used with the domain "{CRAFTING}", '
+            "where the same words occur in all worlds; set it to False"
         )
     if c.algorithm.is_reinforcement or c.data.path:
         other = "data.path" if c.data.path else f'algorithm.name="{c.algorithm.name}"'
