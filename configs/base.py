@@ -79,7 +79,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.paging = True  # whether tools may return long lists in pages
 
     c.model = ConfigDict()
-    # The keys from here to look_back_heads are used with init_from="random" only.
+    # The keys from here to word_forms are used with init_from="random" only.
     c.model.tokenizer = "nano"  # "nano", or a folder with a tokenizer.json
     c.model.width = 128  # size of the hidden states
     c.model.num_layers = 4  # transformer layers
@@ -92,6 +92,9 @@ def get_config(arg: str = "") -> ConfigDict:
     # Number of heads in each layer that are initialised to attend to previous tokens;
     # 0 or more, see models/previous_token_heads.py.
     c.model.look_back_heads = 2
+    # Whether the tokens of a word, such as `oak`, `Oak` and `oak_`, get similar
+    # embeddings, see models/word_forms.py.
+    c.model.word_forms = True
     # The keys from here on apply to every model.
     # The format of an episode: "" for the model's own chat template, or for our compact
     # form where it has none; or "compact", "hermes", "llama3", or a .jinja file.

@@ -1,9 +1,12 @@
 """Train the tokenizer of the backbone `nano`, which is shipped with the package.
 
-python -m launch.tokenizer --out=openagent_jax/backbones/nano
+Its merges are learnt from a list of words and from the domains of `all_pretrain`.
+
+    python -m launch.tokenizer --out=openagent_jax/backbones/nano
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 
 from absl import flags
@@ -11,15 +14,24 @@ from absl import flags
 from launch.common import cli
 
 OUT = flags.DEFINE_string("out", None, "Folder to write tokenizer.json to.")
-VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 6144, "Size of the vocabulary.")
+NUM_MERGES = flags.DEFINE_integer(
+    "num_merges",
+    3000,
+    "Merges of letters; the vocabulary is about four times as large.",
+)
 
 
 def main() -> None:
+    from openagent_jax.domains import domain_file, library
+    from openagent_jax.environments.tools.worlds import domain
     from openagent_jax.text import style, tokenizer
 
     folder = Path(OUT.value or "")
     folder.mkdir(parents=True, exist_ok=True)
-    made = tokenizer.train(style.syntax_tokens(), VOCAB_SIZE.value)
+    num_domains = Counter[str]()
+    for name in library.PRETRAIN:
+        num_domains.update(domain.words(domain_file.load(name)))
+    made = tokenizer.train(style.syntax_tokens(), num_domains, NUM_MERGES.value)
     made.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",

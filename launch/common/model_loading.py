@@ -12,7 +12,7 @@ from launch.common import errors, lineage, model_folders, tokenizer_files
 from launch.common.errors import UsageError
 from launch.common.lineage import Stages
 from launch.common.sections import Model
-from openagent_jax.models import hf, previous_token_heads, transformer
+from openagent_jax.models import hf, previous_token_heads, transformer, word_forms
 from openagent_jax.text import token_bytes
 from openagent_jax.types import Params, Policy
 
@@ -70,20 +70,25 @@ def from_folder(
 
 
 def random(settings: Model) -> Backbone:
-    """Return a model of random weights, with previous-token heads."""
+    """Return a model of random weights, with previous-token heads and word forms."""
     folder = model_folders.folder(settings.tokenizer, "model.tokenizer")
     tokenizer = tokenizer_files.tokenizer(folder)
     with errors.blame("model"):
         config = settings.decoder(token_bytes.num_tokens(tokenizer))
         full_precision = dataclasses.replace(config, param_dtype="float32")
         plain_init = transformer.make_policy(full_precision).init
+        texts = [bytes(row) for row in token_bytes.vocab_bytes(tokenizer, b"")]
 
         @jax.jit
         def start(key):
-            plain_key, key = jax.random.split(key)
+            plain_key, heads_key = jax.random.split(key)
             params = previous_token_heads.add(
-                config, plain_init(plain_key), key, settings.look_back_heads
+                config, plain_init(plain_key), heads_key, settings.look_back_heads
             )
+            if settings.word_forms:
+                forms_key = jax.random.fold_in(key, 2)
+                embed = word_forms.join(params["embed"], texts, forms_key)
+                params = {**params, "embed": embed}
             return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
         # Tracing it finds sizes that do not fit together, without compiling.

@@ -54,6 +54,7 @@ class Model:
     rope_theta: float
     tied: bool
     look_back_heads: int
+    word_forms: bool
     chat_template: str
     param_dtype: str
     dtype: str

@@ -1,8 +1,8 @@
-"""Permute the embeddings of tokens, so that little can be memorised about any of them.
+"""Permute the embeddings of words, so that little can be memorised about any of them.
 
 A small decoder that is trained on a few thousand words memorises some of them and reads
 the others less reliably. If every training step permutes the embeddings anew, the
-decoder has to learn to read them all.
+decoder has to learn to read them all. The forms of a word (`word_forms`) move together.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,74 +12,95 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from openagent_jax.models import word_forms
 from openagent_jax.types import Params
 
 
 def free(
     texts: Sequence[bytes], fixed: Collection[int]
-) -> tuple[Int[Array, "K"], Int[Array, "K"]]:
-    """Return the tokens that may take part in `shuffle`, and their shapes.
+) -> tuple[Int[Array, "K W"], Int[Array, "K"]]:
+    """Return the words that may take part in `shuffle`, and their kinds.
+
+    A word is a stem with all of its forms. Words with the same forms are of one kind.
 
     Args:
       texts: the text of each token.
-      fixed: tokens whose embeddings have a meaning of their own.
+      fixed: tokens whose embeddings have a meaning of their own. Words with such a form
+        are left out.
 
-    >>> free([b"in ", b"Oslo", b"Rome", b"oslo "], fixed={0})[1].tolist()
-    [0, 0, 1]
+    Returns:
+      The tokens of each word, in an order that is the same for all words of a kind, and
+      padded with -1; and a number for the kind of each word.
+
+    >>> texts = [b"in", b"in ", b"oak", b"oak ", b"elm", b"elm ", b"Oslo"]
+    >>> words, kinds = free(texts, fixed={1})
+    >>> words.tolist(), kinds.tolist()
+    ([[2, 3], [4, 5], [6, -1]], [1, 1, 0])
     """
-    tokens = sorted({*range(len(texts))} - {*fixed})
-
-    def shape(text: bytes) -> str:
-        marks = text.decode("latin-1")
-        marks = [("A" if c.isupper() else "a") if c.isalpha() else c for c in marks]
-        return marks[0] + marks[-1]
-
-    names = [shape(texts[token]) for token in tokens]
-    _, shapes = np.unique(names, return_inverse=True)
-    return jnp.asarray(tokens), jnp.asarray(shapes)
+    words: dict[bytes, dict[bytes, int]] = {}
+    for token, text in enumerate(texts):
+        stem, form = word_forms.split(text)
+        # Several tokens may stand for the same text.
+        while form in words.setdefault(stem, {}):
+            form += b"+"
+        words[stem][form] = token
+    taken, moving = {*fixed}, []
+    for stem, forms in words.items():
+        if not taken.intersection(forms.values()):
+            kind = b"|".join([b"%d" % min(len(stem), 2), *sorted(forms)])
+            moving.append((kind, [forms[form] for form in sorted(forms)]))
+    tokens = np.full((len(moving), max((len(x) for _, x in moving), default=1)), -1)
+    for row, (_, members) in zip(tokens, moving, strict=True):
+        row[: len(members)] = members
+    _, kinds = np.unique([kind for kind, _ in moving], return_inverse=True)
+    return jnp.asarray(tokens, jnp.int32), jnp.asarray(kinds, jnp.int32)
 
 
 def shuffle(
     params: Params,
     key: jax.Array,
-    tokens: Int[Array, "K"],
-    shapes: Int[Array, "K"],
+    tokens: Int[Array, "K W"],
+    kinds: Int[Array, "K"],
 ) -> Params:
-    """Permute the embeddings of some of these tokens among tokens of the same shape.
+    """Permute the embeddings of some of these words among words of the same kind.
 
-    A random fraction of the tokens takes part, from none to all, so that the model can
-    also learn facts about a word. Columns of an untied output head are permuted along
-    with the embeddings.
+    In half of the cases all words take part; otherwise a random fraction of them, from
+    none to all, so that the model can also learn facts about a word. Columns of an
+    untied output head are permuted along with the embeddings.
 
     Args:
       params: parameters of a decoder, with "embed" and perhaps "head".
       key: PRNG key.
-      tokens: the tokens that may take part.
-      shapes: a number for the word shape of each token (how its text begins and ends).
+      tokens: the tokens of the words that may take part; see `free`.
+      kinds: a number for the kind of each word.
 
     Returns:
       The parameters; only "embed" and "head" differ.
 
-    >>> params = {"embed": jnp.arange(4)[:, None]}
-    >>> tokens, shapes = jnp.array([1, 2, 3]), jnp.array([0, 0, 1])
-    >>> new = shuffle(params, jax.random.key(0), tokens, shapes)
-    >>> sorted(new["embed"][:, 0].tolist())
-    [0, 1, 2, 3]
-    >>> new["embed"][jnp.array([0, 3]), 0].tolist()  # alone in their shape
-    [0, 3]
+    >>> params = {"embed": jnp.arange(5)[:, None]}
+    >>> tokens, kinds = jnp.array([[1, 2], [3, 4]]), jnp.array([0, 0])
+    >>> keys = jax.random.split(jax.random.key(0), 20)
+    >>> news = jax.vmap(lambda key: shuffle(params, key, tokens, kinds)["embed"])(keys)
+    >>> sorted({tuple(new) for new in news[..., 0].tolist()})
+    [(0, 1, 2, 3, 4), (0, 3, 4, 1, 2)]
     """
     fraction_key, pick_key, order_key = jax.random.split(key, 3)
     index = jnp.arange(tokens.shape[0])
-    fraction = jax.random.uniform(fraction_key)
+    fraction = 2 * jax.random.uniform(fraction_key)
     pick = jax.random.uniform(pick_key, index.shape) < fraction
-    group = jnp.where(pick, shapes, jnp.max(shapes) + 1)
+    group = jnp.where(pick, kinds, jnp.max(kinds) + 1)
     rank = jnp.where(pick, jax.random.permutation(order_key, index), index)
-    # Both sides are sorted by group. Within a group, the tokens in their own order
-    # receive the embeddings of the same tokens in random order. Tokens that do not take
+    # Both sides are sorted by group. Within a group, the words in their own order
+    # receive the embeddings of the same words in random order. Words that do not take
     # part form a group without random order, so they keep their embeddings.
     receivers = tokens[jnp.lexsort((index, group))]
     donors = tokens[jnp.lexsort((rank, group))]
-    new = {"embed": params["embed"].at[receivers].set(params["embed"][donors])}
+    nowhere = params["embed"].shape[0]  # updates of padding are dropped
+    receivers = jnp.where(receivers < 0, nowhere, receivers)
+    embed = params["embed"]
+    new = {"embed": embed.at[receivers].set(embed[donors], mode="drop")}
     if "head" in params:
-        new["head"] = params["head"].at[:, receivers].set(params["head"][:, donors])
+        head = params["head"]
+        moved = head[:, donors]
+        new["head"] = head.at[:, receivers].set(moved, mode="drop")
     return {**params, **new}

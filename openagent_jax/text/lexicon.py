@@ -14,7 +14,7 @@ text are parsed in the same way.
 >>> from openagent_jax.text import style, tokenizer
 >>> symbols = Symbols()
 >>> colours = symbols.add(["red", "green"])
->>> bpe = tokenizer.train(style.syntax_tokens(), vocab_size=600)
+>>> bpe = tokenizer.train(style.syntax_tokens(), {}, num_merges=100)
 >>> lexicon = build(symbols, bpe, style.compact(max_args=2))
 >>> tokens, _, length = write(lexicon, jnp.arange(colours.low, colours.high), 16)
 >>> bpe.decode(tokens[: int(length)].tolist())

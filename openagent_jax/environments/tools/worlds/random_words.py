@@ -16,6 +16,8 @@ from openagent_jax.text.symbols import Range
 NUM_WORDS = 4096
 NUM_SLOTS = 1000  # words that name arguments and results
 COMMON_SLOTS = 300  # how many of these are common words
+NUM_FORMATTED = 4096  # values like dates, times, amounts and identifiers
+MARKS = ("-", "/", ":", ".", "_", "@", "#", "+", "'", " ")
 NUM_HEADS, NAMES_PER_HEAD = 256, 32  # of names that begin with the same word
 GLUE = (
     "find the ", "get the ", "then the ", "and the ", "with the ", "now the ",
@@ -52,6 +54,7 @@ class Words:
     same_head: Range  # names of tools; names with the same first word are adjacent
     titles: Range  # like names of people and places; `plain` in title case comes last
     pairs: Range  # two words
+    formatted: Range  # words, letters and digits, joined by marks
     capitals: Range  # `spaced`, capitalised
     openings: Range  # beginnings of a request
     glue: Range
@@ -127,6 +130,7 @@ def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:
         same_head=symbols.add(same_head),
         titles=symbols.add([*map(str.title, joined(" ")), *map(str.title, words)]),
         pairs=symbols.add(joined(" ")),
+        formatted=symbols.add(_formatted(words)),
         capitals=symbols.add([word.capitalize() + " " for word in words]),
         openings=symbols.add([text.capitalize() for text in GLUE]),
         glue=symbols.add(GLUE),
@@ -143,6 +147,45 @@ def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:
         numbers=Range(*scalars.number_range(0, len(symbols.numbers) - 1, 0)),
         codes=symbols.codes,
     )
+
+
+def _formatted(words: Sequence[str]) -> list[str]:
+    """Return values that look like dates, times, amounts, paths and identifiers.
+
+    The same digits and marks come again and again in them, so that copying one takes
+    keeping one's place in it.
+
+    >>> _formatted(["oak", "elm"])[:3]
+    ["8052'Oak'Elm'Oak'Elm", '2699+Elm', '79399.45-Kf/f']
+    """
+    rng = np.random.default_rng(2)
+
+    def part(kind: int) -> str:
+        if kind < 3:
+            size = rng.choice([1, 2, 2, 3, 4, 5])
+            return "".join(rng.choice(list(string.digits), size))
+        if kind == 3:
+            size = rng.choice([1, 1, 2, 3])
+            return "".join(rng.choice(list(string.ascii_letters), size))
+        word = str(rng.choice(words))
+        return word.title() if kind == 4 else word
+
+    values = dict[str, None]()
+    while len(values) < NUM_FORMATTED:
+        size = rng.choice([2, 2, 3, 3, 4, 5, 6])
+        # Half of the values have one mark and one kind of part throughout.
+        marks, kinds = rng.choice(MARKS, size), rng.integers(0, 6, size)
+        if rng.random() < 0.5:
+            marks[:], kinds[1:] = marks[-1], kinds[-1]
+        text = part(kinds[0])
+        for mark, kind in zip(marks[1:], kinds[1:], strict=True):
+            following = part(kind)
+            # A blank is between digits only: a reader has to see where a value ends.
+            if mark == " " and not (text[-1] + following).isdigit():
+                mark = "-"
+            text += mark + following
+        values[text] = None
+    return [*values]
 
 
 def random_words(tokenizer, avoid: set[str]) -> list[str]:

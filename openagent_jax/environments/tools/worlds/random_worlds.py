@@ -32,8 +32,8 @@ from openagent_jax.environments.tools.worlds.random_words import (
 )
 from openagent_jax.text.symbols import Range
 
-WORD, TITLE, PAIR, NUMBER, CODE = range(5)  # kinds of values
-KINDS = np.array([5, 7, 1, 5, 2])  # their relative frequencies
+WORD, TITLE, PAIR, NUMBER, CODE, FORMATTED = range(6)  # kinds of values
+KINDS = np.array([5, 7, 1, 4, 2, 4])  # their relative frequencies
 NUM_ENDING = 6  # number of pieces of a request after those of its steps
 
 
@@ -438,7 +438,8 @@ def _ranges(
     values ends.
     """
     # In the order of the kinds.
-    pools = (words.plain, words.titles, words.pairs, words.numbers, words.codes)
+    pools = (words.plain, words.titles, words.pairs, words.numbers, words.codes,
+             words.formatted)  # fmt: skip
     kind = _kind(words, name)
     low = jnp.array([pool.low for pool in pools])
     high = jnp.array([pool.high for pool in pools])

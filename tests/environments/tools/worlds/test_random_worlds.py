@@ -78,6 +78,9 @@ def kind_of(value: str) -> str:
     """The kind of a value, as far as a reader can tell."""
     if value.isdigit():
         return "number"
+    joined = value.replace(" ", "")
+    if not joined.isalnum() or (joined != value and any(c.isdigit() for c in value)):
+        return "formatted"
     if any(c.isdigit() for c in value):
         return "code"
     return "title" if value == value.title() else "words"
@@ -346,7 +349,7 @@ class TestTasks:
         slot = np.arange(num_constants)
         used = (tasks.goal.source[..., None] == slot).any(axis=(1, 2))
         values = [texts[v] for v in tasks.constants[used]]
-        words = [v for v in values if not any(c.isdigit() for c in v)]
+        words = [v for v in values if kind_of(v) in ("title", "words")]
         assert {v == v.title() or v == v.lower() for v in words} == {True}
         assert abs(np.mean([v == v.title() for v in words]) - 7 / 13) < 0.06
 
