@@ -41,7 +41,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox = ConfigDict()  # the environment
     # The tasks: "poi" or "medical" (add ":dev" for the development split), a domain
     # file (.json), a log (.jsonl), "random" (random tool worlds), or "crafting".
-    # Several domains of tools are mixed: "poi,medical".
+    # Several domains of tools are mixed: "poi,shop". Training mixes no held-out domain
+    # of the library with the others.
     c.sandbox.domain = "poi"
     # How often each domain of a mixture is trained on, such as "2,1"; "" means equally
     # often.

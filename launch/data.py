@@ -50,6 +50,7 @@ def make(store) -> None:
             raise cli.UsageError(f"--{name} is missing")
     c = config.resolve(CONFIG.value)
     checks.check(c)
+    checks.check_training(c)
     checks.check_unpaired(c)
     try:
         store.check_free(str(OUT.value))

@@ -22,15 +22,14 @@ NUM_MERGES = flags.DEFINE_integer(
 
 
 def main() -> None:
-    from openagent_jax.domains import domain_file, library
-    from openagent_jax.environments.tools.worlds import domain
+    from openagent_jax.domains import domain_file, domain_words, library
     from openagent_jax.text import style, tokenizer
 
     folder = Path(OUT.value or "")
     folder.mkdir(parents=True, exist_ok=True)
     num_domains = Counter[str]()
     for name in library.PRETRAIN:
-        num_domains.update(domain.words(domain_file.load(name)))
+        num_domains.update(domain_words.of(domain_file.load(name)))
     made = tokenizer.train(style.syntax_tokens(), num_domains, NUM_MERGES.value)
     made.save(str(folder / "tokenizer.json"))
     settings = {

@@ -68,6 +68,7 @@ def main() -> None:
         processes.check_same(config=config.config_hash(c), commit=commit)
     workdir = Path(WORKDIR.value or Path("runs") / c.name)
     checks.check(c)
+    checks.check_training(c)
     # Raises before anything is written if the devices do not fit.
     mesh = placement.mesh(c)
     model = backbones.backbone(c)

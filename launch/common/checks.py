@@ -6,9 +6,10 @@ from launch.common.errors import UsageError
 from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
 from openagent_jax.curriculum import mix
+from openagent_jax.domains import library
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import mixture
-from openagent_jax.environments.world import SPLITS
+from openagent_jax.environments.world import SPLITS, names_of
 
 ALGORITHMS = ("sft", "grpo", "ppo")
 CRAFTING = "crafting"  # the domain of crafting worlds
@@ -75,6 +76,29 @@ def check(c: Config) -> None:
             mix.check(c.paft.alpha, c.paft.paired, c.train.batch_size)
     if c.grpo.paired and not c.paft.paired:
         raise UsageError("grpo.paired=True needs paft.paired=True and paft.alpha=0.5")
+
+
+def check_training(c: Config) -> None:
+    """Check that a policy is not trained in domains of the library that are held out.
+
+    A policy may be trained in held-out domains alone, such as `medical`, but then no
+    domain of the training group may be among its own.
+
+    Raises:
+      UsageError: domains of both groups are mixed.
+    """
+    trained = (c.sandbox.domain, *c.train.other_domains)
+    names = [name.removesuffix(":dev") for x in trained for name in names_of(x)]
+    of_train, held_out = (
+        next((name for name in names if name in group), None)
+        for group in (library.TRAIN, library.HELD_OUT)
+    )
+    if of_train and held_out:
+        raise UsageError(
+            f'sandbox.domain and train.other_domains mix "{of_train}", a training '
+            f'domain, with "{held_out}", which is held out: nothing would be left to '
+            "evaluate transfer in; train on one of the two"
+        )
 
 
 def check_unpaired(c: Config) -> None:

@@ -128,7 +128,7 @@ def _outgrows(domain: str) -> bool:
     [False, False, True, True]
     """
     names = {name.removesuffix(development.SUFFIX) for name in names_of(domain)}
-    large = {*library.TRAIN, *library.HELD_OUT} - {*library.SMALL}
+    large = {*library.TRAIN, *library.HELD_OUT, *library.INVENTED} - {*library.SMALL}
     return registry.is_own(domain) or bool(names & large)
 
 

@@ -46,9 +46,11 @@ be made without the test split (see `development.py`).
 `domain_schema.py` holds the structure of a file; what its parts mean is checked here.
 """
 
+import functools
 import graphlib
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,9 @@ from openagent_jax.domains import (
     domain_needs,
     domain_tables,
     domain_types,
+    domain_words,
+    invented,
+    library,
     nested_arguments,
     result_pages,
     result_reading,
@@ -84,8 +89,9 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     """Read and check a domain.
 
     Args:
-      path_or_name: a file (`path/to/mine.json`) or a builtin domain (`poi`). `:dev`
-        after it divides its training split again; see `development.py`.
+      path_or_name: a file (`path/to/mine.json`) or a builtin domain (`poi`, or
+        `invented_7`, see `invented.py`). `:dev` after it divides its training split
+        again; see `development.py`.
       limits: sizes that the domain has to fit; the default ones if None.
 
     Raises:
@@ -98,7 +104,7 @@ def load(path_or_name: str | Path, limits: Limits | None = None) -> DomainSpec:
     file = Path(name)
     try:
         file = _find(name)
-        domain = read(read_json(file), limits or default_limits(needs(name)))
+        domain = read(_contents(file), limits or default_limits(needs(name)))
         return domain if name == str(path_or_name) else development.divide(domain)
     except DomainError as error:
         raise DomainError(*(f"{file}: {fault}" for fault in error.faults)) from None
@@ -115,7 +121,7 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
     """
     try:
         file = _find(str(path_or_name).removesuffix(development.SUFFIX))
-        read(read_json(file), limits or default_limits(needs(path_or_name)))
+        read(_contents(file), limits or default_limits(needs(path_or_name)))
     except DomainError as error:
         return list(error.faults)
     return []
@@ -123,15 +129,46 @@ def faults(path_or_name: str | Path, limits: Limits | None = None) -> list[str]:
 
 def _find(name: str) -> Path:
     file = Path(name)
-    if file.suffix != ".json" and file.name == name:
+    if file.suffix != ".json" and file.name == name and not _seed(name):
         message = f"unknown builtin domain {name!r}; {suggest(name, builtins())}"
         require(name in builtins(), "name", message)
         file = DOMAINS / f"{name}.json"
     return file
 
 
+def _seed(name: str) -> re.Match[str] | None:
+    return re.fullmatch(r"invented_(0|[1-9]\d{0,8})", name)
+
+
+def _contents(file: Path) -> Any:
+    """Return what a file contains, or would contain if the domain is invented."""
+    if seed := _seed(str(file)):
+        return invented.invent(int(seed[1]), evaluated_words())
+    return read_json(file)
+
+
+@functools.cache
+def evaluated_words() -> frozenset[str]:
+    """Return the words of the domains that policies are evaluated in.
+
+    What a backbone is pretrained on has none of them: neither random worlds nor
+    invented domains.
+    """
+    names = ("poi", *library.DEV, *library.HELD_OUT)
+    return frozenset().union(*(domain_words.of(load(name)) for name in names))
+
+
+def is_builtin(name: str) -> bool:
+    """Tell whether a domain comes with the package, or is invented.
+
+    >>> is_builtin("poi"), is_builtin("invented_3"), is_builtin("invented_x")
+    (True, True, False)
+    """
+    return name in builtins() or bool(_seed(name))
+
+
 def builtins() -> list[str]:
-    """Return the names of the domains that come with the package.
+    """Return the names of the domains that come with the package as files.
 
     >>> "poi" in builtins()
     True
@@ -147,7 +184,7 @@ def needs(path_or_name: str | Path) -> Needs:
     """
     name = str(path_or_name).removesuffix(development.SUFFIX)
     try:
-        return domain_needs.of(read_json(_find(name)))
+        return domain_needs.of(_contents(_find(name)))
     except DomainError:
         return Needs()
 

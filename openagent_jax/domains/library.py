@@ -18,11 +18,14 @@ HELD_OUT = (
 # chosen by three of them, and policies are mostly trained and evaluated in `poi`.
 DEV = ("calendar", "museum", "weather")
 PRETRAIN = tuple(name for name in TRAIN if name not in (*DEV, "poi"))
+# Domains of random words (`invented.py`), of which pretraining can have many.
+INVENTED = tuple(f"invented_{seed}" for seed in range(64))
 # Names that stand for all domains of a group in a list of domains.
 GROUPS = {
     "all_train": TRAIN,
     "all_held_out": HELD_OUT,
     "all_pretrain": PRETRAIN,
     "all_dev": DEV,
+    "all_invented": INVENTED,
 }
 SMALL = ("poi", "medical")  # the default limits on tokens have room for these

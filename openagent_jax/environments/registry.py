@@ -60,7 +60,8 @@ def check_name(domain: str) -> None:
 
 def _exists(domain: str, known: Collection[str]) -> bool:
     name = domain.removesuffix(development.SUFFIX)
-    return bool(Path(name).suffix) or Path(name).name != name or name in known
+    is_file = bool(Path(name).suffix) or Path(name).name != name
+    return is_file or name in known or domain_file.is_builtin(name)
 
 
 def both(settings: Settings) -> str:

@@ -72,8 +72,8 @@ class Settings:
 def names_of(domains: str) -> tuple[str, ...]:
     """Return the domains of a list that is divided by commas.
 
-    `all_train`, `all_held_out`, `all_pretrain` and `all_dev` stand for domains of the
-    library.
+    `all_train`, `all_held_out`, `all_pretrain`, `all_dev` and `all_invented` stand for
+    the domains of a group.
 
     >>> names_of("poi, medical"), names_of("")
     (('poi', 'medical'), ())

@@ -239,6 +239,14 @@ BAD_USE = [
     ),
     ([GRPO, "--config.grpo.size=1"], ["grpo.size=1", "2 or more"]),
     (
+        [SFT, "--config.sandbox.domain=poi,medical:dev"],
+        ['"poi", a training domain', '"medical", which is held out'],
+    ),
+    (
+        [SFT, "--config.train.other_domains=('random', 'all_held_out')"],
+        ["train.other_domains", '"poi"', '"medical"'],
+    ),
+    (
         [GRPO, "--config.algorithm.temperature=0.0"],
         ["algorithm.temperature=0.0", "nothing is learned", "1.0"],
     ),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from openagent_jax.domains import domain_file
-from openagent_jax.environments.tools.worlds import domain
+from openagent_jax.domains import domain_file, domain_words
 from openagent_jax.text import style, tokenizer
 
 
@@ -15,7 +14,7 @@ def bpe():
 @pytest.fixture(scope="module")
 def unknown():
     """Words of held-out domains, none of which the tokenizer has been trained on."""
-    return sorted(domain.words(domain_file.load("film")) - tokenizer.words())
+    return sorted(domain_words.of(domain_file.load("film")) - tokenizer.words())
 
 
 def pieces(bpe, text):

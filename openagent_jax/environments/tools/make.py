@@ -16,7 +16,11 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from openagent_jax import draw
-from openagent_jax.domains import development, domain_file, domain_needs, library
+from openagent_jax.domains import (
+    development,
+    domain_file,
+    domain_needs,
+)
 from openagent_jax.domains.domain_spec import DomainSpec
 from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
@@ -113,7 +117,7 @@ def limits_of(settings: Settings) -> Limits:
 
 def _is_file(domain: str) -> bool:
     name = domain.removesuffix(development.SUFFIX)
-    return name.endswith(".json") or name in domain_file.builtins()
+    return name.endswith(".json") or domain_file.is_builtin(name)
 
 
 @cache  # equal environments share compiled programs
@@ -190,10 +194,8 @@ def make_random(settings: Settings, spelling: Spelling) -> World:
       ValueError: the tokenizer cannot be used, or not with this style.
     """
     limits, table = limits_of(settings).flat(), ToolSymbols()
-    # Domains that a policy is tested on. It may be trained on the words of others.
-    tested = ("poi", *library.HELD_OUT)
-    code = {style.CODE}  # reserved: no argument may have this name
-    avoid = code.union(*(domains.words(domain_file.load(d)) for d in tested))
+    # Words of domains that a policy is tested on, and one that no argument may have.
+    avoid = {*domain_file.evaluated_words(), style.CODE}
     words = random_words.compile(table, spelling.tokenizer, avoid)
     source = random_worlds.RandomWorlds(
         words, settings.min_visible, settings.num_visible

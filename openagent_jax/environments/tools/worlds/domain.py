@@ -14,8 +14,7 @@ worlds of `TRAIN` have even seeds, those of other splits odd ones.
 
 import itertools
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import draw
-from openagent_jax.domains import domain_spec
+from openagent_jax.domains import domain_spec, domain_words
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.cells import Access
@@ -247,23 +246,6 @@ class Domain:
 # What follows runs on the host, once.
 
 
-def words(spec: domain_spec.DomainSpec) -> set[str]:
-    """Return all words of a domain in lower case, which pretraining must not show."""
-    texts = [spec.name, spec.description]
-    for kind in spec.types:
-        texts += [kind.name, *kind.train, *kind.test, *kind.shift]
-    for tool in spec.tools:
-        texts += [tool.name, tool.description, *(path for path, _ in tool.inputs)]
-        texts += [name for name, _ in tool.returns]
-        texts += itertools.chain(*_synonyms(tool))
-        if tool.requests:
-            pools = (tool.requests.do, *tool.requests.fields.values())
-            texts += (text for pool in pools for x in pool.values() for text in x)
-    for goal in spec.goals:
-        texts += itertools.chain(*goal.phrases.values())
-    return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
-
-
 def compile(
     spec: domain_spec.DomainSpec,
     symbols: ToolSymbols,
@@ -432,7 +414,7 @@ def _default(default: Any, kind: _TypeRanges, symbols: ToolSymbols) -> int:
 def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
     """Return empty arrays with room for all synonyms."""
     N, A = limits.num_tools, limits.num_args
-    pools = itertools.chain.from_iterable(map(_synonyms, spec.tools))
+    pools = itertools.chain.from_iterable(map(domain_words.synonyms, spec.tools))
     Y = phrases.room(max(map(len, pools)), SYNONYM_BLOCK)
     return Variants(
         name=np.zeros((2, N, Y), np.int32),
@@ -465,12 +447,6 @@ def _fill_variants(
                 if isinstance(key, str):  # an index is never renamed
                     texts = tool.argument_names.get(key, {}).get(split) or (key,)
                     row[:] = _repeated(texts, size, symbols.one)
-
-
-def _synonyms(tool: domain_spec.ToolSpec) -> Iterator[tuple[str, ...]]:
-    """Yield the pools of synonyms of a tool and its arguments."""
-    for by_split in (tool.names, tool.descriptions, *tool.argument_names.values()):
-        yield from by_split.values()
 
 
 def _no_facts(limits: Limits) -> Facts:

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool
 
-from openagent_jax.domains import domain_file, library
-from openagent_jax.environments.tools.worlds import domain
+from openagent_jax.domains import domain_file, domain_words, library
 from openagent_jax.text.lexicon import Lexicon
 
 # A word is general if it occurs in this share of the training domains of the library.
@@ -56,6 +55,6 @@ def general_words() -> list[str]:
     """
     counts = Counter[str]()
     for name in library.TRAIN:
-        counts.update(domain.words(domain_file.load(name)))
+        counts.update(domain_words.of(domain_file.load(name)))
     least = GENERAL_SHARE * len(library.TRAIN)
     return sorted(word for word, count in counts.items() if count >= least)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from openagent_jax import expert
-from openagent_jax.domains import domain_file, library
+from openagent_jax.domains import domain_file, domain_words, library
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.worlds import domain, random_words, random_worlds
+from openagent_jax.environments.tools.worlds import random_words, random_worlds
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import reply_scan, style
 from tests import helpers
@@ -47,10 +47,10 @@ def test_prompt():
 
 
 @pytest.fixture(scope="module")
-def domain_words():
+def evaluated():
     names = ("poi", *library.HELD_OUT)  # policies are tested on these
     assert set(names) >= set(helpers.DOMAINS)
-    return set().union(*(domain.words(domain_file.load(name)) for name in names))
+    return set().union(*(domain_words.of(domain_file.load(name)) for name in names))
 
 
 def key_words(tasks, i: int, row: int, texts: list[str]) -> tuple[str, str]:
@@ -87,7 +87,7 @@ def kind_of(value: str) -> str:
 
 
 class TestWords:
-    def test_no_word_of_a_tested_domain(self, played, domain_words):
+    def test_no_word_of_a_tested_domain(self, played, evaluated):
         """Neither in the documents nor in the requests, except for function words."""
         tasks, texts = played[0], helpers.texts("random")
         tools = tasks.tools
@@ -104,7 +104,7 @@ class TestWords:
         assert len(used) > 3000
         # Single letters are labels of names, not words.
         found = set(re.findall("[a-z]{2,}", " ".join(used).lower()))
-        assert not found & domain_words
+        assert not found & evaluated
 
     def test_fixed_tokens(self):
         """The tokens of syntax, numbers and function words, and few others."""
