@@ -20,10 +20,11 @@ mkdir -p "$folder"
 if [[ ! -d $folder/runs ]] && compgen -G "$folder/state.tar.*" >/dev/null; then
   cat "$folder"/state.tar.* | tar -x -C "$folder"
 fi
+mkdir -p "$folder/runs" "$folder/tokenizer"
 
 save() {
   rm -f "$folder"/state.tar.*
-  tar -c -C "$folder" runs | split -b 15M - "$folder/state.tar."
+  tar -c -C "$folder" runs tokenizer | split -b 15M - "$folder/state.tar."
 }
 trap save EXIT
 
@@ -38,11 +39,18 @@ train() { # argument of the config, flags...
   fi
   timeout --signal=TERM "$seconds" \
     python3 -m launch.train --config="configs/pretrain.py$arg" "$@" \
+    --config.model.tokenizer="$folder/tokenizer" \
     --config.compile_cache="$folder/compile_cache" \
     --config.train.num_ahead=$(($(nproc) - 2)) \
     --config.checkpoint.keep_last=1 --config.eval.scenarios='()' \
     --config.eval.num_tasks=1 --config.eval.batch_size=1
 }
 
-train :short --workdir="$folder/runs/short"
-train "" --workdir="$folder/runs/pretrain" --config.init_from="$folder/runs/short" "$@"
+if [[ ! -f $folder/tokenizer/tokenizer.json ]]; then
+  python3 -m launch.tokenizer --out="$folder/tokenizer"
+fi
+train :copy --workdir="$folder/runs/copy"
+train :short --workdir="$folder/runs/short" \
+  --config.init_from="$folder/runs/copy" --config.train.batch_size=64
+train "" --workdir="$folder/runs/pretrain" \
+  --config.init_from="$folder/runs/short" --config.train.batch_size=64 "$@"
