@@ -9,7 +9,7 @@ small, because learning to copy takes many updates rather than many tokens. The 
 one learns to find a tool and its values in documents and requests, in tasks of at most
 two calls: domains of the library (`all_pretrain`), domains of random words
 (`all_invented`), and random worlds in turn. The third one has tasks of up to five
-calls, of which a third are perturbed with the surface forms for training. Each step
+calls, of which a quarter are perturbed, with the surface forms for training. Each step
 permutes the embeddings of words (`models/embedding_shuffle.py`). No run contains
 `poi`, `calendar`, `museum`, `weather`, or a held-out domain of the library.
 

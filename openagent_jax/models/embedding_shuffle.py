@@ -22,6 +22,8 @@ def free(
     """Return the words that may take part in `shuffle`, and their kinds.
 
     A word is a stem with all of its forms. Words with the same forms are of one kind.
+    So are single characters without forms, and longer tokens without forms that begin
+    and end alike.
 
     Args:
       texts: the text of each token.
@@ -47,7 +49,8 @@ def free(
     taken, moving = {*fixed}, []
     for stem, forms in words.items():
         if not taken.intersection(forms.values()):
-            kind = b"|".join([b"%d" % min(len(stem), 2), *sorted(forms)])
+            ends = b"" if any(forms) or len(stem) == 1 else stem[:1] + stem[-1:]
+            kind = b"|".join([b"%d" % min(len(stem), 2), ends, *sorted(forms)])
             moving.append((kind, [forms[form] for form in sorted(forms)]))
     tokens = np.full((len(moving), max((len(x) for _, x in moving), default=1)), -1)
     for row, (_, members) in zip(tokens, moving, strict=True):

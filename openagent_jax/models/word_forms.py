@@ -25,15 +25,16 @@ def split(text: bytes) -> tuple[bytes, bytes]:
 
     >>> split(b"oak"), split(b"Oak "), split(b"oak_")
     ((b'oak', b'a'), (b'oak', b'A '), (b'oak', b'a_'))
-    >>> split(b"7"), split(b" ")
-    ((b'7', b''), (b' ', b''))
+    >>> split(b" oak"), split(b"7"), split(b" ")
+    ((b'oak', b' a'), (b'7', b''), (b' ', b''))
     """
-    letters, end = text, b""
-    if text[-1:] in (b" ", b"_"):
-        letters, end = text[:-1], text[-1:]
+    letters = text.removeprefix(b" ")  # many tokenizers begin words with the blank
+    start, end = text[: len(text) - len(letters)], b""
+    if letters[-1:] in (b" ", b"_"):
+        letters, end = letters[:-1], letters[-1:]
     if not letters.isalpha():
         return text, b""
-    return letters.lower(), (b"A" if letters[:1].isupper() else b"a") + end
+    return letters.lower(), start + (b"A" if letters[:1].isupper() else b"a") + end
 
 
 def join(

@@ -71,6 +71,14 @@ def test_words_are_exchanged_for_others_with_the_same_forms():
     assert len({place, seats, count, letter, digit}) == 5
 
 
+def test_other_tokens_are_exchanged_for_those_that_begin_and_end_alike():
+    texts = [b" oak", b" elm", b'","', b'":"', b"},", b";", b"#"]
+    kinds = embedding_shuffle.free(texts, fixed={})[1].tolist()
+    oak, elm, comma, colon, brace, semicolon, hash_sign = kinds
+    assert oak == elm and comma == colon and semicolon == hash_sign
+    assert len({oak, comma, brace, semicolon}) == 4
+
+
 def test_two_tokens_of_one_text():
     words, kinds = embedding_shuffle.free([b"oak", b"oak", b"elm"], fixed={})
     assert words.tolist() == [[0, 1], [2, -1]] and kinds[0] != kinds[1]

@@ -48,7 +48,7 @@ def test_prompt():
 
 @pytest.fixture(scope="module")
 def evaluated():
-    names = ("poi", *library.HELD_OUT)  # policies are tested on these
+    names = ("poi", *library.DEV, *library.HELD_OUT)  # policies are tested on these
     assert set(names) >= set(helpers.DOMAINS)
     return set().union(*(domain_words.of(domain_file.load(name)) for name in names))
 
