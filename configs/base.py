@@ -85,14 +85,14 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.width = 128  # size of the hidden states
     c.model.num_layers = 4  # transformer layers
     c.model.num_heads = 4  # query heads; a multiple of num_kv_heads
-    c.model.num_kv_heads = 2  # key and value heads
-    c.model.head_size = 32  # size of a head; even
-    c.model.mlp_width = 320  # size of the hidden layer of the MLP
+    c.model.num_kv_heads = 4  # key and value heads
+    c.model.head_size = 64  # size of a head; even
+    c.model.mlp_width = 256  # size of the hidden layer of the MLP
     c.model.rope_theta = 10_000.0  # base of the frequencies of RoPE
     c.model.tied = True  # whether the embedding is also the output head
-    # Number of heads in each layer that are initialised to attend to previous tokens;
-    # 0 or more, see models/previous_token_heads.py.
-    c.model.look_back_heads = 2
+    # Number of heads of the first layer that are initialised to attend to previous
+    # tokens; 0 or more, see models/previous_token_heads.py.
+    c.model.look_back_heads = 1
     # Whether the tokens of a word, such as `oak`, `Oak` and `oak_`, get similar
     # embeddings, see models/word_forms.py.
     c.model.word_forms = True

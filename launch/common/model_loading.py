@@ -81,14 +81,16 @@ def random(settings: Model) -> Backbone:
 
         @jax.jit
         def start(key):
-            plain_key, heads_key = jax.random.split(key)
-            params = previous_token_heads.add(
-                config, plain_init(plain_key), heads_key, settings.look_back_heads
-            )
+            keys = jax.random.split(key, 3)
+            params, num_heads = plain_init(keys[0]), settings.look_back_heads
+            embed = params["embed"]
+            if num_heads:
+                embed = previous_token_heads.embedding(config, keys[1], num_heads)
             if settings.word_forms:
-                forms_key = jax.random.fold_in(key, 2)
-                embed = word_forms.join(params["embed"], texts, forms_key)
-                params = {**params, "embed": embed}
+                embed = word_forms.join(embed, texts, keys[2])
+            params["embed"] = embed
+            if num_heads:
+                params = previous_token_heads.add(config, params, embed, num_heads)
             return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
         # Tracing it finds sizes that do not fit together, without compiling.

@@ -4,9 +4,15 @@ Copying (this word is followed by whatever followed it earlier) takes two attent
 heads in different layers. A previous-token head writes into each position which token
 came before it, and an induction head looks that up (Olsson et al., arXiv 2209.11895).
 The first head is the same for every task, so it can be built into the initial weights:
-here some heads of every layer attend to the previous token, or to the one before it,
-and copy its content. Only the initial weights differ; the model stays a plain Llama,
-and training is free to change these heads.
+the channels of the hidden states are divided into equal parts, the embedding of a token
+takes the first part, and heads of the first layer copy the embeddings of the tokens
+before it into the other parts. An embedding is then no wider than one head, so a later
+head can compare it or copy it as a whole, and it overlaps with no other content. A
+decoder whose embeddings take all channels moves a part of each vector only, and
+confuses the tokens of a large vocabulary (docs/backbone.md).
+
+Only the initial weights differ; the model stays a plain Llama, and training is free to
+change these heads.
 
 Without biases, a head needs a constant input from which to compute queries and keys, so
 one channel of the embedding has the same value for all tokens. If queries and keys read
@@ -17,52 +23,77 @@ is rotated back by one position.
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from openagent_jax.models.transformer import ModelConfig
 from openagent_jax.types import Params
 
-EMBEDDING_SCALE = 0.15  # standard deviation of the other channels of the embedding
+EMBEDDING_NORM = 1.7  # length of an embedding without channel 0
 CONSTANT = 0.6  # value of channel 0
 NUM_FREQUENCIES = 4  # the fastest ones: they distinguish neighbouring positions
 SHARPNESS = 10.0  # attention score at the intended distance, for each frequency
-WRITE_SCALE = 0.15  # scale of the output projection
 
 
-def add(config: ModelConfig, params: Params, key: jax.Array, num_heads: int) -> Params:
-    """Return the parameters with `num_heads` previous-token heads in every layer.
-
-    The first head attends to the token one position back, the second to the token two
-    positions back, and so on.
+def embedding(
+    config: ModelConfig, key: jax.Array, num_heads: int
+) -> Float[Array, "V C"]:
+    """Return random embeddings for a decoder with `num_heads` previous-token heads.
 
     Args:
       config: the model.
-      params: its initial parameters.
-      key: PRNG key for the embedding and for the value and output weights of the heads.
-      num_heads: number of such heads in every layer; 0 changes nothing.
+      key: PRNG key.
+      num_heads: number of such heads. The embeddings have C channels, one part of the
+        width for the token and one for each head.
 
     Raises:
-      ValueError: the model has fewer heads, or these heads would share their keys with
-        other heads.
+      ValueError: the model has fewer heads, these heads would share their keys with
+        other heads, or the width does not suffice.
     """
     if not 0 <= num_heads <= config.num_heads:
         raise ValueError(
             f"model.look_back_heads={num_heads} is not between 0 and "
             f"model.num_heads={config.num_heads}"
         )
-    if num_heads == 0:
-        return params
     group = config.num_heads // config.num_kv_heads
     if num_heads % group:
         raise ValueError(
             f"model.look_back_heads={num_heads} is not a multiple of {group}, the "
             "number of heads that share their keys"
         )
+    channels = config.width // (1 + num_heads)
+    if channels < 2:
+        raise ValueError(
+            f"model.width={config.width} is too small for "
+            f"model.look_back_heads={num_heads}: each needs a part of two channels"
+        )
+    scale = EMBEDDING_NORM / (channels - 1) ** 0.5
+    embed = scale * jax.random.normal(key, (config.vocab_size, channels))
+    return embed.at[:, 0].set(CONSTANT)
+
+
+def add(
+    config: ModelConfig, params: Params, embed: Float[Array, "V C"], num_heads: int
+) -> Params:
+    """Return the parameters with `num_heads` previous-token heads in the first layer.
+
+    The first head attends to the token one position back, the second to the token two
+    positions back, and so on. It copies the first C channels, or as many as it has.
+
+    Args:
+      config: the model.
+      params: its initial parameters.
+      embed: see `embedding`. Its vectors are brought to the same length; they fill the
+        first C channels, and the others are 0.
+      num_heads: number of such heads.
+    """
     width, size, num = config.width, config.head_size, NUM_FREQUENCIES
-    embed_key, value_key, out_key = jax.random.split(key, 3)
-    embed = EMBEDDING_SCALE * jax.random.normal(embed_key, params["embed"].shape)
-    embed = embed.at[:, 0].set(CONSTANT)
-    # The value of the constant channel after RMSNorm.
-    constant = CONSTANT / jnp.sqrt(jnp.mean(embed**2))
+    channels = embed.shape[1]
+    # All embeddings are equally long, so that no token draws more attention.
+    embed *= EMBEDDING_NORM / jnp.linalg.norm(embed[:, 1:], axis=1, keepdims=True)
+    embed = jnp.pad(embed.at[:, 0].set(CONSTANT), ((0, 0), (0, width - channels)))
+    # RMSNorm makes the channels of an embedding larger by this factor.
+    gain = 1 / jnp.sqrt(jnp.mean(embed**2))
+    constant = CONSTANT * gain
 
     frequencies = config.rope_theta ** (-jnp.arange(0, size, 2) / size)[:num]
     amplitude = jnp.sqrt(SHARPNESS * size**0.5) / constant
@@ -78,20 +109,21 @@ def add(config: ModelConfig, params: Params, key: jax.Array, num_heads: int) -> 
         row = jnp.concatenate(rows)
         return jnp.zeros((width, row.shape[0])).at[0].set(row)
 
-    num_shared = num_heads // group
+    num_shared = num_heads * config.num_kv_heads // config.num_heads
     queries = reads_constant([query_row(1 + h) for h in range(num_heads)])
     keys = reads_constant([key_row] * num_shared)
-    orthogonal, layers = jax.nn.initializers.orthogonal(), dict(params["layers"])
-    for name, added in (("q", queries), ("k", keys)):
-        end = added.shape[1]
-        damped = layers[name].at[..., :end].multiply(0.1)
-        layers[name] = damped.at[..., :end].add(added)
-    shape = (config.num_layers, num_shared, width, size)
-    values = orthogonal(value_key, shape).at[:, :, 0].set(0).swapaxes(1, 2)
-    values = values.reshape(config.num_layers, width, -1)
-    shape = (config.num_layers, num_heads, size, width)
-    outs = WRITE_SCALE * orthogonal(out_key, shape).at[..., 0].set(0)
-    outs = outs.reshape(config.num_layers, -1, width)
-    layers["v"] = layers["v"].at[..., : values.shape[2]].set(values)
-    layers["o"] = layers["o"].at[:, : outs.shape[1]].set(outs)
+    # Channels 1, 2, ... of the embedding, and where each head copies them to.
+    copied = jnp.arange(1, min(channels, size))
+    values, outs = jnp.zeros((width, num_shared * size)), []
+    for h in range(num_shared):
+        values = values.at[copied, h * size + copied].set(1.0)
+    for h in range(1, num_heads + 1):
+        out = jnp.zeros((size, width))
+        outs.append(out.at[copied, h * channels + copied].set(1 / gain))
+    added = {"q": queries, "k": keys, "v": values, "o": jnp.concatenate(outs)}
+    layers = dict(params["layers"])
+    for name in ("q", "k", "v"):
+        end = added[name].shape[1]
+        layers[name] = layers[name].at[0, :, :end].set(added[name])
+    layers["o"] = layers["o"].at[0, : num_heads * size].set(added["o"])
     return {**params, "embed": embed, "layers": layers}

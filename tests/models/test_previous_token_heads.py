@@ -2,9 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from openagent_jax.models import previous_token_heads, transformer
+from openagent_jax.models.previous_token_heads import CONSTANT
 
 
 def _config(**changes):
@@ -33,12 +35,17 @@ def _influence(params, config):
     return jnp.mean(jnp.linalg.norm(change, axis=-1), axis=0)[4:]
 
 
+def _start(config, num_heads):
+    plain = transformer.make_policy(config).init(jax.random.key(0))
+    embed = previous_token_heads.embedding(config, jax.random.key(1), num_heads)
+    return plain, previous_token_heads.add(config, plain, embed, num_heads)
+
+
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
 @pytest.mark.slow
 def test_heads_attend_one_and_two_tokens_back(num_kv_heads):
     config = _config(num_kv_heads=num_kv_heads)
-    plain = transformer.make_policy(config).init(jax.random.key(0))
-    initialised = previous_token_heads.add(config, plain, jax.random.key(1), 2)
+    plain, initialised = _start(config, 2)
     assert jax.tree.map(jnp.shape, plain) == jax.tree.map(jnp.shape, initialised)
     by_distance = _influence(initialised, config)
     assert jnp.min(by_distance[1:3]) > 8 * jnp.max(by_distance[3:])
@@ -46,19 +53,43 @@ def test_heads_attend_one_and_two_tokens_back(num_kv_heads):
     assert jnp.min(by_distance[1:3]) < 4 * jnp.max(by_distance[3:])
 
 
-def test_zero_heads_change_nothing():
-    config = _config()
-    plain = transformer.make_policy(config).init(jax.random.key(0))
-    same = previous_token_heads.add(config, plain, jax.random.key(1), 0)
-    assert jax.tree.all(jax.tree.map(jnp.array_equal, plain, same))
+def test_the_embeddings_of_tokens_before_are_copied_to_parts_of_their_own():
+    """The part of a token stays as it is; those of the heads are nearly the tokens'."""
+    config = _config(width=96, num_heads=4, num_kv_heads=4)
+    _, params = _start(config, 2)
+    tokens = jax.random.randint(jax.random.key(5), (3, 12), 0, config.vocab_size)
+    embed = params["embed"][tokens]
+    assert not jnp.any(embed[..., 32:])
+    # The first layer without its MLP, and without other heads.
+    layers = {
+        **params["layers"],
+        "o": params["layers"]["o"].at[:, 2 * 32 :].set(0),
+        "down": jnp.zeros_like(params["layers"]["down"]),
+    }
+    positions = jnp.broadcast_to(jnp.arange(12), tokens.shape)
+    hidden = transformer.make_policy(config).hidden(
+        {**params, "layers": layers}, tokens, positions, jnp.ones_like(tokens)
+    )
+    # The last norm scales all channels alike.
+    hidden *= CONSTANT / hidden[..., :1]
+    np.testing.assert_allclose(hidden[..., :32], embed[..., :32], atol=1e-5)
+    for distance in (1, 2):
+        part = hidden[:, 2:, 32 * distance + 1 : 32 * distance + 32]
+        before = embed[:, 2 - distance : -distance, 1:32]
+        product = jnp.sum(part * before, -1)
+        lengths = jnp.linalg.norm(part, axis=-1), jnp.linalg.norm(before, axis=-1)
+        assert jnp.min(product / (lengths[0] * lengths[1])) > 0.9
+        assert jnp.allclose(lengths[0], lengths[1], rtol=0.2)
 
 
 @pytest.mark.parametrize(
     ("heads", "changes", "names"),
-    [(3, {}, "model.look_back_heads=3"), (1, dict(num_kv_heads=1), "multiple of 2")],
+    [
+        (3, {}, "model.look_back_heads=3"),
+        (1, dict(num_kv_heads=1), "multiple of 2"),
+        (2, dict(width=4), "model.width=4"),
+    ],
 )
 def test_bad_numbers_of_heads(heads, changes, names):
-    config = _config(**changes)
-    plain = transformer.make_policy(config).init(jax.random.key(0))
     with pytest.raises(ValueError, match=names):
-        previous_token_heads.add(config, plain, jax.random.key(1), heads)
+        previous_token_heads.embedding(_config(**changes), jax.random.key(1), heads)
