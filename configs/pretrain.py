@@ -4,14 +4,14 @@
     python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-The first run learns to copy, in random worlds with one or two tools. Its batches are
+The first run learns to copy, in random worlds with up to four tools. Its batches are
 small, because learning to copy takes many updates rather than many tokens. The second
 one learns to find a tool and its values in documents and requests, in tasks of at most
-two calls: domains of the library (`all_pretrain`), domains of random words
-(`all_invented`), and random worlds in turn. The third one has tasks of up to five
-calls, of which a quarter are perturbed, with the surface forms for training. Each step
-permutes the embeddings of words (`models/embedding_shuffle.py`). No run contains
-`poi`, `calendar`, `museum`, `weather`, or a held-out domain of the library.
+two calls: random worlds, domains of random words (`all_invented`), and domains of the
+library (`all_pretrain`). The third one has tasks of up to five calls, of which a
+quarter are perturbed, with the surface forms for training. Each step permutes the
+embeddings of words (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`,
+`museum`, `weather`, or a held-out domain of the library.
 
 Differs from `base.py` in random weights, worlds and domains, Muon, and these stages.
 Time: not measured for these three runs. docs/backbone.md has what was tried and
@@ -50,28 +50,29 @@ def get_config(arg: str = ""):
         c.checkpoint.every = 2
         c.eval.domain = "poi"
         return c
-    if arg == "copy":
-        c.sandbox.min_visible = 1
-        c.sandbox.num_visible = 2
-        c.algorithm.num_tokens = 288
-        c.train.num_steps = 900
-        c.eval.domain = "poi"
-        c.eval.scenarios = ()
-        return c
-    # The library is drawn from about half as often as the invented domains.
-    weights = ["2"] * len(library.PRETRAIN) + ["1"] * len(library.INVENTED)
-    c.sandbox.domain = "all_pretrain,all_invented"
-    c.sandbox.domain_weights = ",".join(weights)
     c.sandbox.transfer = "museum"
     c.sandbox.prompt_tokens = 512
     c.sandbox.action_tokens = 96
     c.sandbox.result_tokens = 96
     c.sandbox.context_tokens = 1024
-    c.algorithm.num_tokens = 768
-    c.train.other_domains = ("random",)
-    c.train.other_share = 0.15
     c.eval.domain = "all_dev"
     c.eval.scenarios = ()
+    if arg == "copy":
+        c.train.batch_size = 8
+        c.sandbox.num_steps = 2
+        c.sandbox.min_visible = 1
+        c.sandbox.num_visible = 4
+        c.algorithm.num_tokens = 512
+        c.train.num_steps = 1000
+        return c
+    # Random worlds cannot be memorised. The invented domains are drawn from about twice
+    # as often as the library.
+    weights = ["2"] * len(library.PRETRAIN) + ["1"] * len(library.INVENTED)
+    c.sandbox.domain = "all_pretrain,all_invented"
+    c.sandbox.domain_weights = ",".join(weights)
+    c.algorithm.num_tokens = 768
+    c.train.other_domains = ("random",)
+    c.train.other_share = 0.4
     if arg == "short":
         c.init_from = "runs/pretrain_copy"
         c.sandbox.num_steps = 2

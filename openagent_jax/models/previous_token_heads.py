@@ -91,6 +91,8 @@ def add(
     # All embeddings are equally long, so that no token draws more attention.
     embed *= EMBEDDING_NORM / jnp.linalg.norm(embed[:, 1:], axis=1, keepdims=True)
     embed = jnp.pad(embed.at[:, 0].set(CONSTANT), ((0, 0), (0, width - channels)))
+    if num_heads == 0:
+        return {**params, "embed": embed}
     # RMSNorm makes the channels of an embedding larger by this factor.
     gain = 1 / jnp.sqrt(jnp.mean(embed**2))
     constant = CONSTANT * gain
