@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from openagent_jax.types import Params
 
 MAX_SHARD = 5 * 10**9  # the largest size of a weight file, in bytes
 DTYPES = ("F32", "F16", "BF16")
+TOKENIZER = "tokenizer_sha256"  # key in the metadata of a file that `save` wrote
 # Our name for each weight of a layer, and its name in the files.
 LAYER_TENSORS = {
     "attention_norm": "input_layernorm.weight",
@@ -125,13 +127,20 @@ def check(
 
     Raises:
       ValueError: a tensor is missing or unknown, or its shape or dtype is wrong; the
-        message names the file and the tensor.
+        message names the file and the tensor. Or the folder has another tokenizer than
+        the one that `save` wrote beside the weights.
     """
     expected = {tensor.name: tensor for tensor in tensors(config)}
     files: dict[Path, list[Tensor]] = {}
     stored_in = hf_folder.weight_files(Path(folder))
     for file, indexed in stored_in.items():
         with _open_weights(file) as opened:
+            saved_with = (opened.metadata() or {}).get(TOKENIZER)
+            if saved_with not in (None, hf_folder.tokenizer_digest(Path(folder))):
+                raise ValueError(
+                    f"{Path(folder) / hf_folder.TOKENIZER_FILE} is not the tokenizer "
+                    f"that {file.name} was saved with; copy the folder again as a whole"
+                )
             names = set(opened.keys())
             if missing := indexed - names:
                 raise ValueError(
@@ -199,7 +208,8 @@ def save(
         if auxiliary_from is not None:
             hf_folder.copy_auxiliary_files(auxiliary_from, new)
         sizes = {x.name: math.prod(x.shape) * dtype.itemsize for x in by_name.values()}
-        save_tensors(new, sizes, read)
+        digest = hf_folder.tokenizer_digest(new)
+        save_tensors(new, sizes, read, {TOKENIZER: digest} if digest else {})
 
 
 def save_config(folder: Path, config: transformer.ModelConfig) -> None:
@@ -213,7 +223,10 @@ def tensors(config: transformer.ModelConfig) -> list[Tensor]:
 
 
 def save_tensors(
-    folder: Path, sizes: Mapping[str, int], read: Callable[[str], np.ndarray]
+    folder: Path,
+    sizes: Mapping[str, int],
+    read: Callable[[str], np.ndarray],
+    metadata: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write tensors to files of at most `MAX_SHARD` bytes, with an index if several.
 
@@ -223,6 +236,7 @@ def save_tensors(
       folder: the folder of the files.
       sizes: the size of each tensor in bytes, by name.
       read: returns the tensor of a name; called once for each, file by file.
+      metadata: strings to write at the beginning of each file.
     """
     shards: list[list[str]] = [[]]
     for name, size in sizes.items():
@@ -235,8 +249,8 @@ def save_tensors(
         files = [f"model-{i + 1:05}-of-{num:05}.safetensors" for i in range(num)]
         pairs = zip(files, shards, strict=True)
         weight_map = {name: file for file, names in pairs for name in names}
-        metadata = {"total_size": sum(sizes.values())}
-        index = {"metadata": metadata, "weight_map": weight_map}
+        total = {"total_size": sum(sizes.values())}
+        index = {"metadata": total, "weight_map": weight_map}
         (folder / INDEX_FILE).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
     for name, names in zip(files, shards, strict=True):
         file = folder / name
@@ -244,7 +258,7 @@ def save_tensors(
         file.touch()
         mode = file.stat().st_mode
         arrays = {name: read(name) for name in names}
-        safetensors.numpy.save_file(arrays, file, {"format": "pt"})
+        safetensors.numpy.save_file(arrays, file, {"format": "pt", **metadata})
         file.chmod(mode)
 
 

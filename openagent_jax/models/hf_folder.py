@@ -1,6 +1,7 @@
 """Files of a model in Hugging Face's folder layout: names, index, atomic writing."""
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -13,8 +14,9 @@ from openagent_jax.models import hf_config
 CONFIG_FILE = hf_config.FILE
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+TOKENIZER_FILE = "tokenizer.json"
 AUXILIARY_FILES = (  # files that accompany the weights; they are copied unchanged
-    "tokenizer.json",
+    TOKENIZER_FILE,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -73,6 +75,12 @@ def copy_auxiliary_files(source: Path, folder: Path) -> None:
         old, new = (json.loads((x / CONFIG_FILE).read_text()) for x in (source, folder))
         new |= {key: value for key, value in old.items() if key.endswith("_token_id")}
         (folder / CONFIG_FILE).write_text(json.dumps(new, indent=2) + "\n", "utf-8")
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """Return the SHA-256 of the tokenizer in a folder; "" if there is none."""
+    file = folder / TOKENIZER_FILE
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 @contextlib.contextmanager

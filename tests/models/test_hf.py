@@ -235,6 +235,26 @@ def test_save_is_atomic(saved, tmp_path, monkeypatch):
     assert_same(hf.load(folder)[1], other)
 
 
+def test_another_tokenizer_beside_the_weights_is_refused(tmp_path):
+    config, source = CONFIG, tmp_path / "source"
+    params = random_params(config)
+    source.mkdir()
+    (source / "tokenizer.json").write_text("{}")
+    hf.save(tmp_path / "model", config, params, source)
+    assert_same(hf.load(tmp_path / "model")[1], params)
+    tokenizer = tmp_path / "model/tokenizer.json"
+    tokenizer.write_text("{ }")
+    with pytest.raises(ValueError, match="json is not the tokenizer that model.safet"):
+        hf.load(tmp_path / "model")
+    tokenizer.unlink()
+    with pytest.raises(ValueError, match="is not the tokenizer"):
+        hf.check(tmp_path / "model", config)
+    # Weights that were saved by others, or without a tokenizer, may have any.
+    hf.save(tmp_path / "plain", config, params)
+    (tmp_path / "plain/tokenizer.json").write_text("{}")
+    hf.check(tmp_path / "plain", config)
+
+
 ROPE = {"rope_type": "llama3", "factor": 8.0}
 
 
