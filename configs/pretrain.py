@@ -65,6 +65,9 @@ def get_config(arg: str = ""):
         c.algorithm.num_tokens = 512
         c.train.num_steps = 1000
         return c
+    # At the rates above, which let copying begin soon, the loss soon stops falling.
+    c.optim.learning_rate = 1e-3
+    c.optim.muon_learning_rate = 2e-3
     # Random worlds cannot be memorised. The invented domains are drawn from about twice
     # as often as the library.
     weights = ["2"] * len(library.PRETRAIN) + ["1"] * len(library.INVENTED)
