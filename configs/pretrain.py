@@ -14,9 +14,10 @@ embeddings of words (`models/embedding_shuffle.py`). No run contains `poi`, `cal
 `museum`, `weather`, or a held-out domain of the library.
 
 Differs from `base.py` in random weights, worlds and domains, Muon, and these stages.
-Time: not measured for these three runs. docs/backbone.md has what was tried and
-measured.
-Result: none yet. The shipped `nano` was made in another way (its README says how).
+Time: on 2 CPU cores, `:copy` 10 minutes with other work beside it, and 1,000 steps of
+`:short` 22 minutes; the third run has not been timed.
+Result: none yet; docs/backbone.md has the losses of the first 1,166 steps of `:short`.
+The shipped `nano` was made in another way (its README says how).
 """
 
 from configs import base
