@@ -23,7 +23,7 @@ from openagent_jax.types import Params
 
 MAX_SHARD = 5 * 10**9  # the largest size of a weight file, in bytes
 DTYPES = ("F32", "F16", "BF16")
-TOKENIZER = "tokenizer_sha256"  # key in the metadata of a file that `save` wrote
+TOKENIZER = "tokenizer"  # key in the metadata of a file that `save` wrote
 # Our name for each weight of a layer, and its name in the files.
 LAYER_TENSORS = {
     "attention_norm": "input_layernorm.weight",
@@ -127,20 +127,16 @@ def check(
 
     Raises:
       ValueError: a tensor is missing or unknown, or its shape or dtype is wrong; the
-        message names the file and the tensor. Or the folder has another tokenizer than
-        the one that `save` wrote beside the weights.
+        message names the file and the tensor. Or the tokenizer is not the one that
+        `save` wrote beside the weights.
     """
     expected = {tensor.name: tensor for tensor in tensors(config)}
     files: dict[Path, list[Tensor]] = {}
     stored_in = hf_folder.weight_files(Path(folder))
     for file, indexed in stored_in.items():
         with _open_weights(file) as opened:
-            saved_with = (opened.metadata() or {}).get(TOKENIZER)
-            if saved_with not in (None, hf_folder.tokenizer_digest(Path(folder))):
-                raise ValueError(
-                    f"{Path(folder) / hf_folder.TOKENIZER_FILE} is not the tokenizer "
-                    f"that {file.name} was saved with; copy the folder again as a whole"
-                )
+            if saved_with := (opened.metadata() or {}).get(TOKENIZER):
+                hf_folder.check_tokenizer(Path(folder), saved_with)
             names = set(opened.keys())
             if missing := indexed - names:
                 raise ValueError(

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from openagent_jax.models import hf_config
 
 CONFIG_FILE = hf_config.FILE
@@ -77,10 +79,43 @@ def copy_auxiliary_files(source: Path, folder: Path) -> None:
         (folder / CONFIG_FILE).write_text(json.dumps(new, indent=2) + "\n", "utf-8")
 
 
-def tokenizer_digest(folder: Path) -> str:
-    """Return the SHA-256 of the tokenizer in a folder; "" if there is none."""
+def tokenizer_digest(folder: Path, num_tokens: int | None = None) -> str:
+    """Return what identifies the tokens of a folder's tokenizer.
+
+    Args:
+      folder: the folder of a model.
+      num_tokens: how many tokens to look at; None means all.
+
+    Returns:
+      The number of tokens and the SHA-256 of their texts, in the order of their ids, as
+      in "600:9f86...". "" if the folder has no tokenizer.
+    """
     file = folder / TOKENIZER_FILE
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    ids = Tokenizer.from_file(str(file)).get_vocab()
+    tokens = sorted(ids, key=lambda token: ids[token])[:num_tokens]
+    return f"{len(tokens)}:{hashlib.sha256(json.dumps(tokens).encode()).hexdigest()}"
+
+
+def check_tokenizer(folder: Path, digest: str) -> None:
+    """Check that a folder has the tokenizer that its weights were saved with.
+
+    More tokens than it had may have been added since.
+
+    Args:
+      folder: the folder of a model.
+      digest: what `tokenizer_digest` returned then.
+
+    Raises:
+      ValueError: it has another one.
+    """
+    now = tokenizer_digest(folder, int(digest.partition(":")[0]))
+    if now not in ("", digest):
+        raise ValueError(
+            f"{folder / TOKENIZER_FILE} has other tokens than the tokenizer that the "
+            "weights beside it were saved with; copy the folder again as a whole"
+        )
 
 
 @contextlib.contextmanager

@@ -142,12 +142,12 @@ def test_bad_chat_settings(chat_model, template, changes, message):
         read()
 
 
-def test_a_tokenizer_without_a_chat_template(chat_model):
+def test_a_tokenizer_without_a_chat_template(qwen, tmp_path):
     """It has no template, and lacks the special tokens of the compact style."""
-    (chat_model / "chat_template.jinja").unlink()
     text = helpers.chat_tokenizer().to_str().replace("<|end|>", "<|other|>")
-    (chat_model / "tokenizer.json").write_text(text)
-    c = tiny.config("sft", init_from=str(chat_model), **ROOM)
+    (tmp_path / "tokenizer.json").write_text(text)
+    hf.save(tmp_path / "model", *hf.load(qwen[0]), tmp_path)
+    c = tiny.config("sft", init_from=str(tmp_path / "model"), **ROOM)
     with pytest.raises(
         UsageError, match="has no chat template; name one by model.chat_t"
     ):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+import tokenizers
 
 from openagent_jax.models import hf, hf_config, rope, transformer
 
@@ -236,23 +237,28 @@ def test_save_is_atomic(saved, tmp_path, monkeypatch):
 
 
 def test_another_tokenizer_beside_the_weights_is_refused(tmp_path):
-    config, source = CONFIG, tmp_path / "source"
-    params = random_params(config)
-    source.mkdir()
-    (source / "tokenizer.json").write_text("{}")
-    hf.save(tmp_path / "model", config, params, source)
+    params, source = random_params(CONFIG), tmp_path / "source"
+    words = ["oak", "elm", "ash"]
+
+    def write(folder, words):
+        folder.mkdir(exist_ok=True)
+        vocab = {word: i for i, word in enumerate(words)}
+        model = tokenizers.models.WordLevel(vocab, unk_token=words[0])
+        tokenizers.Tokenizer(model).save(str(folder / "tokenizer.json"))
+
+    write(source, words)
+    hf.save(tmp_path / "model", CONFIG, params, source)
     assert_same(hf.load(tmp_path / "model")[1], params)
-    tokenizer = tmp_path / "model/tokenizer.json"
-    tokenizer.write_text("{ }")
-    with pytest.raises(ValueError, match="json is not the tokenizer that model.safet"):
-        hf.load(tmp_path / "model")
-    tokenizer.unlink()
-    with pytest.raises(ValueError, match="is not the tokenizer"):
-        hf.check(tmp_path / "model", config)
+    write(tmp_path / "model", [*words, "yew"])  # a token was added
+    hf.check(tmp_path / "model", CONFIG)
+    for other in (words[::-1], words[:2]):
+        write(tmp_path / "model", other)
+        with pytest.raises(ValueError, match="model/tokenizer.json has other tokens"):
+            hf.check(tmp_path / "model", CONFIG)
     # Weights that were saved by others, or without a tokenizer, may have any.
-    hf.save(tmp_path / "plain", config, params)
-    (tmp_path / "plain/tokenizer.json").write_text("{}")
-    hf.check(tmp_path / "plain", config)
+    hf.save(tmp_path / "plain", CONFIG, params)
+    write(tmp_path / "plain", words)
+    hf.check(tmp_path / "plain", CONFIG)
 
 
 ROPE = {"rope_type": "llama3", "factor": 8.0}
