@@ -84,15 +84,13 @@ def add(
       params: its initial parameters.
       embed: see `embedding`. Its vectors are brought to the same length; they fill the
         first C channels, and the others are 0.
-      num_heads: number of such heads.
+      num_heads: number of such heads; at least 1.
     """
     width, size, num = config.width, config.head_size, NUM_FREQUENCIES
     channels = embed.shape[1]
     # All embeddings are equally long, so that no token draws more attention.
     embed *= EMBEDDING_NORM / jnp.linalg.norm(embed[:, 1:], axis=1, keepdims=True)
     embed = jnp.pad(embed.at[:, 0].set(CONSTANT), ((0, 0), (0, width - channels)))
-    if num_heads == 0:
-        return {**params, "embed": embed}
     # RMSNorm makes the channels of an embedding larger by this factor.
     gain = 1 / jnp.sqrt(jnp.mean(embed**2))
     constant = CONSTANT * gain
