@@ -6,10 +6,10 @@ came before it, and an induction head looks that up (Olsson et al., arXiv 2209.1
 The first head is the same for every task, so it can be built into the initial weights:
 the channels of the hidden states are divided into equal parts, the embedding of a token
 takes the first part, and heads of the first layer copy the embeddings of the tokens
-before it into the other parts. An embedding is then no wider than one head, so a later
-head can compare it or copy it as a whole, and it overlaps with no other content. A
-decoder whose embeddings take all channels moves a part of each vector only, and
-confuses the tokens of a large vocabulary (docs/backbone.md).
+before it into the other parts. If a part is no wider than a head, a later head can
+compare or copy an embedding as a whole, and it overlaps with no other content. Where
+embeddings take all channels, a head moves a part of each vector only (docs/backbone.md
+has measurements, with few seeds).
 
 Only the initial weights differ; the model stays a plain Llama, and training is free to
 change these heads.
