@@ -245,6 +245,12 @@ def get_config(arg: str = "") -> ConfigDict:
     # of them, with this probability, or else on tasks of sandbox.domain.
     c.train.other_domains = ()
     c.train.other_share = 0.5
+    # SFT only: the probability that a step trains on exercises (data/lookups.py) of at
+    # most `lookup_tokens` tokens a row. They get harder over the first `lookup_steps`
+    # steps; with 0, they are hard from the beginning.
+    c.train.lookup_share = 0.0
+    c.train.lookup_steps = 0
+    c.train.lookup_tokens = 384
     # SFT only: how many batches are made ahead, on CPU cores by as many threads, while
     # other devices train; 0 makes each batch in its step, where the training is.
     c.train.num_ahead = 0

@@ -23,7 +23,7 @@ The shipped `nano` was made in another way (its README says how).
 from configs import base
 from openagent_jax.domains import library
 
-STAGES = ("copy", "short", "")
+STAGES = ("lookups", "short", "")
 
 
 def get_config(arg: str = ""):
@@ -58,13 +58,13 @@ def get_config(arg: str = ""):
     c.sandbox.context_tokens = 1024
     c.eval.domain = "all_dev"
     c.eval.scenarios = ()
-    if arg == "copy":
-        c.train.batch_size = 8
-        c.sandbox.num_steps = 2
-        c.sandbox.min_visible = 1
-        c.sandbox.num_visible = 4
-        c.algorithm.num_tokens = 512
-        c.train.num_steps = 1000
+    c.train.lookup_share = 0.3
+    if arg == "lookups":
+        c.train.lookup_share = 1.0
+        c.train.lookup_steps = 2000
+        c.train.batch_size = 4
+        c.algorithm.num_tokens = 384
+        c.train.num_steps = 3000
         return c
     # At the rates above, which let copying begin soon, the loss soon stops falling.
     c.optim.learning_rate = 1e-3
@@ -78,7 +78,7 @@ def get_config(arg: str = ""):
     c.train.other_domains = ("random",)
     c.train.other_share = 0.4
     if arg == "short":
-        c.init_from = "runs/pretrain_copy"
+        c.init_from = "runs/pretrain_lookups"
         c.sandbox.num_steps = 2
         c.train.num_steps = 10_000
     else:

@@ -174,6 +174,9 @@ class Trajectory:
     state: State  # at the end of the episode
 
 
+SHARED = -1  # the segment that all later tokens of a row attend to
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
@@ -182,7 +185,8 @@ class Batch:
     tokens: Int[Array, "B S"]
     positions: Int[Array, "B S"]
     # Attention mask: a token attends to itself and to earlier tokens of its segment; 0
-    # is padding. A row may hold several texts end to end, each with positions from 0.
+    # is padding. A row may hold several texts end to end, each with positions from 0,
+    # or several texts that go on from the same one, whose segment is `SHARED`.
     segments: Int[Array, "B S"]
     loss_mask: Bool[Array, "B S"]  # tokens that the policy is trained to produce
     divisor: Float[Array, "B"]  # contribution of each row to the divisor of the loss
@@ -192,7 +196,7 @@ class Batch:
     @property
     def valid(self) -> Bool[Array, "B S"]:
         """Which tokens are not padding."""
-        return self.segments > 0
+        return self.segments != 0
 
 
 @jax.tree_util.register_dataclass

@@ -19,8 +19,12 @@ from launch.common.sections import Monitor
 from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import ahead, draw, mix
+from openagent_jax.data import lookups
 from openagent_jax.data.demonstrations import Recipe
+from openagent_jax.data.lookups import Lookups
+from openagent_jax.domains import domain_file
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.worlds import random_words
 from openagent_jax.environments.world import Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import embedding_shuffle, lora, transformer
@@ -447,7 +451,7 @@ def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
     """Return the batches of a run that does not make them in its steps.
 
     They are stored, or made ahead (`train.num_ahead`), or those of
-    `train.other_domains` take turns with those of `sandbox.domain`.
+    `train.other_domains` and exercises take turns with those of `sandbox.domain`.
 
     Args:
       c: the config.
@@ -461,21 +465,40 @@ def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
     Raises:
       UsageError: a domain, or the dataset, cannot be used.
     """
-    if not c.train.other_domains and not c.train.num_ahead:
+    exercise = c.train.lookup_share
+    if not c.train.other_domains and not c.train.num_ahead and not exercise:
         return source, feed(c, source)
     clean = c.replace({"paft.alpha": 0.0})
     others = [world(c, model, name) for name in c.train.other_domains]
     makes = [maker(c, model, source), *(maker(clean, model, one) for one in others)]
     share = c.train.other_share if others else 0.0
-    make = ahead.in_turn(
-        makes, [1 - share, *(share / len(others) for _ in others)], c.seed
-    )
+    shares = [1 - share, *(share / len(others) for _ in others)]
+    found = [one.fixed_tokens for one in (source, *others) if one.fixed_tokens]
+    if exercise:
+        drawn = lookups_of(c, model)
+        found.append(drawn.fixed_tokens)
+        makes.append(partial(_exercises, c, drawn))
+        shares = [*((1 - exercise) * x for x in shares), exercise]
+    make = ahead.in_turn(makes, shares, c.seed)
     layout = sharding.batch_sharding(placement.mesh(c))
     abstract = jax.tree.map(lambda x: _placed(x, layout), makes[0](0))
     put = partial(jax.device_put, device=layout)
-    found = [one.fixed_tokens for one in (source, *others) if one.fixed_tokens]
     source = source._replace(fixed_tokens=partial(_union, found))
     return source, ahead.Ahead(make, c.train.num_ahead, put, abstract)
+
+
+def lookups_of(c: Config, model: Backbone) -> Lookups:
+    """Return the exercises of a run."""
+    avoid = {*domain_file.evaluated_words(), style.CODE}
+    words = random_words.random_words(model.tokenizer, avoid)
+    pools = lookups.Pools(words, random_words.formatted(words))
+    return lookups.Lookups(model.tokenizer, pools, c.train.lookup_tokens, c.seed)
+
+
+def _exercises(c: Config, made: Lookups, step: int) -> Batch:
+    ramp = max(c.train.lookup_steps, 1)
+    difficulty = min((step + 1) / ramp, 1.0)
+    return made.batch(step, c.num_rows, c.num_columns, difficulty)
 
 
 def _union(sets: Sequence[Callable[[], set[int]]]) -> set[int]:

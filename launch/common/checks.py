@@ -38,6 +38,7 @@ MAY_BE_ZERO = (
     "checkpoint.keep_last",
     "rollout.num_rows",
     "train.num_ahead",
+    "train.lookup_steps",
     "sandbox.depth",
     "sandbox.num_derived",
 )
@@ -174,13 +175,23 @@ def _check_combinations(c: Config) -> None:
         )
     if c.algorithm.is_reinforcement or c.data.path:
         other = "data.path" if c.data.path else f'algorithm.name="{c.algorithm.name}"'
-        for key, default in (("other_domains", ()), ("num_ahead", 0)):
+        for key, default in (
+            ("other_domains", ()),
+            ("lookup_share", 0.0),
+            ("num_ahead", 0),
+        ):
             if getattr(c.train, key) != default:
                 raise UsageError(
                     f"train.{key} cannot be used with {other}: set it to {default}"
                 )
-    if c.train.other_share > 1:
-        raise UsageError(f"train.other_share={c.train.other_share} is more than 1")
+    for key in ("other_share", "lookup_share"):
+        if (share := getattr(c.train, key)) > 1:
+            raise UsageError(f"train.{key}={share} is more than 1")
+    if c.train.lookup_share and c.train.lookup_tokens > c.algorithm.num_tokens:
+        raise UsageError(
+            f"train.lookup_tokens={c.train.lookup_tokens} is more than "
+            f"algorithm.num_tokens={c.algorithm.num_tokens}, the length of a row"
+        )
     if c.sandbox.min_visible > c.sandbox.num_visible:
         raise UsageError(
             f"sandbox.min_visible={c.sandbox.min_visible} is more than "

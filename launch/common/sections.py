@@ -244,6 +244,9 @@ class Train:
     num_minibatches: int
     other_domains: tuple[str, ...]
     other_share: float
+    lookup_share: float
+    lookup_steps: int
+    lookup_tokens: int
     num_ahead: int
     shuffle_vectors: bool
     log_every: int

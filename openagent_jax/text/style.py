@@ -330,13 +330,12 @@ def shared(escape: Callable[[str], str] = lambda text: text) -> dict[str, Any]:
     )
 
 
-# In a document the description comes before the name, and a call repeats the
-# description as its purpose. A causal model can then find the name by attending to the
-# earlier occurrence of the same words.
+# In a document the description comes before the name, so that the name, where a causal
+# model has read all of the description, can stand for it.
 DOC_OPEN, DOC_NAME = '{"description":"', '","name":"'
 DOC_PARAMS = ('","parameters":["', '","', '"]', '","parameters":[]')
 DOC_NEEDS, DOC_CLOSE = (',"code_from":"', ',"call_after":"', '"'), "}"
-CALL_OPEN, CALL_NAME = '{"purpose":"', '","name":"'
+CALL_OPEN = '{"name":"'
 CALL_ARGS = ('","arguments":{"', '":"', '","', '"}}', '","arguments":{}}')
 SPEAKERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 END = "<|end|>"
@@ -384,7 +383,7 @@ def syntax_tokens() -> list[str]:
     """Return the texts of `compact` that the small tokenizer has as single tokens."""
     first, _, last, none = DOC_PARAMS
     documents = (DOC_OPEN, DOC_NAME, first, last, none, *DOC_NEEDS, DOC_CLOSE)
-    calls = (CALL_OPEN, CALL_NAME, *CALL_ARGS)
+    calls = (CALL_OPEN, *CALL_ARGS)
     results = (_PLAIN.open, result_forms.JSON_OPEN, _PLAIN.close, COMMA_BLANK)
     return list(dict.fromkeys((*documents, *calls, ANSWER, REFUSE, ASK, *results)))
 
@@ -403,8 +402,7 @@ def _call(num: int) -> Layout[str]:
     first, equals, comma, last, none = map(literal, CALL_ARGS)
     pairs = [[slot(ARGUMENT, i), equals, slot(VALUE, i)] for i in range(num)]
     arguments = [first, *_joined(pairs, comma), last] if num else [none]
-    start = [literal(CALL_OPEN), slot(TEXT), literal(CALL_NAME), slot(NAME)]
-    return (*start, *arguments)
+    return (literal(CALL_OPEN), slot(NAME), *arguments)
 
 
 def _joined(parts: list[list[Piece]], between: Piece) -> list[Piece]:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from launch.common import backbones, build, lineage
+from openagent_jax.domains import domain_file
 from tests import tiny
 
 OTHERS = dict(train__other_domains=("random",), train__other_share=0.5)
@@ -74,3 +75,26 @@ def test_a_step(made):
 def test_what_a_model_was_trained_on():
     c = tiny.config("sft", train__other_domains=("random", "mail,chat"))
     assert lineage.stage(c)["domains"] == ["poi", "random", "mail", "chat"]
+
+
+def test_exercises():
+    """They take turns with tasks, get harder, and have no word of the evaluation."""
+    c, model, source, joined, fed = make(
+        train__other_domains=(),
+        train__lookup_share=0.5,
+        train__lookup_steps=100,
+        train__lookup_tokens=200,
+    )
+    alone = build.maker(c, model, source)
+    batches = [next(fed) for _ in range(8)]
+    are_tasks = [
+        np.array_equal(batch.tokens, alone(step).tokens)
+        for step, batch in enumerate(batches)
+    ]
+    assert {*are_tasks} == {True, False}
+    step = are_tasks.index(False)
+    made = build.lookups_of(c, model)
+    expected = made.batch(step, *batches[0].tokens.shape, (step + 1) / 100)
+    jax.tree.map(np.testing.assert_array_equal, batches[step], expected)
+    assert joined.fixed_tokens() >= source.fixed_tokens() | made.fixed_tokens()
+    assert not {*made.pools.words} & domain_file.evaluated_words()

@@ -130,7 +130,7 @@ def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:
         same_head=symbols.add(same_head),
         titles=symbols.add([*map(str.title, joined(" ")), *map(str.title, words)]),
         pairs=symbols.add(joined(" ")),
-        formatted=symbols.add(_formatted(words)),
+        formatted=symbols.add(formatted(words)),
         capitals=symbols.add([word.capitalize() + " " for word in words]),
         openings=symbols.add([text.capitalize() for text in GLUE]),
         glue=symbols.add(GLUE),
@@ -149,13 +149,13 @@ def compile(symbols: ToolSymbols, tokenizer, avoid: set[str]) -> Words:
     )
 
 
-def _formatted(words: Sequence[str]) -> list[str]:
+def formatted(words: Sequence[str]) -> list[str]:
     """Return values that look like dates, times, amounts, paths and identifiers.
 
     The same digits and marks come again and again in them, so that copying one takes
     keeping one's place in it.
 
-    >>> _formatted(["oak", "elm"])[:3]
+    >>> formatted(["oak", "elm"])[:3]
     ["8052'Oak'Elm'Oak'Elm", '2699+Elm', '79399.45-Kf/f']
     """
     rng = np.random.default_rng(2)

@@ -1,0 +1,259 @@
+"""Dense exercises for the pretraining of a backbone: short requests about a few tools.
+
+A task of the sandbox has a prompt of some hundred tokens and a handful of decisions:
+which tool to call, and which words of the request are its arguments. A small decoder
+needs millions of such decisions before it learns to compare a request with documents
+(docs/backbone.md). A row of this module has many short conversations about the same
+tools, which do not attend to one another, and so several times as many decisions for
+each token. It begins with easy ones: documents of one or two words, of which the
+request repeats one. Documents get longer, and requests get words that mean nothing, as
+`difficulty` rises.
+
+All content words are random, and differ from row to row. There are no faults, refusals
+or inversions.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openagent_jax.text import style
+from openagent_jax.types import SHARED, Batch
+
+NUM_TOOLS = (3, 7)  # from and to
+MAX_KEYS = 4  # most words that only the description of one tool has
+MAX_NOISE = 3  # most words of a request that mean nothing
+GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
+          "an ", "to ", "at ", "on ")  # fmt: skip
+OPENINGS = ("find the ", "please ", "give me the ", "the ", "what is the ", "get the ",
+            "I need the ", "look for the ", "tell me the ")  # fmt: skip
+JOINS = (", then ", " and ", ", and ", ". After that ", "; ", ". Then ", ", also ")
+TAKES = ("for ", "with ", "of ", "to ", "from ", "at ", "in ", "on ", "by ")
+ASKS = (", and tell me the ", ". What is the ", ", then report the ", "; show the ")
+THAT = ("that ", "the ", "this ", "its ")
+
+Message = tuple[str, bool]  # a text, and whether the agent writes it
+
+
+class Pools(NamedTuple):
+    """What rows are made of."""
+
+    words: Sequence[str]
+    formatted: Sequence[str]  # values like dates, amounts and identifiers
+
+
+class _Tool(NamedTuple):
+    description: str
+    keys: Sequence[str]  # words of the description that no other tool has
+    shared: Sequence[str]  # its other words
+    name: str
+    arguments: Sequence[str]
+    field: str  # of its result
+
+
+class Lookups:
+    """Rows of exercises, each a function of the seed and of its number."""
+
+    def __init__(self, tokenizer: Any, pools: Pools, num_tokens: int, seed: int):
+        """
+        Args:
+          tokenizer: a `tokenizers.Tokenizer` with the tokens of the compact style.
+          pools: words and values.
+          num_tokens: the most tokens of a row.
+          seed: the seed of all rows.
+        """
+        self._tokenizer, self.pools = tokenizer, pools
+        self._num_tokens, self._seed = num_tokens, seed
+
+    def fixed_tokens(self) -> set[int]:
+        """Return the tokens of the texts that all rows have in common."""
+        texts = (*GLUE, *OPENINGS, *JOINS, *TAKES, *ASKS, *THAT)
+        texts += tuple(text[0].upper() + text[1:] for text in OPENINGS)
+        return {i for x in self._tokenizer.encode_batch([*texts]) for i in x.ids}
+
+    def batch(
+        self, step: int, num_rows: int, num_columns: int, difficulty: float
+    ) -> Batch:
+        """Return the batch of a step, as NumPy arrays.
+
+        Args:
+          step: the number of the step.
+          num_rows: number of rows.
+          num_columns: number of columns; those after the tokens of a row are padding.
+          difficulty: of the hardest rows, from 0 to 1. Two thirds of the rows are
+            easier by a factor between a half and 1, or less.
+        """
+        tokens = np.zeros((num_rows, num_columns), np.int32)
+        loss_mask = np.zeros_like(tokens, bool)
+        positions, segments = np.zeros_like(tokens), np.zeros_like(tokens)
+        for row in range(num_rows):
+            rng = random.Random(f"{self._seed} {step} {row}")
+            texts = self.row(rng, difficulty * rng.random() ** 0.5)
+            first = end = len(texts[0][0])
+            tokens[row, :end], positions[row, :end] = texts[0][0], np.arange(end)
+            segments[row, :end] = SHARED
+            for number, (ids, own) in enumerate(texts[1:], 1):
+                here = slice(end, end + len(ids))
+                tokens[row, here], loss_mask[row, here] = ids, own
+                positions[row, here] = first + np.arange(len(ids))
+                segments[row, here] = number
+                end = here.stop
+        divisor = loss_mask.sum(axis=1).astype(np.float32)
+        return Batch(tokens, positions, segments, loss_mask, divisor)  # type: ignore
+
+    def row(
+        self, rng: random.Random, difficulty: float
+    ) -> list[tuple[list[int], list[bool]]]:
+        """Return the texts of a row: their tokens, and which the agent writes.
+
+        The first one are the documents, and each of the others goes on from it.
+        """
+        texts, room = [], self._num_tokens
+        for messages in exercise(rng, self.pools, difficulty):
+            parts = self._tokenizer.encode_batch([text for text, _ in messages])
+            ids = [i for part in parts for i in part.ids]
+            if len(ids) > room:
+                break
+            room -= len(ids)
+            owned = zip(parts, messages, strict=True)
+            texts.append((ids, [own for part, (_, own) in owned for _ in part.ids]))
+        return texts
+
+
+def exercise(
+    rng: random.Random, pools: Pools, difficulty: float
+) -> Iterator[list[Message]]:
+    """Yield the documents of a few tools, and then one request after another.
+
+    Args:
+      rng: the source of all choices.
+      pools: words and values.
+      difficulty: from 0 (a request repeats the only word of a document) to 1.
+    """
+    words = iter(rng.sample(pools.words, 400))
+    tools = _tools(rng, words, difficulty)
+    system, user, assistant, tool_speaks = style.SPEAKERS
+    yield [(system + "".join(map(_document, tools)), False)]
+    noise = [next(words) for _ in range(60)]
+    while True:
+        num = 1 + (rng.random() < 0.5 * difficulty)
+        chosen = rng.sample(tools, num)
+        asks = rng.random() < 0.5
+        texts, messages, known = [], list[Message](), dict[str, str]()
+        for tool in chosen:
+            given = {x: known.get(x) or _value(rng, pools) for x in tool.arguments}
+            texts.append(_clause(rng, tool, given, known, noise, difficulty))
+            found = _value(rng, pools)
+            messages += [
+                (_call(tool, given) + style.END, True),
+                (f'{tool_speaks}{{"{tool.field}":"{found}"}}{assistant}', False),
+            ]
+            known = {tool.field: found}
+        request = texts[0] + "".join(rng.choice(JOINS) + text for text in texts[1:])
+        if asks:
+            request += rng.choice(ASKS) + chosen[-1].field
+        if rng.random() < 0.8:
+            request = request[0].upper() + request[1:] + rng.choice(".?")
+        messages.append((f"{style.ANSWER}{found}{style.END}", True))
+        yield [(user + request + assistant, False), *messages]
+
+
+def _tools(rng: random.Random, words: Iterator[str], difficulty: float) -> list[_Tool]:
+    common = [next(words) for _ in range(3)]
+    heads = [next(words) for _ in range(2)]
+    fields = [next(words) for _ in range(10)]
+    most = max(round(MAX_KEYS * difficulty), 1 + (rng.random() < 0.5))
+    rare = 0.4 * difficulty
+    tools = []
+    for _ in range(rng.randint(*NUM_TOOLS)):
+        keys = [next(words) for _ in range(rng.randint(1, most))]
+        shared = [rng.choice(common)] if rng.random() < 0.6 * difficulty else []
+        described = [*keys, *shared]
+        rng.shuffle(described)
+        text = "".join(
+            (rng.choice(GLUE) if rng.random() < rare else "") + word + " "
+            for word in described
+        )
+        text = (rng.choice(GLUE) if rng.random() < rare else "") + text.strip()
+        parts = [next(words) for _ in range(rng.choice([1, 2, 2, 3]))]
+        if len(parts) > 1 and rng.random() < 0.5 * difficulty:
+            parts[0] = rng.choice(heads)
+        num = rng.choice([0, 1, 1, 2])
+        pair = rng.sample(fields, 3)
+        tools.append(_Tool(text, keys, shared, "_".join(parts), pair[:num], pair[2]))
+    return tools
+
+
+def _document(tool: _Tool) -> str:
+    first, comma, last, none = style.DOC_PARAMS
+    text = style.DOC_OPEN + tool.description + style.DOC_NAME + tool.name
+    if not tool.arguments:
+        return text + none + style.DOC_CLOSE
+    return text + first + comma.join(tool.arguments) + last + style.DOC_CLOSE
+
+
+def _call(tool: _Tool, given: dict[str, str]) -> str:
+    first, equals, comma, last, none = style.CALL_ARGS
+    text = style.CALL_OPEN + tool.name
+    if not given:
+        return text + none
+    return text + first + comma.join(k + equals + v for k, v in given.items()) + last
+
+
+def _clause(
+    rng: random.Random,
+    tool: _Tool,
+    given: dict[str, str],
+    known: dict[str, str],
+    noise: Sequence[str],
+    difficulty: float,
+) -> str:
+    """Return the part of a request that asks for a call.
+
+    Args:
+      rng: the source of all choices.
+      tool: the tool to call.
+      given: its arguments.
+      known: those that are results of the call before, which are not said.
+      noise: words that mean nothing; requests may contain some of them.
+      difficulty: see `exercise`.
+    """
+    rare = 0.4 * difficulty
+    keys = rng.sample(tool.keys, rng.randint((len(tool.keys) + 1) // 2, len(tool.keys)))
+    keys += [word for word in tool.shared if rng.random() < 0.5]
+    keys += rng.sample(noise, rng.randint(0, round(MAX_NOISE * difficulty)))
+    if rng.random() < 0.5:
+        rng.shuffle(keys)
+    said = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
+    # Values that are not named stand in the order of the arguments.
+    named = len(given) == 2 and rng.random() < 0.5
+    order = rng.sample([*given], len(given)) if named else [*given]
+    values = []
+    for name in order:
+        if name in known:
+            values.append(rng.choice(TAKES) + rng.choice(THAT) + name)
+        else:
+            link = rng.choice(TAKES) if rng.random() < 0.7 else ""
+            label = name + " " if named or rng.random() < 0.2 else ""
+            values.append(link + label + given[name])
+    if values and rng.random() < 0.2 * difficulty:
+        said = [values[0], *said, *values[1:]]
+    else:
+        said += values
+    opening = rng.choice(OPENINGS) if rng.random() < 0.7 * difficulty else ""
+    return opening + " ".join(said)
+
+
+def _value(rng: random.Random, pools: Pools) -> str:
+    kind = rng.random()
+    if kind < 0.3:
+        return rng.choice(pools.words).title()
+    if kind < 0.55:
+        return " ".join(rng.choice(pools.words).title() for _ in "12")
+    if kind < 0.7:
+        return str(rng.randint(0, 999))
+    if kind < 0.8:
+        return rng.choice(pools.words)
+    return rng.choice(pools.formatted)

@@ -1,0 +1,124 @@
+"""Exercises for pretraining: what they contain, and that they can be solved."""
+
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+
+from openagent_jax.data import lookups
+from openagent_jax.environments.tools.worlds import random_words
+from openagent_jax.types import SHARED
+from tests import helpers
+
+NUM_TOKENS = 384
+
+
+@pytest.fixture(scope="module")
+def pools():
+    words = random_words.random_words(helpers.tokenizer(), set())
+    return lookups.Pools(words, random_words.formatted(words))
+
+
+@pytest.fixture(scope="module")
+def made(pools):
+    return lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=0)
+
+
+def rows(pools, num, difficulty):
+    """Return the documents and the first conversations of some rows, as texts."""
+    for seed in range(num):
+        parts = lookups.exercise(random.Random(seed), pools, difficulty)
+        (((documents, _),), *others) = (next(parts) for _ in range(5))
+        yield documents, others
+
+
+def tools(documents):
+    """Return the arguments and the description of each tool, by its name."""
+    found = [json.loads(x) for x in re.findall(r'{"description.*?\]}', documents)]
+    found = {x["name"]: (x["parameters"], x["description"]) for x in found}
+    assert documents.count('{"description"') == len(found) >= lookups.NUM_TOOLS[0]
+    return found
+
+
+@pytest.mark.parametrize("difficulty", [0.0, 0.5, 1.0])
+def test_calls_follow_from_documents_and_requests(pools, difficulty):
+    """No value is made up, and words of the request tell the tool."""
+    for documents, others in rows(pools, 20, difficulty):
+        known = tools(documents)
+        for conversation in others:
+            (asked, own), *turns = conversation
+            assert not own
+            said, request = asked, {*re.findall(r"\w+", asked.lower())}
+            for text, own in turns:
+                if own and text.startswith("{"):
+                    call = json.loads(text.removesuffix("<|end|>"))
+                    arguments, described = known[call["name"]]
+                    assert [*call["arguments"]] == arguments
+                    assert all(x in said for x in call["arguments"].values())
+                    assert request & {*described.split()}
+                elif own:
+                    answer = text.removeprefix("Answer: ").removesuffix("<|end|>")
+                    assert f'"{answer}"' in said.rsplit("<|tool|>")[-1]
+                said += text
+            assert turns[-1][0].startswith("Answer: ")
+
+
+def test_difficulty_makes_documents_longer(pools):
+    sizes = [
+        np.mean([len(text.split()) for text, _ in rows(pools, 50, difficulty)])
+        for difficulty in (0.0, 0.5, 1.0)
+    ]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_conversations_go_on_from_the_documents(made):
+    batch = made.batch(3, num_rows=4, num_columns=400, difficulty=1.0)
+    texts = made.row(random.Random("0 3 0"), 0.0)
+    assert len(texts) > 2
+    for tokens, positions, segments, mask in zip(
+        batch.tokens, batch.positions, batch.segments, batch.loss_mask, strict=True
+    ):
+        num = np.sum(segments == SHARED)
+        assert positions[:num].tolist() == [*range(num)]
+        assert not mask[:num].any()
+        assert NUM_TOKENS // 2 < np.sum(segments != 0) <= NUM_TOKENS
+        for one in range(1, segments.max() + 1):
+            here = segments == one
+            assert positions[here].tolist() == [*range(num, num + here.sum())]
+            text = helpers.tokenizer().decode(tokens[here], skip_special_tokens=False)
+            assert text.startswith("<|user|>") and text.endswith("<|end|>")
+            owned = helpers.tokenizer().decode(
+                tokens[here & mask], skip_special_tokens=False
+            )
+            assert owned in text.replace("<|assistant|>", "") or "<|tool|>" in text
+            assert not re.search(r"<\|(user|tool|assistant)\|>", owned)
+    assert batch.divisor.tolist() == batch.loss_mask.sum(axis=1).tolist()
+
+
+def test_a_batch_is_a_function_of_the_seed_and_the_step(made, pools):
+    def tokens(of, step):
+        return of.batch(step, num_rows=2, num_columns=400, difficulty=1.0).tokens
+
+    again = lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=0)
+    other = lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=1)
+    first = tokens(made, 0)
+    np.testing.assert_array_equal(first, tokens(again, 0))
+    assert not np.array_equal(first, tokens(made, 1))
+    assert not np.array_equal(first, tokens(other, 0))
+
+
+def test_content_words_are_those_of_the_pools(pools):
+    glue = (*lookups.GLUE, *lookups.OPENINGS, *lookups.JOINS, *lookups.TAKES)
+    known = {*pools.words, *re.findall("[a-z]+", " ".join(glue).lower())}
+    for documents, _ in rows(pools, 50, 1.0):
+        for name, (arguments, described) in tools(documents).items():
+            assert {*name.split("_"), *arguments, *described.split()} <= known
+
+
+def test_fixed_tokens(made):
+    fixed = made.fixed_tokens()
+    assert len(fixed) < 100
+    for text in (*lookups.GLUE, *lookups.JOINS, "Find the "):
+        assert {*helpers.tokenizer().encode(text).ids} <= fixed
