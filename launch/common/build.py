@@ -96,7 +96,7 @@ def style_of(
             f"{model.folder} has no chat template; name one by model.chat_template: "
             f"{', '.join(tokenizer_files.TEMPLATES)}, or a .jinja file"
         )
-    return None, style.compact(num_args)
+    return None, style.compact(num_args, style.has_purpose(model.tokenizer))
 
 
 def _check_room(c: Config, source: World) -> None:
@@ -491,7 +491,10 @@ def lookups_of(c: Config, model: Backbone) -> Lookups:
     """Return the exercises of a run."""
     avoid = {*domain_file.evaluated_words(), style.CODE}
     words = random_words.random_words(model.tokenizer, avoid)
-    pools = lookups.Pools(words, random_words.formatted(words))
+    ends = ("", " ")
+    spelled = [model.tokenizer.encode_batch([x + end for x in words]) for end in ends]
+    common = [x for x, *y in zip(words, *spelled, strict=True) if max(map(len, y)) == 1]
+    pools = lookups.Pools(words, common, random_words.formatted(words))
     return lookups.Lookups(model.tokenizer, pools, c.train.lookup_tokens, c.seed)
 
 

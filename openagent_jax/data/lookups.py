@@ -2,12 +2,15 @@
 
 A task of the sandbox has a prompt of some hundred tokens and a handful of decisions:
 which tool to call, and which words of the request are its arguments. A small decoder
-needs millions of such decisions before it learns to compare a request with documents
-(docs/backbone.md). A row of this module has many short conversations about the same
-tools, which do not attend to one another, and so several times as many decisions for
-each token. It begins with easy ones: documents of one or two words, of which the
-request repeats one. Documents get longer, and requests get words that mean nothing, as
-`difficulty` rises.
+needs many thousands of such decisions before it compares a request with documents at
+all (docs/backbone.md). A row of this module has many short requests about the same
+tools, and so several times as many decisions for each token.
+
+What makes the comparison begin soon is an easier one that leads to it: a later request
+can be answered like an earlier one of the same row that has the same words. So easy
+rows are conversations, with documents of one or two words, of which a request repeats
+one. As `difficulty` rises, documents get longer, requests get words that mean nothing,
+and in some rows requests do not attend to one another, so that only the documents help.
 
 All content words are random, and differ from row to row. There are no faults, refusals
 or inversions.
@@ -22,8 +25,14 @@ import numpy as np
 from openagent_jax.text import style
 from openagent_jax.types import SHARED, Batch
 
-NUM_TOOLS = (3, 7)  # from and to
+NUM_TOOLS = (2, 7)  # from and to; easy rows have at most `FEW_TOOLS`
+FEW_TOOLS = 3
 MAX_KEYS = 4  # most words that only the description of one tool has
+APART = 0.6  # share of rows whose requests do not attend to one another
+# Share of rows with tools without arguments, and without their results: if they are
+# easy, and if they are hard.
+BRIEF = 0.9, 0.5
+MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MAX_NOISE = 3  # most words of a request that mean nothing
 GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
           "an ", "to ", "at ", "on ")  # fmt: skip
@@ -41,6 +50,7 @@ class Pools(NamedTuple):
     """What rows are made of."""
 
     words: Sequence[str]
+    common: Sequence[str]  # those of one token
     formatted: Sequence[str]  # values like dates, amounts and identifiers
 
 
@@ -65,6 +75,7 @@ class Lookups:
           seed: the seed of all rows.
         """
         self._tokenizer, self.pools = tokenizer, pools
+        self._purpose = style.has_purpose(tokenizer)
         self._num_tokens, self._seed = num_tokens, seed
 
     def fixed_tokens(self) -> set[int]:
@@ -90,15 +101,18 @@ class Lookups:
         positions, segments = np.zeros_like(tokens), np.zeros_like(tokens)
         for row in range(num_rows):
             rng = random.Random(f"{self._seed} {step} {row}")
-            texts = self.row(rng, difficulty * rng.random() ** 0.5)
-            first = end = len(texts[0][0])
-            tokens[row, :end], positions[row, :end] = texts[0][0], np.arange(end)
+            level = difficulty * rng.random() ** 0.5
+            apart = rng.random() < APART * level
+            (documents, _), *others = self.row(rng, level)
+            first = end = len(documents)
+            tokens[row, :end], positions[row, :end] = documents, np.arange(end)
             segments[row, :end] = SHARED
-            for number, (ids, own) in enumerate(texts[1:], 1):
+            for number, (ids, own) in enumerate(others, 1):
                 here = slice(end, end + len(ids))
+                start = first if apart else end
                 tokens[row, here], loss_mask[row, here] = ids, own
-                positions[row, here] = first + np.arange(len(ids))
-                segments[row, here] = number
+                positions[row, here] = start + np.arange(len(ids))
+                segments[row, here] = number if apart else 1
                 end = here.stop
         divisor = loss_mask.sum(axis=1).astype(np.float32)
         return Batch(tokens, positions, segments, loss_mask, divisor)  # type: ignore
@@ -106,12 +120,12 @@ class Lookups:
     def row(
         self, rng: random.Random, difficulty: float
     ) -> list[tuple[list[int], list[bool]]]:
-        """Return the texts of a row: their tokens, and which the agent writes.
+        """Return the documents of a row and its requests with what answers them.
 
-        The first one are the documents, and each of the others goes on from it.
+        Each of these texts is given as its tokens, and which of them the agent writes.
         """
         texts, room = [], self._num_tokens
-        for messages in exercise(rng, self.pools, difficulty):
+        for messages in exercise(rng, self.pools, difficulty, self._purpose):
             parts = self._tokenizer.encode_batch([text for text, _ in messages])
             ids = [i for part in parts for i in part.ids]
             if len(ids) > room:
@@ -123,7 +137,7 @@ class Lookups:
 
 
 def exercise(
-    rng: random.Random, pools: Pools, difficulty: float
+    rng: random.Random, pools: Pools, difficulty: float, purpose: bool = False
 ) -> Iterator[list[Message]]:
     """Yield the documents of a few tools, and then one request after another.
 
@@ -131,43 +145,52 @@ def exercise(
       rng: the source of all choices.
       pools: words and values.
       difficulty: from 0 (a request repeats the only word of a document) to 1.
+      purpose: whether calls begin with the description of the tool.
     """
-    words = iter(rng.sample(pools.words, 400))
-    tools = _tools(rng, words, difficulty)
+    is_common = rng.random() > 0.5 * difficulty
+    words = iter(rng.sample(pools.common if is_common else pools.words, 200))
+    brief = rng.random() < np.interp(difficulty, (0, 1), BRIEF)
+    tools = _tools(rng, words, difficulty, brief)
     system, user, assistant, tool_speaks = style.SPEAKERS
     yield [(system + "".join(map(_document, tools)), False)]
     noise = [next(words) for _ in range(60)]
     while True:
-        num = 1 + (rng.random() < 0.5 * difficulty)
+        num = 1 + (not brief and rng.random() < 0.5 * difficulty)
         chosen = rng.sample(tools, num)
-        asks = rng.random() < 0.5
+        asks = not brief and rng.random() < 0.5
         texts, messages, known = [], list[Message](), dict[str, str]()
         for tool in chosen:
             given = {x: known.get(x) or _value(rng, pools) for x in tool.arguments}
             texts.append(_clause(rng, tool, given, known, noise, difficulty))
             found = _value(rng, pools)
             messages += [
-                (_call(tool, given) + style.END, True),
+                (_call(tool, given, purpose) + style.END, True),
                 (f'{tool_speaks}{{"{tool.field}":"{found}"}}{assistant}', False),
             ]
             known = {tool.field: found}
         request = texts[0] + "".join(rng.choice(JOINS) + text for text in texts[1:])
         if asks:
             request += rng.choice(ASKS) + chosen[-1].field
-        if rng.random() < 0.8:
+        if rng.random() < 0.8 * difficulty:
             request = request[0].upper() + request[1:] + rng.choice(".?")
         messages.append((f"{style.ANSWER}{found}{style.END}", True))
+        if brief:
+            messages = messages[:1]
         yield [(user + request + assistant, False), *messages]
 
 
-def _tools(rng: random.Random, words: Iterator[str], difficulty: float) -> list[_Tool]:
+def _tools(
+    rng: random.Random, words: Iterator[str], difficulty: float, brief: bool
+) -> list[_Tool]:
     common = [next(words) for _ in range(3)]
     heads = [next(words) for _ in range(2)]
     fields = [next(words) for _ in range(10)]
     most = max(round(MAX_KEYS * difficulty), 1 + (rng.random() < 0.5))
     rare = 0.4 * difficulty
     tools = []
-    for _ in range(rng.randint(*NUM_TOOLS)):
+    least, limit = NUM_TOOLS
+    limit = FEW_TOOLS + round((limit - FEW_TOOLS) * difficulty)
+    for _ in range(rng.randint(least, limit)):
         keys = [next(words) for _ in range(rng.randint(1, most))]
         shared = [rng.choice(common)] if rng.random() < 0.6 * difficulty else []
         described = [*keys, *shared]
@@ -178,9 +201,11 @@ def _tools(rng: random.Random, words: Iterator[str], difficulty: float) -> list[
         )
         text = (rng.choice(GLUE) if rng.random() < rare else "") + text.strip()
         parts = [next(words) for _ in range(rng.choice([1, 2, 2, 3]))]
+        if not brief and rng.random() > MEANINGLESS * difficulty:
+            parts = [*keys[:2], parts[0]][: len(parts)]
         if len(parts) > 1 and rng.random() < 0.5 * difficulty:
             parts[0] = rng.choice(heads)
-        num = rng.choice([0, 1, 1, 2])
+        num = 0 if brief else rng.choice([0, 1, 1, 2])
         pair = rng.sample(fields, 3)
         tools.append(_Tool(text, keys, shared, "_".join(parts), pair[:num], pair[2]))
     return tools
@@ -194,9 +219,12 @@ def _document(tool: _Tool) -> str:
     return text + first + comma.join(tool.arguments) + last + style.DOC_CLOSE
 
 
-def _call(tool: _Tool, given: dict[str, str]) -> str:
+def _call(tool: _Tool, given: dict[str, str], purpose: bool) -> str:
     first, equals, comma, last, none = style.CALL_ARGS
-    text = style.CALL_OPEN + tool.name
+    text = style.CALL_OPEN
+    if purpose:
+        text = style.PURPOSE_OPEN + tool.description + style.PURPOSE_CLOSE
+    text += tool.name
     if not given:
         return text + none
     return text + first + comma.join(k + equals + v for k, v in given.items()) + last
@@ -236,7 +264,9 @@ def _clause(
             values.append(rng.choice(TAKES) + rng.choice(THAT) + name)
         else:
             link = rng.choice(TAKES) if rng.random() < 0.7 else ""
-            label = name + " " if named or rng.random() < 0.2 else ""
+            # A word in lower case could be one that means nothing.
+            labelled = named or given[name].islower() or rng.random() < 0.2
+            label = name + " " if labelled else ""
             values.append(link + label + given[name])
     if values and rng.random() < 0.2 * difficulty:
         said = [values[0], *said, *values[1:]]

@@ -29,7 +29,12 @@ NEEDS = re.compile(
 )
 
 
-def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> list[str]:
+def render(
+    messages: Messages,
+    tools: Tools,
+    add_generation_prompt: bool,
+    purpose: bool = True,
+) -> list[str]:
     """Return a conversation as texts, which must be tokenized separately.
 
     System messages are left out, because this style cannot express them.
@@ -39,6 +44,7 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
         object (see `messages.for_template`); others are left out.
       tools: the tools, in OpenAI's function format.
       add_generation_prompt: whether the reply of the agent comes next.
+      purpose: see `style.compact`.
 
     Raises:
       ValueError: a call has too many arguments.
@@ -58,7 +64,7 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
         raise ValueError(
             f"a call has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
         )
-    style = _style(most)
+    style = _style(most, purpose)
     texts = [style.system]
     for function in functions:
         texts += _document(style, function)
@@ -110,17 +116,19 @@ def _call(
     }
     leaves = list(nesting.flat(arguments))
     if 1 < max((len(path) for path, _ in leaves), default=1) <= MAX_LEVELS:
-        return _nested_call(leaves, slots)
+        return _nested_call(style, leaves, slots)
     slots[styles.ARGUMENT] = [*map(_quoted, arguments)]
     slots[styles.VALUE] = [*map(_quoted, arguments.values())]
     return _fill(style.calls[len(arguments)], slots)
 
 
 def _nested_call(
-    leaves: list[tuple[nesting.Path, Any]], slots: dict[int, list[str]]
+    style: Style[str],
+    leaves: list[tuple[nesting.Path, Any]],
+    slots: dict[int, list[str]],
 ) -> list[str]:
     """Return a call whose arguments are nested, by its leaves."""
-    nested = styles.with_nesting(_style(2)).nested
+    nested = styles.with_nesting(style).nested
     assert nested
     texts = [""]
 

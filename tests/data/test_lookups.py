@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ NUM_TOKENS = 384
 @pytest.fixture(scope="module")
 def pools():
     words = random_words.random_words(helpers.tokenizer(), set())
-    return lookups.Pools(words, random_words.formatted(words))
+    return lookups.Pools(words, words[::2], random_words.formatted(words))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,8 @@ def test_calls_follow_from_documents_and_requests(pools, difficulty):
                     answer = text.removeprefix("Answer: ").removesuffix("<|end|>")
                     assert f'"{answer}"' in said.rsplit("<|tool|>")[-1]
                 said += text
-            assert turns[-1][0].startswith("Answer: ")
+            answers = turns[-1][0].startswith("Answer: ")
+            assert answers or not any(arguments for arguments, _ in known.values())
 
 
 def test_difficulty_makes_documents_longer(pools):
@@ -73,27 +75,28 @@ def test_difficulty_makes_documents_longer(pools):
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-def test_conversations_go_on_from_the_documents(made):
+@pytest.mark.parametrize("apart", [True, False])
+def test_rows(made, monkeypatch, apart):
+    """Requests of a row attend to one another, or all of them to the documents only."""
+    monkeypatch.setattr(lookups, "APART", 1e9 if apart else 0.0)
+    decode = partial(helpers.tokenizer().decode, skip_special_tokens=False)
     batch = made.batch(3, num_rows=4, num_columns=400, difficulty=1.0)
-    texts = made.row(random.Random("0 3 0"), 0.0)
-    assert len(texts) > 2
     for tokens, positions, segments, mask in zip(
         batch.tokens, batch.positions, batch.segments, batch.loss_mask, strict=True
     ):
-        num = np.sum(segments == SHARED)
+        size, num = np.sum(segments != 0), np.sum(segments == SHARED)
+        assert NUM_TOKENS // 2 < size <= NUM_TOKENS
         assert positions[:num].tolist() == [*range(num)]
-        assert not mask[:num].any()
-        assert NUM_TOKENS // 2 < np.sum(segments != 0) <= NUM_TOKENS
+        assert not mask[:num].any() and not mask[size:].any()
+        assert (segments.max() > 1) == apart
         for one in range(1, segments.max() + 1):
             here = segments == one
             assert positions[here].tolist() == [*range(num, num + here.sum())]
-            text = helpers.tokenizer().decode(tokens[here], skip_special_tokens=False)
+            text = decode(tokens[here])
             assert text.startswith("<|user|>") and text.endswith("<|end|>")
-            owned = helpers.tokenizer().decode(
-                tokens[here & mask], skip_special_tokens=False
-            )
-            assert owned in text.replace("<|assistant|>", "") or "<|tool|>" in text
-            assert not re.search(r"<\|(user|tool|assistant)\|>", owned)
+            own = decode(tokens[here & mask])
+            assert own.count("<|end|>") == text.count("<|end|>")
+            assert not re.search(r"<\|(user|tool|assistant)\|>", own)
     assert batch.divisor.tolist() == batch.loss_mask.sum(axis=1).tolist()
 
 
