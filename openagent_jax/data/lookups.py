@@ -6,11 +6,13 @@ needs many thousands of such decisions before it compares a request with documen
 all (docs/backbone.md). A row of this module has many short requests about the same
 tools, and so several times as many decisions for each token.
 
-What makes the comparison begin soon is an easier one that leads to it: a later request
-can be answered like an earlier one of the same row that has the same words. So easy
-rows are conversations, with documents of one or two words, of which a request repeats
-one. As `difficulty` rises, documents get longer, requests get words that mean nothing,
-and in some rows requests do not attend to one another, so that only the documents help.
+What makes the comparison begin soon are easier ones that lead to it. The name of a tool
+may repeat a word of the request, and a later request can be answered like an earlier
+one of the same row that has the same words. So easy rows are conversations, with
+documents of one or two words, which names and requests repeat. As `difficulty` rises,
+documents get longer, names say less, requests get words that mean nothing and ask for
+several calls, and in some rows requests do not attend to one another, so that only the
+documents help.
 
 All content words are random, and differ from row to row. There are no faults, refusals
 or inversions.
@@ -31,8 +33,12 @@ MAX_KEYS = 4  # most words that only the description of one tool has
 APART = 0.6  # share of rows whose requests do not attend to one another
 # Share of rows with tools without arguments, and without their results: if they are
 # easy, and if they are hard.
-BRIEF = 0.9, 0.5
+BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
+MANY_STEPS = 0.6  # share of requests that take several calls
+PLURAL = (
+    0.2  # share of words that a document and a request do not both have with an `s`
+)
 MAX_NOISE = 3  # most words of a request that mean nothing
 GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
           "an ", "to ", "at ", "on ")  # fmt: skip
@@ -155,7 +161,9 @@ def exercise(
     yield [(system + "".join(map(_document, tools)), False)]
     noise = [next(words) for _ in range(60)]
     while True:
-        num = 1 + (not brief and rng.random() < 0.5 * difficulty)
+        num = 1
+        if not brief and rng.random() < MANY_STEPS * difficulty:
+            num = min(rng.choice([2, 2, 3]), len(tools))
         chosen = rng.sample(tools, num)
         asks = not brief and rng.random() < 0.5
         texts, messages, known = [], list[Message](), dict[str, str]()
@@ -184,7 +192,7 @@ def _tools(
 ) -> list[_Tool]:
     common = [next(words) for _ in range(3)]
     heads = [next(words) for _ in range(2)]
-    fields = [next(words) for _ in range(10)]
+    fields = [next(words) for _ in range(5)]
     most = max(round(MAX_KEYS * difficulty), 1 + (rng.random() < 0.5))
     rare = 0.4 * difficulty
     tools = []
@@ -196,12 +204,13 @@ def _tools(
         described = [*keys, *shared]
         rng.shuffle(described)
         text = "".join(
-            (rng.choice(GLUE) if rng.random() < rare else "") + word + " "
+            (rng.choice(GLUE) if rng.random() < rare else "")
+            + (word + "s " if rng.random() < PLURAL * difficulty else word + " ")
             for word in described
         )
         text = (rng.choice(GLUE) if rng.random() < rare else "") + text.strip()
         parts = [next(words) for _ in range(rng.choice([1, 2, 2, 3]))]
-        if not brief and rng.random() > MEANINGLESS * difficulty:
+        if rng.random() > MEANINGLESS * min(2 * difficulty, 1):
             parts = [*keys[:2], parts[0]][: len(parts)]
         if len(parts) > 1 and rng.random() < 0.5 * difficulty:
             parts[0] = rng.choice(heads)
