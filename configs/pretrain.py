@@ -1,23 +1,26 @@
 """Pretrain a backbone like `nano`, in three runs.
 
-    python -m launch.train --config=configs/pretrain.py:copy
+    python -m launch.tokenizer --out=TOKENIZER --num_merges=3000
+    python -m launch.train --config=configs/pretrain.py:lookups \
+        --config.model.tokenizer=TOKENIZER
     python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-The first run learns to copy, in random worlds with up to four tools. Its batches are
-small, because learning to copy takes many updates rather than many tokens. The second
-one learns to find a tool and its values in documents and requests, in tasks of at most
-two calls: random worlds, domains of random words (`all_invented`), and domains of the
-library (`all_pretrain`). The third one has tasks of up to five calls, of which a
-quarter are perturbed, with the surface forms for training. Each step permutes the
-embeddings of words (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`,
-`museum`, `weather`, or a held-out domain of the library.
+The first run learns to copy, and to compare requests with documents, by exercises that
+get harder (`data/lookups.py`). Its batches are small, because that takes many updates
+rather than many tokens. The second one learns to find a tool and its values in tasks of
+at most two calls: random worlds, domains of random words (`all_invented`), and domains
+of the library (`all_pretrain`); a part of its steps are still exercises. The third one
+has tasks of up to five calls, of which a quarter are perturbed, with the surface forms
+for training. Each step permutes the embeddings of words
+(`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`, `weather`,
+or a held-out domain of the library.
 
 Differs from `base.py` in random weights, worlds and domains, Muon, and these stages.
-Time: on 2 CPU cores, `:copy` 10 minutes with other work beside it, and 1,000 steps of
-`:short` 22 minutes; the third run has not been timed.
-Result: none yet; docs/backbone.md has the losses of the first 1,166 steps of `:short`.
-The shipped `nano` was made in another way (its README says how).
+Time: on 2 CPU cores, 1,000 steps of `:lookups` take 8 minutes, and 1,000 of `:short` 30
+minutes after 5 minutes in which its domains are made; the third run has not been timed.
+Result: none yet; docs/backbone.md has what the first steps lead to. The shipped `nano`
+was made in another way (its README says how).
 """
 
 from configs import base

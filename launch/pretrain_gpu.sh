@@ -49,8 +49,8 @@ train() { # argument of the config, flags...
 if [[ ! -f $folder/tokenizer/tokenizer.json ]]; then
   python3 -m launch.tokenizer --out="$folder/tokenizer"
 fi
-train :copy --workdir="$folder/runs/copy"
+train :lookups --workdir="$folder/runs/lookups"
 train :short --workdir="$folder/runs/short" \
-  --config.init_from="$folder/runs/copy" --config.train.batch_size=64
+  --config.init_from="$folder/runs/lookups" --config.train.batch_size=64
 train "" --workdir="$folder/runs/pretrain" \
   --config.init_from="$folder/runs/short" --config.train.batch_size=64 "$@"

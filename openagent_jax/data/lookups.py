@@ -36,17 +36,20 @@ APART = 0.6  # share of rows whose requests do not attend to one another
 BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
-PLURAL = (
-    0.2  # share of words that a document and a request do not both have with an `s`
-)
+PLURAL = 0.2  # share of the words of documents that have an `s` there
 MAX_NOISE = 3  # most words of a request that mean nothing
+NESTED = 0.5  # share of calls for a result that are said after what is done with it
 GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
-          "an ", "to ", "at ", "on ")  # fmt: skip
+        "an ", "to ", "at ", "on ", "that is ", "which ", "who ", "has ", "will ",
+        "be ", "its ", "one ", "some ", "is ", "are ", "under ", "of a ", "of the ",
+        "for a ", "in the ", "by the ", "that a ")  # fmt: skip
 OPENINGS = ("find the ", "please ", "give me the ", "the ", "what is the ", "get the ",
             "I need the ", "look for the ", "tell me the ")  # fmt: skip
 JOINS = (", then ", " and ", ", and ", ". After that ", "; ", ". Then ", ", also ")
 TAKES = ("for ", "with ", "of ", "to ", "from ", "at ", "in ", "on ", "by ")
 ASKS = (", and tell me the ", ". What is the ", ", then report the ", "; show the ")
+OF_RESULT = ("of the ", "for the ", "by the ", "with the ", "that has the ", "in the ",
+             "which belongs to the ")  # fmt: skip
 THAT = ("that ", "the ", "this ", "its ")
 
 Message = tuple[str, bool]  # a text, and whether the agent writes it
@@ -60,12 +63,19 @@ class Pools(NamedTuple):
     formatted: Sequence[str]  # values like dates, amounts and identifiers
 
 
+class _Argument(NamedTuple):
+    name: str
+    optional: bool
+    choices: Sequence[str]  # none if it takes any value
+    number: bool
+
+
 class _Tool(NamedTuple):
     description: str
     keys: Sequence[str]  # words of the description that no other tool has
     shared: Sequence[str]  # its other words
     name: str
-    arguments: Sequence[str]
+    arguments: Sequence[_Argument]
     field: str  # of its result
 
 
@@ -86,7 +96,7 @@ class Lookups:
 
     def fixed_tokens(self) -> set[int]:
         """Return the tokens of the texts that all rows have in common."""
-        texts = (*GLUE, *OPENINGS, *JOINS, *TAKES, *ASKS, *THAT)
+        texts = (*GLUE, *OPENINGS, *JOINS, *TAKES, *ASKS, *THAT, *OF_RESULT)
         texts += tuple(text[0].upper() + text[1:] for text in OPENINGS)
         return {i for x in self._tokenizer.encode_batch([*texts]) for i in x.ids}
 
@@ -168,8 +178,17 @@ def exercise(
         asks = not brief and rng.random() < 0.5
         texts, messages, known = [], list[Message](), dict[str, str]()
         for tool in chosen:
-            given = {x: known.get(x) or _value(rng, pools) for x in tool.arguments}
-            texts.append(_clause(rng, tool, given, known, noise, difficulty))
+            given = {
+                x.name: known.get(x.name) or _value(rng, pools, x)
+                for x in tool.arguments
+                if not x.optional or x.name in known or rng.random() < 0.5
+            }
+            nested = not known.keys().isdisjoint(given) and rng.random() < NESTED
+            said = {} if nested else known
+            text = _clause(rng, tool, given, known, said, noise, difficulty)
+            if nested:
+                text += " " + rng.choice(OF_RESULT) + texts.pop()
+            texts.append(text)
             found = _value(rng, pools)
             messages += [
                 (_call(tool, given, purpose) + style.END, True),
@@ -215,9 +234,21 @@ def _tools(
         if len(parts) > 1 and rng.random() < 0.5 * difficulty:
             parts[0] = rng.choice(heads)
         num = 0 if brief else rng.choice([0, 1, 1, 2])
-        pair = rng.sample(fields, 3)
-        tools.append(_Tool(text, keys, shared, "_".join(parts), pair[:num], pair[2]))
+        *names, field = rng.sample(fields, num + 1)
+        arguments = [_argument(rng, x, words, difficulty) for x in names]
+        tools.append(_Tool(text, keys, shared, "_".join(parts), arguments, field))
     return tools
+
+
+def _argument(
+    rng: random.Random, name: str, words: Iterator[str], difficulty: float
+) -> _Argument:
+    plain = rng.random() > 0.5 * difficulty
+    if plain:
+        return _Argument(name, False, (), False)
+    choices = [next(words) for _ in range(rng.choice([0, 2, 3]))]
+    number = not choices and rng.random() < 0.5
+    return _Argument(name, rng.random() < 0.6, choices, number)
 
 
 def _document(tool: _Tool) -> str:
@@ -225,7 +256,13 @@ def _document(tool: _Tool) -> str:
     text = style.DOC_OPEN + tool.description + style.DOC_NAME + tool.name
     if not tool.arguments:
         return text + none + style.DOC_CLOSE
-    return text + first + comma.join(tool.arguments) + last + style.DOC_CLOSE
+    arguments = []
+    for name, optional, choices, number in tool.arguments:
+        kind = "number" if number else ""
+        kind = "one of " + ", ".join(choices) if choices else kind
+        says = (" (optional)" if optional else "") + (f": {kind}" if kind else "")
+        arguments.append(name + says)
+    return text + first + comma.join(arguments) + last + style.DOC_CLOSE
 
 
 def _call(tool: _Tool, given: dict[str, str], purpose: bool) -> str:
@@ -244,6 +281,7 @@ def _clause(
     tool: _Tool,
     given: dict[str, str],
     known: dict[str, str],
+    said: dict[str, str],
     noise: Sequence[str],
     difficulty: float,
 ) -> str:
@@ -253,40 +291,43 @@ def _clause(
       rng: the source of all choices.
       tool: the tool to call.
       given: its arguments.
-      known: those that are results of the call before, which are not said.
+      known: the result of the call before, whose value is not said.
+      said: the same, or empty if the request has named it already.
       noise: words that mean nothing; requests may contain some of them.
       difficulty: see `exercise`.
     """
-    rare = 0.4 * difficulty
+    rare = 0.6 * difficulty
     keys = rng.sample(tool.keys, rng.randint((len(tool.keys) + 1) // 2, len(tool.keys)))
     keys += [word for word in tool.shared if rng.random() < 0.5]
     keys += rng.sample(noise, rng.randint(0, round(MAX_NOISE * difficulty)))
     if rng.random() < 0.5:
         rng.shuffle(keys)
-    said = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
+    parts = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
     # Values that are not named stand in the order of the arguments.
     named = len(given) == 2 and rng.random() < 0.5
     order = rng.sample([*given], len(given)) if named else [*given]
     values = []
     for name in order:
-        if name in known:
+        if name in said:
             values.append(rng.choice(TAKES) + rng.choice(THAT) + name)
-        else:
+        elif name not in known:
             link = rng.choice(TAKES) if rng.random() < 0.7 else ""
             # A word in lower case could be one that means nothing.
             labelled = named or given[name].islower() or rng.random() < 0.2
             label = name + " " if labelled else ""
             values.append(link + label + given[name])
     if values and rng.random() < 0.2 * difficulty:
-        said = [values[0], *said, *values[1:]]
+        parts = [values[0], *parts, *values[1:]]
     else:
-        said += values
+        parts += values
     opening = rng.choice(OPENINGS) if rng.random() < 0.7 * difficulty else ""
-    return opening + " ".join(said)
+    return opening + " ".join(parts)
 
 
-def _value(rng: random.Random, pools: Pools) -> str:
-    kind = rng.random()
+def _value(rng: random.Random, pools: Pools, of: _Argument | None = None) -> str:
+    if of and of.choices:
+        return rng.choice(of.choices)
+    kind = 0.6 if of and of.number else rng.random()
     if kind < 0.3:
         return rng.choice(pools.words).title()
     if kind < 0.55:
