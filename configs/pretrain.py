@@ -34,7 +34,7 @@ def get_config(arg: str = ""):
     c = base.get_config(arg if smoke else "")
     if arg not in (*STAGES, "smoke"):
         raise ValueError(
-            f'config argument ":{arg}" is not ":copy", ":short" or ":smoke"'
+            f'config argument ":{arg}" is not ":lookups", ":short" or ":smoke"'
         )
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
@@ -44,7 +44,7 @@ def get_config(arg: str = ""):
     c.train.batch_size = 16
     c.optim.name = "muon"
     c.optim.learning_rate = 2e-3
-    c.optim.muon_learning_rate = 4.5e-3
+    c.optim.muon_learning_rate = 4e-3
     c.optim.warmup_steps = 20
     c.optim.schedule = "constant"
     c.checkpoint.every = 500
@@ -65,9 +65,9 @@ def get_config(arg: str = ""):
     if arg == "lookups":
         c.train.lookup_share = 1.0
         c.train.lookup_steps = 2000
-        c.train.batch_size = 4
+        c.train.batch_size = 6
         c.algorithm.num_tokens = 384
-        c.train.num_steps = 3000
+        c.train.num_steps = 5000
         return c
     # At the rates above, which let copying begin soon, the loss soon stops falling.
     c.optim.learning_rate = 1e-3

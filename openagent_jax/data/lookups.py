@@ -6,13 +6,12 @@ needs many thousands of such decisions before it compares a request with documen
 all (docs/backbone.md). A row of this module has many short requests about the same
 tools, and so several times as many decisions for each token.
 
-What makes the comparison begin soon are easier ones that lead to it. The name of a tool
-may repeat a word of the request, and a later request can be answered like an earlier
-one of the same row that has the same words. So easy rows are conversations, with
-documents of one or two words, which names and requests repeat. As `difficulty` rises,
-documents get longer, names say less, requests get words that mean nothing and ask for
-several calls, and in some rows requests do not attend to one another, so that only the
-documents help.
+What makes the comparison begin soon are easier ones that lead to it. A request may
+repeat a whole description, and a later request can be answered like an earlier one of
+the same row that has the same words. So easy rows are conversations, and their requests
+are mostly descriptions. As `difficulty` rises, requests have only some of these words,
+others that mean nothing, and ask for several calls, and in some rows requests do not
+attend to one another, so that only the documents help.
 
 All content words are random, and differ from row to row. There are no faults, refusals
 or inversions.
@@ -160,7 +159,7 @@ def exercise(
     Args:
       rng: the source of all choices.
       pools: words and values.
-      difficulty: from 0 (a request repeats the only word of a document) to 1.
+      difficulty: from 0 (a request repeats a description) to 1.
       purpose: whether calls begin with the description of the tool.
     """
     is_common = rng.random() > 0.5 * difficulty
@@ -212,7 +211,7 @@ def _tools(
     common = [next(words) for _ in range(3)]
     heads = [next(words) for _ in range(2)]
     fields = [next(words) for _ in range(5)]
-    most = max(round(MAX_KEYS * difficulty), 1 + (rng.random() < 0.5))
+    most = max(round(MAX_KEYS * difficulty), rng.choice([1, 2, 3]))
     rare = 0.4 * difficulty
     tools = []
     least, limit = NUM_TOOLS
@@ -229,7 +228,7 @@ def _tools(
         )
         text = (rng.choice(GLUE) if rng.random() < rare else "") + text.strip()
         parts = [next(words) for _ in range(rng.choice([1, 2, 2, 3]))]
-        if rng.random() > MEANINGLESS * min(2 * difficulty, 1):
+        if rng.random() > MEANINGLESS:
             parts = [*keys[:2], parts[0]][: len(parts)]
         if len(parts) > 1 and rng.random() < 0.5 * difficulty:
             parts[0] = rng.choice(heads)
@@ -303,6 +302,8 @@ def _clause(
     if rng.random() < 0.5:
         rng.shuffle(keys)
     parts = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
+    if rng.random() > difficulty:
+        parts = [tool.description]
     # Values that are not named stand in the order of the arguments.
     named = len(given) == 2 and rng.random() < 0.5
     order = rng.sample([*given], len(given)) if named else [*given]
