@@ -37,3 +37,16 @@ def test_what_is_very_deep_is_a_text():
     for _ in range(20):
         deep = [deep]
     assert written({"a": deep}) == {"a": json.dumps(deep)}
+
+
+def test_calls_without_a_purpose():
+    look = messages.tool("look", "opening hour", {"place": "string"})
+    history = [
+        {"role": "user", "content": "When?"},
+        messages.call("look", {"place": "Ur"}),
+        messages.call("look", {"to": {"city": "Ur"}}),
+    ]
+    text = "".join(compact.render(history, [look], True, purpose=False))
+    assert "purpose" not in text
+    assert '{"name":"look","arguments":{"place":"Ur"}}<|end|>' in text
+    assert '{"name":"look","arguments":{"to":{"city":"Ur"}}}<|end|>' in text

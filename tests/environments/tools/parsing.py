@@ -18,7 +18,8 @@ from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 
-WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3")  # and the style
+WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3",
+          "poi without_purpose")  # fmt: skip  # and the style
 ROOM = 176  # tokens of an action
 BLANKS = b" \t\n\r"
 MAX_PAIRS = helpers.LIMITS.num_args + 1
