@@ -488,7 +488,16 @@ def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
 
 
 def lookups_of(c: Config, model: Backbone) -> Lookups:
-    """Return the exercises of a run."""
+    """Return the exercises of a run.
+
+    Raises:
+      UsageError: the model does not read the compact style.
+    """
+    if model.template:
+        raise UsageError(
+            f"train.lookup_share={c.train.lookup_share} trains on texts in the compact "
+            f"style, but {model.folder} has a chat template; set it to 0.0"
+        )
     avoid = {*domain_file.evaluated_words(), style.CODE}
     words = random_words.random_words(model.tokenizer, avoid)
     ends = ("", " ")

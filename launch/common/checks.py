@@ -6,6 +6,7 @@ from launch.common.errors import UsageError
 from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
 from openagent_jax.curriculum import mix
+from openagent_jax.data import lookups
 from openagent_jax.domains import library
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import mixture
@@ -21,6 +22,8 @@ SHARES = (
     "ppo.discount",
     "ppo.gae_lambda",
     "eval.strength",
+    "train.other_share",
+    "train.lookup_share",
 )
 # Whole numbers that may be 0; all others are at least 1.
 MAY_BE_ZERO = (
@@ -184,9 +187,11 @@ def _check_combinations(c: Config) -> None:
                 raise UsageError(
                     f"train.{key} cannot be used with {other}: set it to {default}"
                 )
-    for key in ("other_share", "lookup_share"):
-        if (share := getattr(c.train, key)) > 1:
-            raise UsageError(f"train.{key}={share} is more than 1")
+    if c.train.lookup_share and c.train.lookup_tokens < lookups.LEAST_TOKENS:
+        raise UsageError(
+            f"train.lookup_tokens={c.train.lookup_tokens} has no room for documents "
+            f"and requests; set it to {lookups.LEAST_TOKENS} or more"
+        )
     if c.train.lookup_share and c.train.lookup_tokens > c.algorithm.num_tokens:
         raise UsageError(
             f"train.lookup_tokens={c.train.lookup_tokens} is more than "

@@ -26,6 +26,7 @@ import numpy as np
 from openagent_jax.text import style
 from openagent_jax.types import SHARED, Batch
 
+LEAST_TOKENS = 256  # documents and a request need up to so many, and rarely more
 NUM_TOOLS = (2, 7)  # from and to; easy rows have at most `FEW_TOOLS`
 FEW_TOOLS = 3
 MAX_KEYS = 4  # most words that only the description of one tool has
@@ -86,7 +87,7 @@ class Lookups:
         Args:
           tokenizer: a `tokenizers.Tokenizer` with the tokens of the compact style.
           pools: words and values.
-          num_tokens: the most tokens of a row.
+          num_tokens: the most tokens of a row; at least `LEAST_TOKENS`.
           seed: the seed of all rows.
         """
         self._tokenizer, self.pools = tokenizer, pools
@@ -108,8 +109,8 @@ class Lookups:
           step: the number of the step.
           num_rows: number of rows.
           num_columns: number of columns; those after the tokens of a row are padding.
-          difficulty: of the hardest rows, from 0 to 1. Two thirds of the rows are
-            easier by a factor between a half and 1, or less.
+          difficulty: of the hardest rows, from 0 to 1. That of a row is this times a
+            random factor with a mean of two thirds.
         """
         tokens = np.zeros((num_rows, num_columns), np.int32)
         loss_mask = np.zeros_like(tokens, bool)
@@ -139,6 +140,14 @@ class Lookups:
 
         Each of these texts is given as its tokens, and which of them the agent writes.
         """
+        # Documents that leave no room for a request are rare, and drawn anew.
+        while len(texts := self._texts(rng, difficulty)) < 2:
+            pass
+        return texts
+
+    def _texts(
+        self, rng: random.Random, difficulty: float
+    ) -> list[tuple[list[int], list[bool]]]:
         texts, room = [], self._num_tokens
         for messages in exercise(rng, self.pools, difficulty, self._purpose):
             parts = self._tokenizer.encode_batch([text for text, _ in messages])

@@ -1,10 +1,13 @@
 """Runs that train on several kinds of worlds in turn, or make batches ahead."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from launch.common import backbones, build, lineage
+from launch.common.errors import UsageError
 from openagent_jax.domains import domain_file
 from tests import tiny
 
@@ -83,7 +86,7 @@ def test_exercises():
         train__other_domains=(),
         train__lookup_share=0.5,
         train__lookup_steps=100,
-        train__lookup_tokens=200,
+        train__lookup_tokens=256,
     )
     alone = build.maker(c, model, source)
     batches = [next(fed) for _ in range(8)]
@@ -98,3 +101,9 @@ def test_exercises():
     jax.tree.map(np.testing.assert_array_equal, batches[step], expected)
     assert joined.fixed_tokens() >= source.fixed_tokens() | made.fixed_tokens()
     assert not {*made.pools.words} & domain_file.evaluated_words()
+
+
+def test_exercises_are_in_the_compact_style(made):
+    c, model, *_ = made
+    with pytest.raises(UsageError, match="chat template; set it to 0.0"):
+        build.lookups_of(c, dataclasses.replace(model, template="{{ x }}"))

@@ -159,6 +159,27 @@ BAD_USE = [
     ),
     ([GRPO, "--config.train.num_ahead=2"], ["train.num_ahead", "set it to 0"]),
     ([SFT, "--config.train.other_share=1.5"], ["train.other_share=1.5"]),
+    ([SFT, "--config.train.lookup_share=1.5"], ["train.lookup_share=1.5"]),
+    (
+        [
+            SFT,
+            "--config.train.lookup_share=0.5",
+            "--config.train.lookup_tokens=200",
+        ],
+        ["train.lookup_tokens=200", "256 or more"],
+    ),
+    (
+        [
+            SFT,
+            "--config.train.lookup_share=0.5",
+            "--config.train.lookup_tokens=900",
+        ],
+        ["train.lookup_tokens=900", "algorithm.num_tokens"],
+    ),
+    (
+        [GRPO, "--config.train.lookup_share=0.5"],
+        ["train.lookup_share", 'algorithm.name="grpo"'],
+    ),
     (
         [
             "--config=configs/sft.py",
