@@ -146,4 +146,4 @@ class TestFuzz:
             parsed(name, written_actions(name)[2][:7])
         assert (
             helpers.TRACES["parse_batch"] == before <= 5
-        )  # with `random`, four styles
+        )  # with `random`, 4 styles
