@@ -17,7 +17,7 @@ for training. Each step permutes the embeddings of words
 or a held-out domain of the library.
 
 Differs from `base.py` in random weights, worlds and domains, Muon, and these stages.
-Time: on 2 CPU cores, 1,000 steps of `:lookups` take 8 minutes, and 1,000 of `:short` 30
+Time: on 2 CPU cores, 1,000 steps of `:lookups` take 8 minutes, and 1,000 of `:short` 21
 minutes after 5 minutes in which its domains are made; the third run has not been timed.
 Result: none yet; docs/backbone.md has what the first steps lead to. The shipped `nano`
 was made in another way (its README says how).

@@ -6,10 +6,10 @@ needs many thousands of such decisions before it compares a request with documen
 all (docs/backbone.md). A row of this module has many short requests about the same
 tools, and so several times as many decisions for each token.
 
-What makes the comparison begin soon are easier ones that lead to it. A request may
-repeat a whole description, and a later request can be answered like an earlier one of
-the same row that has the same words. So easy rows are conversations, and their requests
-are mostly descriptions. As `difficulty` rises, requests have only some of these words,
+The comparison begins soon if easier ones lead to it. A request may repeat a whole
+description, and a later request can be answered like an earlier one of the same row
+that has the same words. So easy rows are conversations, and their requests are mostly
+descriptions. As `difficulty` rises, requests have only some of these words,
 others that mean nothing, and ask for several calls, and in some rows requests do not
 attend to one another, so that only the documents help.
 
@@ -293,7 +293,7 @@ def _clause(
     noise: Sequence[str],
     difficulty: float,
 ) -> str:
-    """Return the part of a request that asks for a call.
+    """Return the part of a request that asks for a call, as text.
 
     Args:
       rng: the source of all choices.
