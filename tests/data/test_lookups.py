@@ -79,6 +79,21 @@ def test_calls_follow_from_documents_and_requests(pools, difficulty):
             assert answers or not any(arguments for arguments, _ in known.values())
 
 
+def test_easy_requests_repeat_a_description(pools):
+    """Whole descriptions at first, and later mostly parts of them."""
+
+    def share(difficulty):
+        repeats = [
+            any(described in asked for _, described in tools(documents).values())
+            for documents, others in rows(pools, 40, difficulty)
+            for (asked, _), *_ in others
+        ]
+        return np.mean(repeats)
+
+    assert share(0.0) == 1.0
+    assert share(0.5) > share(1.0) + 0.1
+
+
 def test_difficulty_makes_documents_longer(pools):
     sizes = [
         np.mean([len(text.split()) for text, _ in rows(pools, 50, difficulty)])
