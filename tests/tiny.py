@@ -28,6 +28,7 @@ CHANGES = {
     "model.mlp_width": 16,
     "model.look_back_heads": 0,  # so that at first all tokens are about equally likely
     "algorithm.num_tokens": 256,
+    "train.lookup_tokens": 256,
     "optim.learning_rate": 1e-3,  # tolerances in tests assume it
     # With a constant schedule, the compiled step does not depend on num_steps.
     "optim.schedule": "constant",
