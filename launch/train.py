@@ -44,6 +44,7 @@ def main() -> None:
 
     from launch.common import (
         backbones,
+        batching,
         build,
         checks,
         compile_cache,
@@ -91,7 +92,7 @@ def main() -> None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
-    source, fed = build.batches(c, model, source)
+    source, fed = batching.of_run(c, model, source)
     data = fed.metadata if c.data.path else None
     stages = *model.trained_on, lineage.stage(c, data)
     trained = dataclasses.replace(model, trained_on=stages)

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.benchmarks.timing import Medians
-from launch.common import build, placement
+from launch.common import batching, build, placement
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import optim, sharding, train
@@ -201,10 +201,10 @@ class _Cycle:
 
 def first_batches(c: Config, model: Backbone, source: World) -> list[Batch]:
     """Return the batches of the first steps of a run."""
-    _, fed = build.batches(c, model, source)
+    _, fed = batching.of_run(c, model, source)
     if fed is not None:
         return [next(fed) for _ in range(NUM_BATCHES)]
-    make = build.maker(c, model, source)
+    make = batching.maker(c, model, source)
     return [make(step) for step in range(NUM_BATCHES)]
 
 

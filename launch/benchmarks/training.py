@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from launch.benchmarks import torch_training
 from launch.benchmarks.timing import Medians
-from launch.common import build
+from launch.common import batching, build
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import metrics, train
@@ -27,7 +27,7 @@ def measure(
     The share of time outside of the steps, the number of parameters and, where torch
     can train in the same way, the comparison with it are included.
     """
-    source, fed = build.batches(c, model, source)
+    source, fed = batching.of_run(c, model, source)
     step, state = build.trainer(c, model, source, fed=fed)
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])

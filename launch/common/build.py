@@ -3,12 +3,10 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from launch.common import backbones, errors, placement, tokenizer_files
@@ -18,13 +16,9 @@ from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
 from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
-from openagent_jax.curriculum import ahead, draw, mix
-from openagent_jax.data import lookups
+from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
-from openagent_jax.data.lookups import Lookups
-from openagent_jax.domains import domain_file
 from openagent_jax.environments import registry
-from openagent_jax.environments.tools.worlds import random_words
 from openagent_jax.environments.world import Spelling, World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import embedding_shuffle, lora, transformer
@@ -248,8 +242,7 @@ def trainer(
       model: the model that is trained.
       source: the world that tasks are drawn from.
       devices: the devices to train on; all by default.
-      fed: batches of stored demonstrations, made by `feed`; if None, the algorithm
-        makes the batches.
+      fed: the result of `batching.of_run`; if None, the algorithm makes the batches.
     """
     mesh = placement.mesh(c, devices)
     placed = placement.shardings(model.config, mesh)
@@ -300,13 +293,13 @@ def lowered(
     shardings = sharding.state_shardings(mesh, axes, state)
 
     tables = jax.tree.map(
-        lambda x: _placed(x, sharding.replicated(mesh)), source.tables
+        lambda x: as_abstract(x, sharding.replicated(mesh)), source.tables
     )
-    state = jax.tree.map(_placed, state, shardings)
+    state = jax.tree.map(as_abstract, state, shardings)
     return _lowered(c, model, source, mesh, shardings, state, tables)
 
 
-def _placed(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+def as_abstract(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     """Return an array's shape, dtype and sharding."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
@@ -353,11 +346,13 @@ def _lowered(
     update = jax.jit(step.update, donate_argnums=0, out_shardings=outputs)
     if batch is not None:
         return Lowered(None, update.lower(state, tables, train.Made(batch=batch)))
-    placed = train.Made._make([rows, rows, whole])
-    make = brief.jit(step.make, platform, out_shardings=placed).lower(state, tables)
+    outputs = train.Made._make([rows, rows, whole])
+    make = brief.jit(step.make, platform, out_shardings=outputs).lower(state, tables)
     tasks, batch, about = make.out_info
-    tasks, batch = jax.tree.map(lambda x: _placed(x, rows), (tasks, batch))
-    made = train.Made(tasks, batch, jax.tree.map(lambda x: _placed(x, whole), about))
+    tasks, batch = jax.tree.map(lambda x: as_abstract(x, rows), (tasks, batch))
+    made = train.Made(
+        tasks, batch, jax.tree.map(lambda x: as_abstract(x, whole), about)
+    )
     return Lowered(make, update.lower(state, tables, made))
 
 
@@ -413,133 +408,6 @@ def recipe(c: Config, source: World, **about: Any) -> Recipe:
         perturbations=names if c.paft.alpha else (),
         about=about | {"sandbox": dataclasses.asdict(c.sandbox)},
     )
-
-
-def feed(c: Config, source: World, devices: Sequence[Any] | None = None):
-    """Return batches of the stored dataset; None if `data.path` is empty.
-
-    Raises:
-      UsageError: there is no dataset, or its tokenizer or sizes are different.
-    """
-    if not c.data.path:
-        return None
-    with errors.needs_extra("data.path", "data"):
-        from openagent_jax.data import demonstrations, feed, store
-    rows, columns, count = c.num_rows, c.algorithm.num_tokens, jax.process_count()
-    mesh = placement.mesh(c, devices)
-    with errors.blame("data.path"):
-        sharding.check_processes(mesh, count)
-        try:
-            stored = store.read(c.data.path)
-        except FileNotFoundError as error:
-            raise UsageError(f"data.path: {error}") from None
-        store.check(stored, demonstrations.fingerprints(source.tables.lexicon), columns)
-        batches = feed.batches(
-            stored.splits["train"],
-            c.seed,
-            rows // count,
-            columns,
-            packed=c.algorithm.num_rows > 0,
-            process=(jax.process_index(), count),
-            num_threads=c.data.num_threads,
-        )
-    shape, layout = (rows, columns), sharding.batch_sharding(mesh)
-    return feed.Feed(batches, shape, layout, stored.metadata)
-
-
-def batches(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
-    """Return the batches of a run that does not make them in its steps.
-
-    They are stored, or made ahead (`train.num_ahead`), or those of
-    `train.other_domains` and exercises take turns with those of `sandbox.domain`.
-
-    Args:
-      c: the config.
-      model: the model that is trained.
-      source: the world of `sandbox.domain`.
-
-    Returns:
-      The world, in which words that another world needs keep their vectors; and the
-      batches, or None.
-
-    Raises:
-      UsageError: a domain, or the dataset, cannot be used.
-    """
-    exercise = c.train.lookup_share
-    if not c.train.other_domains and not c.train.num_ahead and not exercise:
-        return source, feed(c, source)
-    clean = c.replace({"paft.alpha": 0.0})
-    others = [world(c, model, name) for name in c.train.other_domains]
-    makes = [maker(c, model, source), *(maker(clean, model, one) for one in others)]
-    share = c.train.other_share if others else 0.0
-    shares = [1 - share, *(share / len(others) for _ in others)]
-    found = [one.fixed_tokens for one in (source, *others) if one.fixed_tokens]
-    if exercise:
-        drawn = lookups_of(c, model)
-        found.append(drawn.fixed_tokens)
-        makes.append(partial(_exercises, c, drawn))
-        shares = [*((1 - exercise) * x for x in shares), exercise]
-    make = ahead.in_turn(makes, shares, c.seed)
-    layout = sharding.batch_sharding(placement.mesh(c))
-    abstract = jax.tree.map(lambda x: _placed(x, layout), makes[0](0))
-    put = partial(jax.device_put, device=layout)
-    source = source._replace(fixed_tokens=partial(_union, found))
-    return source, ahead.Ahead(make, c.train.num_ahead, put, abstract)
-
-
-def lookups_of(c: Config, model: Backbone) -> Lookups:
-    """Return the exercises of a run.
-
-    Raises:
-      UsageError: the model does not read the compact style.
-    """
-    if model.template:
-        raise UsageError(
-            f"train.lookup_share={c.train.lookup_share} trains on texts in the compact "
-            f"style, but {model.folder} has a chat template; set it to 0.0"
-        )
-    avoid = {*domain_file.evaluated_words(), style.CODE}
-    words = random_words.random_words(model.tokenizer, avoid)
-    ends = ("", " ")
-    spelled = [model.tokenizer.encode_batch([x + end for x in words]) for end in ends]
-    common = [x for x, *y in zip(words, *spelled, strict=True) if max(map(len, y)) == 1]
-    pools = lookups.Pools(words, common, random_words.formatted(words))
-    return lookups.Lookups(model.tokenizer, pools, c.train.lookup_tokens, c.seed)
-
-
-def _exercises(c: Config, made: Lookups, step: int) -> Batch:
-    ramp = max(c.train.lookup_steps, 1)
-    difficulty = min((step + 1) / ramp, 1.0)
-    return made.batch(step, c.num_rows, c.num_columns, difficulty)
-
-
-def _union(sets: Sequence[Callable[[], set[int]]]) -> set[int]:
-    return set().union(*(found() for found in sets))
-
-
-def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
-    """Return the function that makes the batch of a step of SFT, by its number.
-
-    With `train.num_ahead`, CPU cores make it, even if another device trains.
-    """
-    mesh, root = placement.mesh(c), root_key(c, model)
-    if c.train.num_ahead:
-        mesh = sharding.make_mesh(devices=jax.local_devices(backend="cpu")[:1])
-    local, layout = sharding.local(mesh), sharding.batch_sharding(mesh)
-    drawn = curriculum(c, source.environment, root, local)
-    learner = algorithm(c, model.policy, source.environment, local)
-    make = train.maker(drawn, learner, c.num_sampled_tasks)
-    tables, root = jax.device_put((source.tables, root), sharding.replicated(mesh))
-
-    def batch(tables: Tables, root: jax.Array, step: jax.Array) -> Batch | None:
-        state = TrainState(step, {}, (), root, {}, drawn.init())
-        return make(state, tables).batch
-
-    platform = mesh.devices.flat[0].platform
-    made = brief.jit(batch, platform, out_shardings=layout)
-    step = jax.device_put(jnp.int32(0), sharding.replicated(mesh))
-    made = made.lower(tables, root, step).compile()
-    return lambda step: made(tables, root, np.int32(step))
 
 
 def watch(

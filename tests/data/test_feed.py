@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import backbones, build, checks, cli
+from launch.common import backbones, batching, build, checks, cli
 from openagent_jax import data, sharding, train
 from openagent_jax.algorithms import sft
 from openagent_jax.checkpoint import Checkpoints
@@ -184,7 +184,7 @@ def test_missing_extra_is_a_usage_error(monkeypatch):
     with pytest.raises(
         cli.UsageError, match=r"data.path needs .* pip install -e .*data"
     ):
-        build.feed(c, None)
+        batching.stored(c, None)
 
 
 def test_read_error_is_one_line():
@@ -271,7 +271,7 @@ def start_training(stored):
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
     devices = jax.devices()[:1]
-    read = build.feed(c, source, devices)
+    read = batching.stored(c, source, devices)
     step, state = build.trainer(c, model, source, devices, read)
     begin = read.state()
 

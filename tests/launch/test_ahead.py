@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import backbones, build, lineage
+from launch.common import backbones, batching, build, lineage
 from launch.common.errors import UsageError
 from openagent_jax.domains import domain_file
 from tests import tiny
@@ -18,7 +18,7 @@ def make(**changes):
     c = tiny.config("sft", train__shuffle_vectors=True, **(OTHERS | changes))
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
-    return c, model, source, *build.batches(c, model, source)
+    return c, model, source, *batching.of_run(c, model, source)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_batches_of_both_worlds(made):
     """Each is the batch that a run of that world alone has in this step."""
     c, model, source, _, fed = made
     other = build.world(c, model, "random")
-    alone = [build.maker(c, model, one) for one in (source, other)]
+    alone = [batching.maker(c, model, one) for one in (source, other)]
     batches = [next(fed) for _ in range(8)]
 
     def origin(step, batch):
@@ -88,7 +88,7 @@ def test_exercises():
         train__lookup_steps=100,
         train__lookup_tokens=256,
     )
-    alone = build.maker(c, model, source)
+    alone = batching.maker(c, model, source)
     batches = [next(fed) for _ in range(8)]
     are_tasks = [
         np.array_equal(batch.tokens, alone(step).tokens)
@@ -96,7 +96,7 @@ def test_exercises():
     ]
     assert {*are_tasks} == {True, False}
     step = are_tasks.index(False)
-    made = build.lookups_of(c, model)
+    made = batching.exercises(c, model)
     expected = made.batch(step, *batches[0].tokens.shape, (step + 1) / 100)
     jax.tree.map(np.testing.assert_array_equal, batches[step], expected)
     assert joined.fixed_tokens() >= source.fixed_tokens() | made.fixed_tokens()
@@ -106,4 +106,4 @@ def test_exercises():
 def test_exercises_are_in_the_compact_style(made):
     c, model, *_ = made
     with pytest.raises(UsageError, match="chat template; set it to 0.0"):
-        build.lookups_of(c, dataclasses.replace(model, template="{{ x }}"))
+        batching.exercises(c, dataclasses.replace(model, template="{{ x }}"))
