@@ -38,7 +38,10 @@ def get_config(arg: str = ""):
         )
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
+    c.model.width = 192
     c.model.num_layers = 6
+    c.model.window_heads = 1
+    c.model.copy_heads = 1
     c.sandbox.domain = "random"
     c.train.shuffle_vectors = True
     c.train.batch_size = 16
@@ -64,10 +67,10 @@ def get_config(arg: str = ""):
     c.train.lookup_share = 0.3
     if arg == "lookups":
         c.train.lookup_share = 1.0
-        c.train.lookup_steps = 2000
+        c.train.lookup_steps = 1000
         c.train.batch_size = 6
         c.algorithm.num_tokens = 384
-        c.train.num_steps = 5000
+        c.train.num_steps = 3000
         return c
     # At the rates above, which let copying begin soon, the loss soon stops falling.
     c.optim.learning_rate = 1e-3

@@ -36,6 +36,8 @@ MAY_BE_ZERO = (
     "eval.seed",
     "eval.keep",
     "model.look_back_heads",
+    "model.window_heads",
+    "model.copy_heads",
     "algorithm.num_rows",
     "model.lora.rank",
     "checkpoint.keep_last",

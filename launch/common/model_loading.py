@@ -12,7 +12,7 @@ from launch.common import errors, lineage, model_folders, tokenizer_files
 from launch.common.errors import UsageError
 from launch.common.lineage import Stages
 from launch.common.sections import Model
-from openagent_jax.models import hf, previous_token_heads, transformer, word_forms
+from openagent_jax.models import hf, initial_heads, transformer, word_forms
 from openagent_jax.text import token_bytes
 from openagent_jax.types import Params, Policy
 
@@ -70,7 +70,7 @@ def from_folder(
 
 
 def random(settings: Model) -> Backbone:
-    """Return a model of random weights, with previous-token heads and word forms."""
+    """Return a model of random weights, with initial heads and word forms."""
     folder = model_folders.folder(settings.tokenizer, "model.tokenizer")
     tokenizer = tokenizer_files.tokenizer(folder)
     with errors.blame("model"):
@@ -82,15 +82,15 @@ def random(settings: Model) -> Backbone:
         @jax.jit
         def start(key):
             keys = jax.random.split(key, 3)
-            params, num_heads = plain_init(keys[0]), settings.look_back_heads
+            params = plain_init(keys[0])
             embed = params["embed"]
-            if num_heads:
-                embed = previous_token_heads.embedding(config, keys[1], num_heads)
+            if any(settings.heads):
+                embed = initial_heads.embedding(config, keys[1], settings.heads)
             if settings.word_forms:
                 embed = word_forms.join(embed, texts, keys[2])
             params["embed"] = embed
-            if num_heads:
-                params = previous_token_heads.add(config, params, embed, num_heads)
+            if any(settings.heads):
+                params = initial_heads.add(config, params, embed, settings.heads)
             return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
         # Tracing it finds sizes that do not fit together, without compiling.

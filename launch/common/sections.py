@@ -16,7 +16,7 @@ from launch.common import errors
 from openagent_jax import monitors, optim, sharding
 from openagent_jax.algorithms import grpo, policy_gradient, ppo
 from openagent_jax.curriculum import mix
-from openagent_jax.models import lora, transformer
+from openagent_jax.models import initial_heads, lora, transformer
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,21 @@ class Model:
     rope_theta: float
     tied: bool
     look_back_heads: int
+    window_heads: int
+    copy_heads: int
     word_forms: bool
     chat_template: str
     param_dtype: str
     dtype: str
     remat: str
     lora: Lora
+
+    @property
+    def heads(self) -> initial_heads.Heads:
+        """The heads that are built into random weights."""
+        return initial_heads.Heads(
+            self.look_back_heads, self.window_heads, self.copy_heads
+        )
 
     def decoder(self, vocab_size: int) -> transformer.ModelConfig:
         """The decoder of a model that starts from random weights.

@@ -29,11 +29,12 @@ from openagent_jax.types import SHARED, Batch
 LEAST_TOKENS = 256  # documents and a request need up to so many, and rarely more
 NUM_TOOLS = (2, 7)  # from and to; easy rows have at most `FEW_TOOLS`
 FEW_TOOLS = 3
-MAX_KEYS = 4  # most words that only the description of one tool has
+MAX_KEYS = 6  # most words that only the description of one tool has
+MAX_SHARED = 4  # most words of a description that others may have too
 APART = 0.6  # share of rows whose requests do not attend to one another
 # Share of rows with tools without arguments, and without their results: if they are
 # easy, and if they are hard.
-BRIEF = 0.9, 0.2
+BRIEF = 0.9, 0.5
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
 PLURAL = 0.2  # share of the words of documents that have an `s` there
@@ -217,17 +218,17 @@ def exercise(
 def _tools(
     rng: random.Random, words: Iterator[str], difficulty: float, brief: bool
 ) -> list[_Tool]:
-    common = [next(words) for _ in range(3)]
+    common = [next(words) for _ in range(MAX_SHARED + 1)]
     heads = [next(words) for _ in range(2)]
     fields = [next(words) for _ in range(5)]
     most = max(round(MAX_KEYS * difficulty), rng.choice([1, 2, 3]))
-    rare = 0.4 * difficulty
+    rare = 0.6 * difficulty
     tools = []
     least, limit = NUM_TOOLS
     limit = FEW_TOOLS + round((limit - FEW_TOOLS) * difficulty)
     for _ in range(rng.randint(least, limit)):
         keys = [next(words) for _ in range(rng.randint(1, most))]
-        shared = [rng.choice(common)] if rng.random() < 0.6 * difficulty else []
+        shared = rng.sample(common, rng.randint(0, round(MAX_SHARED * difficulty)))
         described = [*keys, *shared]
         rng.shuffle(described)
         text = "".join(
@@ -305,7 +306,8 @@ def _clause(
       difficulty: see `exercise`.
     """
     rare = 0.6 * difficulty
-    keys = rng.sample(tool.keys, rng.randint((len(tool.keys) + 1) // 2, len(tool.keys)))
+    # Often a single one, which may stand anywhere in the description.
+    keys = rng.sample(tool.keys, 1 + int(len(tool.keys) * rng.random() ** 2))
     keys += [word for word in tool.shared if rng.random() < 0.5]
     keys += rng.sample(noise, rng.randint(0, round(MAX_NOISE * difficulty)))
     if rng.random() < 0.5:

@@ -43,7 +43,7 @@ def join(
     """Return a random embedding with its vectors combined by stem and form.
 
     The length of the vectors stays about the same. The first channel, which may be the
-    same for all tokens (`previous_token_heads`), stays exactly the same.
+    same for all tokens (`initial_heads`), stays exactly the same.
 
     Args:
       embed: random vectors.

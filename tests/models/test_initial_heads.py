@@ -1,12 +1,12 @@
-"""Previous-token heads at initialisation attend as they should, in a plain Llama."""
+"""Heads that are built into the initial weights do what they should."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax.models import previous_token_heads, transformer
-from openagent_jax.models.previous_token_heads import CONSTANT
+from openagent_jax.models import initial_heads, transformer
+from openagent_jax.models.initial_heads import CONSTANT, Heads
 
 
 def _config(**changes):
@@ -35,17 +35,18 @@ def _influence(params, config):
     return jnp.mean(jnp.linalg.norm(change, axis=-1), axis=0)[4:]
 
 
-def _start(config, num_heads):
+def _start(config, *heads):
+    heads = Heads(*heads)
     plain = transformer.make_policy(config).init(jax.random.key(0))
-    embed = previous_token_heads.embedding(config, jax.random.key(1), num_heads)
-    return plain, previous_token_heads.add(config, plain, embed, num_heads)
+    embed = initial_heads.embedding(config, jax.random.key(1), heads)
+    return plain, initial_heads.add(config, plain, embed, heads)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
 @pytest.mark.slow
 def test_heads_attend_one_and_two_tokens_back(num_kv_heads):
     config = _config(num_kv_heads=num_kv_heads)
-    plain, initialised = _start(config, 2)
+    plain, initialised = _start(config, 2, 0, 0)
     assert jax.tree.map(jnp.shape, plain) == jax.tree.map(jnp.shape, initialised)
     by_distance = _influence(initialised, config)
     assert jnp.min(by_distance[1:3]) > 8 * jnp.max(by_distance[3:])
@@ -56,7 +57,7 @@ def test_heads_attend_one_and_two_tokens_back(num_kv_heads):
 def test_the_embeddings_of_tokens_before_are_copied_to_parts_of_their_own():
     """The part of a token stays as it is; those of the heads are nearly the tokens'."""
     config = _config(width=96, num_heads=4, num_kv_heads=4)
-    _, params = _start(config, 2)
+    _, params = _start(config, 2, 0, 0)
     tokens = jax.random.randint(jax.random.key(5), (3, 12), 0, config.vocab_size)
     embed = params["embed"][tokens]
     assert not jnp.any(embed[..., 32:])
@@ -82,14 +83,64 @@ def test_the_embeddings_of_tokens_before_are_copied_to_parts_of_their_own():
         assert jnp.allclose(lengths[0], lengths[1], rtol=0.2)
 
 
+def test_a_window_head_averages_the_last_tokens():
+    """Its part is the mean of about 16 embeddings, wherever the token stands."""
+    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
+    _, params = _start(config, 1, 1, 0)
+    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
+    layers = {
+        **params["layers"],
+        "o": params["layers"]["o"].at[:, 2 * 64 :].set(0),
+        "down": jnp.zeros_like(params["layers"]["down"]),
+    }
+    positions = jnp.broadcast_to(jnp.arange(100), tokens.shape)
+    hidden = transformer.make_policy(config).hidden(
+        {**params, "layers": layers}, tokens, positions, jnp.ones_like(tokens)
+    )
+    hidden *= CONSTANT / hidden[..., :1]
+    embed = params["embed"][tokens][..., 1:64]
+    for last in (60, 99):
+        means = hidden[:, last, 129:192]
+        # The weights of the tokens, by least squares over all rows and channels.
+        shape = (last + 1, -1)
+        before = embed[:, : last + 1].swapaxes(0, 1).reshape(shape)
+        weights = np.linalg.lstsq(before.T, means.ravel(), rcond=None)[0][::-1]
+        assert weights[:17].sum() > 0.9 * weights.sum()
+        assert weights[2:15].min() > 0.02 * weights.sum()
+        assert np.argmax(weights) in (7, 8, 9)
+        np.testing.assert_allclose(weights.sum(), initial_heads.WINDOW_GAIN, rtol=0.05)
+
+
+def test_a_copy_head_makes_what_it_attends_to_likely():
+    config = _config(width=128, num_layers=3, head_size=64)
+    key = jax.random.key(5)
+    tokens = jax.random.randint(key, (8, 20), 0, config.vocab_size)
+    positions = jnp.broadcast_to(jnp.arange(20), tokens.shape)
+    policy = transformer.make_policy(config)
+
+    def share(params):
+        """The probability that the next token is one of the text."""
+        hidden = policy.hidden(params, tokens, positions, jnp.ones_like(tokens))
+        probs = jax.nn.softmax(policy.head(params, hidden[:, -1]))
+        seen = jax.nn.one_hot(tokens[:, :-1], config.vocab_size).max(axis=1)
+        return jnp.mean(jnp.sum(probs * seen, axis=-1))
+
+    _, without = _start(config, 1, 0, 0)
+    _, params = _start(config, 1, 0, 1)
+    assert share(params) > share(without)
+
+
 @pytest.mark.parametrize(
     ("heads", "changes", "names"),
     [
-        (3, {}, "model.look_back_heads=3"),
-        (1, dict(num_kv_heads=1), "multiple of 2"),
-        (2, dict(width=4), "model.width=4"),
+        ((3, 0, 0), {}, "model.look_back_heads=3"),
+        ((1, 0, 0), dict(num_kv_heads=1), "multiple of 2"),
+        ((2, 0, 0), dict(width=4), "model.width=4"),
+        ((2, 1, 0), {}, "leaves no head"),
+        ((1, 2, 0), {}, "model.window_heads=2 is not between 0 and 1"),
+        ((1, 0, 1), {}, "three layers, not model.num_layers=1"),
     ],
 )
 def test_bad_numbers_of_heads(heads, changes, names):
     with pytest.raises(ValueError, match=names):
-        previous_token_heads.embedding(_config(**changes), jax.random.key(1), heads)
+        _start(_config(**changes), *heads)
