@@ -38,7 +38,7 @@ BRIEF = 0.9, 0.5
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
 PLURAL = 0.2  # share of the words of documents that have an `s` there
-MAX_NOISE = 3  # most words of a request that mean nothing
+MAX_NOISE = 12  # most words of a request that mean nothing
 NESTED = 0.5  # share of calls for a result that are said after what is done with it
 GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
         "an ", "to ", "at ", "on ", "that is ", "which ", "who ", "has ", "will ",
@@ -178,7 +178,8 @@ def exercise(
     tools = _tools(rng, words, difficulty, brief)
     system, user, assistant, tool_speaks = style.SPEAKERS
     yield [(system + "".join(map(_document, tools)), False)]
-    noise = [next(words) for _ in range(60)]
+    noise = [next(words) for _ in range(40)]
+    noise += [_value(rng, pools) for _ in range(20)]
     while True:
         num = 1
         if not brief and rng.random() < MANY_STEPS * difficulty:
@@ -309,9 +310,9 @@ def _clause(
     # Often a single one, which may stand anywhere in the description.
     keys = rng.sample(tool.keys, 1 + int(len(tool.keys) * rng.random() ** 2))
     keys += [word for word in tool.shared if rng.random() < 0.5]
-    keys += rng.sample(noise, rng.randint(0, round(MAX_NOISE * difficulty)))
-    if rng.random() < 0.5:
-        rng.shuffle(keys)
+    most = round(MAX_NOISE * difficulty)
+    keys += rng.sample(noise, int((most + 1) * rng.random() ** 2))
+    rng.shuffle(keys)
     parts = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
     if rng.random() > difficulty:
         parts = [tool.description]
