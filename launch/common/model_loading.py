@@ -1,17 +1,19 @@
 """A model with its tokenizer: of a folder, or with random weights."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
+import numpy as np
 from tokenizers import Tokenizer
 
 from launch.common import errors, lineage, model_folders, tokenizer_files
 from launch.common.errors import UsageError
 from launch.common.lineage import Stages
 from launch.common.sections import Model
+from openagent_jax.environments.tools.worlds import fixed_tokens
 from openagent_jax.models import hf, initial_heads, transformer, word_forms
 from openagent_jax.text import token_bytes
 from openagent_jax.types import Params, Policy
@@ -79,6 +81,10 @@ def random(settings: Model) -> Backbone:
         plain_init = transformer.make_policy(full_precision).init
         texts = [bytes(row) for row in token_bytes.vocab_bytes(tokenizer, b"")]
 
+        is_content = np.zeros(len(texts), bool)
+        if settings.window_heads:
+            is_content = _is_content(tokenizer, texts)
+
         @jax.jit
         def start(key):
             keys = jax.random.split(key, 3)
@@ -90,7 +96,8 @@ def random(settings: Model) -> Backbone:
                 embed = word_forms.join(embed, texts, keys[2])
             params["embed"] = embed
             if any(settings.heads):
-                params = initial_heads.add(config, params, embed, settings.heads)
+                heads = settings.heads
+                params = initial_heads.add(config, params, embed, heads, is_content)
             return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
         # Tracing it finds sizes that do not fit together, without compiling.
@@ -101,3 +108,11 @@ def random(settings: Model) -> Backbone:
 
     template = tokenizer_files.template(folder, settings.chat_template)
     return Backbone(config, tokenizer, init, folder, template)
+
+
+def _is_content(tokenizer: Tokenizer, texts: Sequence[bytes]) -> np.ndarray:
+    """Tell which tokens are words or numbers, but no words that all domains share."""
+    general = fixed_tokens.of_general_words(tokenizer)
+    is_word = np.array([text.strip(b" _").isalnum() for text in texts])
+    is_word[[*general]] = False
+    return is_word

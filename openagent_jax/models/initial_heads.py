@@ -8,9 +8,10 @@ part, and heads of the first layer fill the others:
   Previous-token heads copy the embeddings of the tokens before. Copying (this word is
     followed by whatever followed it earlier) takes such a head and, in a later layer,
     an induction head that looks up what it wrote (Olsson et al., arXiv 2209.11895).
-  A window head writes the mean of the embeddings of the last tokens, the nearest of
-    which count most. The name of a tool then comes with the words of its description,
-    and a call with those of the request, so that a later head can compare them.
+  A window head writes the mean of the embeddings of about the last 16 tokens, in which
+    content words count most. The name of a tool then comes with the words of its
+    description, and a call with those of the request, so that a later head can compare
+    them.
 
 One more head, of the last layer but one, adds the embeddings of the tokens that it
 attends to, so that these tokens become likely. What it attends to is left to training.
@@ -31,7 +32,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from openagent_jax.models.transformer import ModelConfig
 from openagent_jax.types import Params
@@ -49,6 +50,7 @@ CENTRE = 8
 BAND = 0.03, 0.2
 WINDOW_SHARPNESS = 9.0  # attention score at the centre, of all frequencies together
 WINDOW_GAIN = 4.0  # of the mean over a window
+CONTENT_SCORE = 3.0  # what content words have more in the attention scores of a window
 
 
 class Heads(NamedTuple):
@@ -114,7 +116,11 @@ def embedding(config: ModelConfig, key: jax.Array, heads: Heads) -> Float[Array,
 
 
 def add(
-    config: ModelConfig, params: Params, embed: Float[Array, "V C"], heads: Heads
+    config: ModelConfig,
+    params: Params,
+    embed: Float[Array, "V C"],
+    heads: Heads,
+    is_content: Bool[np.ndarray, "V"],
 ) -> Params:
     """Return the parameters with built-in heads.
 
@@ -124,11 +130,15 @@ def add(
       embed: see `embedding`. Its vectors are brought to the same length; they fill the
         first C channels, and the others are 0.
       heads: the heads. They copy the first C channels, or as many as they have.
+      is_content: which tokens are content words, for a window head. Channel 1 tells
+        them apart.
     """
     size, channels = config.head_size, embed.shape[1]
     # All embeddings are equally long, so that no token draws more attention.
     embed *= EMBEDDING_NORM / jnp.linalg.norm(embed[:, 1:], axis=1, keepdims=True)
     embed = embed.at[:, 0].set(CONSTANT)
+    if heads.window:
+        embed = embed.at[:, 1].set(jnp.where(is_content, CONSTANT, 0.0))
     embed = jnp.pad(embed, ((0, 0), (0, config.width - channels)))
     # RMSNorm makes the channels of an embedding larger by this factor.
     gain = 1 / jnp.sqrt(jnp.mean(embed**2))
@@ -153,6 +163,12 @@ def add(
         own, shared = head * size, head // group * size
         layers["q"] = _constant_reader(layers["q"], own, amplitude * query)
         layers["k"] = _constant_reader(layers["k"], shared, amplitude * key)
+        if head == heads.look_back:  # the window head
+            # The slowest frequency is the same at all distances that matter.
+            amplitude = (CONTENT_SCORE * size**0.5) ** 0.5 / (CONSTANT * gain)
+            for name, channel, start in (("q", 0, own), ("k", 1, shared)):
+                column = start + size // 2 - 1
+                layers[name] = layers[name].at[0, channel, column].set(amplitude)
         part = (1 + head) * channels
         _copy(layers, size, 0, (own, shared), copied, part, factor / gain)
     if heads.copy:

@@ -39,7 +39,8 @@ def _start(config, *heads):
     heads = Heads(*heads)
     plain = transformer.make_policy(config).init(jax.random.key(0))
     embed = initial_heads.embedding(config, jax.random.key(1), heads)
-    return plain, initial_heads.add(config, plain, embed, heads)
+    is_content = np.arange(config.vocab_size) % 2 == 0
+    return plain, initial_heads.add(config, plain, embed, heads, is_content)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
@@ -83,32 +84,55 @@ def test_the_embeddings_of_tokens_before_are_copied_to_parts_of_their_own():
         assert jnp.allclose(lengths[0], lengths[1], rtol=0.2)
 
 
-def test_a_window_head_averages_the_last_tokens():
-    """Its part is the mean of about 16 embeddings, wherever the token stands."""
-    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
-    _, params = _start(config, 1, 1, 0)
-    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
+def _windows(params, config, tokens):
+    """Return what the window head adds to the hidden states, in embeddings."""
+    size = config.head_size
     layers = {
         **params["layers"],
-        "o": params["layers"]["o"].at[:, 2 * 64 :].set(0),
+        "o": params["layers"]["o"].at[:, 2 * size :].set(0),
         "down": jnp.zeros_like(params["layers"]["down"]),
     }
-    positions = jnp.broadcast_to(jnp.arange(100), tokens.shape)
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     hidden = transformer.make_policy(config).hidden(
         {**params, "layers": layers}, tokens, positions, jnp.ones_like(tokens)
     )
+    # The last norm scales all channels alike.
     hidden *= CONSTANT / hidden[..., :1]
+    return hidden[..., 2 * size + 1 : 3 * size]
+
+
+def test_a_window_head_averages_the_last_tokens():
+    """Its part is a mean of about 16 embeddings, wherever the token stands."""
+    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
+    _, params = _start(config, 1, 1, 0)
+    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
+    tokens = tokens // 2 * 2  # content words
+    means = _windows(params, config, tokens)
     embed = params["embed"][tokens][..., 1:64]
     for last in (60, 99):
-        means = hidden[:, last, 129:192]
         # The weights of the tokens, by least squares over all rows and channels.
-        shape = (last + 1, -1)
-        before = embed[:, : last + 1].swapaxes(0, 1).reshape(shape)
-        weights = np.linalg.lstsq(before.T, means.ravel(), rcond=None)[0][::-1]
-        assert weights[:17].sum() > 0.9 * weights.sum()
-        assert weights[2:15].min() > 0.02 * weights.sum()
+        before = embed[:, : last + 1].swapaxes(0, 1).reshape(last + 1, -1)
+        weights = np.linalg.lstsq(before.T, means[:, last].ravel(), rcond=None)[0]
+        weights = weights[::-1] / initial_heads.WINDOW_GAIN
+        np.testing.assert_allclose(weights.sum(), 1, rtol=0.05)
+        assert weights[:17].sum() > 0.9
+        assert weights[2:15].min() > 0.02
         assert np.argmax(weights) in (7, 8, 9)
-        np.testing.assert_allclose(weights.sum(), initial_heads.WINDOW_GAIN, rtol=0.05)
+
+
+def test_content_words_count_most_in_a_window():
+    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
+    _, params = _start(config, 1, 1, 0)
+    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
+    tokens = tokens // 2 * 2 + 1
+    tokens = jnp.minimum(tokens, config.vocab_size - 2)  # none is a content word
+    one = tokens.at[:, 95].add(1)
+    embed = params["embed"][one[:, 95], 1:64]
+    difference = (_windows(params, config, one) - _windows(params, config, tokens))[
+        :, 99
+    ]
+    share = jnp.sum(difference * embed, -1) / jnp.sum(embed**2, -1)
+    assert jnp.min(share) > 0.4 * initial_heads.WINDOW_GAIN  # one token of 16
 
 
 def test_a_copy_head_makes_what_it_attends_to_likely():
