@@ -16,9 +16,10 @@ for training. Each step permutes the embeddings of words
 (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`, `weather`,
 or a held-out domain of the library.
 
-Differs from `base.py` in random weights, worlds and domains, Muon, and these stages.
-Time: on 2 CPU cores, 1,000 steps of `:lookups` take 8 minutes, and 1,000 of `:short` 21
-minutes after 5 minutes in which its domains are made; the third run has not been timed.
+Differs from `base.py` in random weights, with a window head and a copy head
+(`models/initial_heads.py`), worlds and domains, Muon, and these stages. Time: on 2 CPU
+cores, 1,000 steps of `:lookups` take 11 minutes, and the domains of `:short` 5 minutes
+to make; its steps and the third run have not been timed.
 Result: none yet; docs/backbone.md has what the first steps lead to. The shipped `nano`
 was made in another way (its README says how).
 """
