@@ -45,7 +45,8 @@ NUM_FREQUENCIES = 4
 SHARPNESS = 10.0  # attention score at the intended distance, for each frequency
 # A window head attends to distances around `CENTRE`. Its frequencies, in radians per
 # token, are too slow to tell neighbours apart, and fast enough to leave out what is far
-# away: 98 % of its attention is on the last 24 tokens.
+# away: 98 % of its attention is on the last 24 of 400 tokens, and 82 % on those of
+# 1,000, if the base of the frequencies is 10,000 and a head has 64 channels.
 CENTRE = 8
 BAND = 0.03, 0.2
 WINDOW_SHARPNESS = 9.0  # attention score at the centre, of all frequencies together
