@@ -179,7 +179,8 @@ def exercise(
     system, user, assistant, tool_speaks = style.SPEAKERS
     yield [(system + "".join(map(_document, tools)), False)]
     noise = [next(words) for _ in range(40)]
-    noise += [_value(rng, pools) for _ in range(20)]
+    if brief:  # where tools have arguments, a value more could be taken for theirs
+        noise += [_value(rng, pools) for _ in range(20)]
     while True:
         num = 1
         if not brief and rng.random() < MANY_STEPS * difficulty:

@@ -79,6 +79,21 @@ def test_calls_follow_from_documents_and_requests(pools, difficulty):
             assert answers or not any(arguments for arguments, _ in known.values())
 
 
+def test_all_values_of_a_request_are_arguments_if_tools_have_any(pools):
+    """What means nothing is in lower case there, so that no value is ambiguous."""
+    num_values = num_others = 0
+    for documents, others in rows(pools, 200, 1.0):
+        has_arguments = any(arguments for arguments, _ in tools(documents).values())
+        for (asked, _), *turns in others:
+            called = "".join(text for text, own in turns if own)
+            request = asked.removeprefix("<|user|>").removesuffix("<|assistant|>")
+            for value in re.findall(r"\S*\d\S*", request):
+                num_values += has_arguments
+                num_others += not has_arguments
+                assert value.rstrip(".?,;") in called or not has_arguments
+    assert num_values > 50 and num_others > 50
+
+
 def test_easy_requests_repeat_a_description(pools):
     """Whole descriptions at first, and later mostly parts of them."""
 
