@@ -90,9 +90,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.mlp_width = 256  # size of the hidden layer of the MLP
     c.model.rope_theta = 10_000.0  # base of the frequencies of RoPE
     c.model.tied = True  # whether the embedding is also the output head
-    # Numbers of heads that are built into the initial weights (models/initial_heads.py):
-    # those that copy a token before, 0 or more; those that average the last tokens, and
-    # those that copy what they attend to, 0 or 1.
+    # Numbers of heads that are built into the initial weights, see
+    # models/initial_heads.py: those that copy a token before, 0 or more; those that
+    # average the last tokens, and those that copy what they attend to, 0 or 1.
     c.model.look_back_heads = 1
     c.model.window_heads = 0
     c.model.copy_heads = 0
