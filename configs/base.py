@@ -91,10 +91,11 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.rope_theta = 10_000.0  # base of the frequencies of RoPE
     c.model.tied = True  # whether the embedding is also the output head
     # Numbers of heads that are built into the initial weights, see
-    # models/initial_heads.py: those that copy a token before, 0 or more; those that
-    # average the last tokens, and those that copy what they attend to, 0 or 1.
+    # models/initial_heads.py: those that copy a token before, 0 or more; 0 or 1: those
+    # that mark the words of the request in documents, and one that copies what it
+    # attends to.
     c.model.look_back_heads = 1
-    c.model.window_heads = 0
+    c.model.match_heads = 0
     c.model.copy_heads = 0
     # Whether the tokens of a word, such as `oak`, `Oak` and `oak_`, get similar
     # embeddings, see models/word_forms.py.
@@ -248,12 +249,11 @@ def get_config(arg: str = "") -> ConfigDict:
     # of them, with this probability, or else on tasks of sandbox.domain.
     c.train.other_domains = ()
     c.train.other_share = 0.5
-    # SFT only: the probability that a step trains on exercises (data/lookups.py) of at
-    # most `lookup_tokens` tokens a row. They get harder over the first `lookup_steps`
-    # steps; with 0, they are hard from the beginning.
+    # SFT only: the probability that a step trains on exercises (data/lookups.py). They
+    # get harder over the first `lookup_steps` steps; with 0, they are hard from the
+    # beginning.
     c.train.lookup_share = 0.0
     c.train.lookup_steps = 0
-    c.train.lookup_tokens = 384
     # SFT only: how many batches are made ahead, on CPU cores by as many threads, while
     # other devices train; 0 makes each batch in its step, where the training is.
     c.train.num_ahead = 0

@@ -7,8 +7,7 @@
     python -m launch.train --config=configs/pretrain.py
 
 The first run learns to copy, and to compare requests with documents, by exercises that
-get harder (`data/lookups.py`). Its batches are small, because that takes many updates
-rather than many tokens. The second one learns to find a tool and its values in tasks of
+get harder (`data/lookups.py`). The second one learns to find a tool and its values in tasks of
 at most two calls: random worlds, domains of random words (`all_invented`), and domains
 of the library (`all_pretrain`); a part of its steps are still exercises. The third one
 has tasks of up to five calls, of which a quarter are perturbed, with the surface forms
@@ -16,10 +15,10 @@ for training. Each step permutes the embeddings of words
 (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`, `weather`,
 or a held-out domain of the library.
 
-Differs from `base.py` in random weights, with a window head and a copy head
-(`models/initial_heads.py`), worlds and domains, Muon, and these stages. Time: on 2 CPU
-cores, 1,000 steps of `:lookups` take 11 minutes, and the domains of `:short` 5 minutes
-to make; its steps and the third run have not been timed.
+Differs from `base.py` in random weights, with heads that mark words of the request in
+documents and a copy head (`models/initial_heads.py`), worlds and domains, Muon, and
+these stages. Time: on 2 CPU cores, 1,000 steps of `:lookups` take 12 minutes, and the
+domains of `:short` 5 minutes to make; its steps and the third run have not been timed.
 Result: none yet; docs/backbone.md has what the first steps lead to. The shipped `nano`
 was made in another way (its README says how).
 """
@@ -41,7 +40,8 @@ def get_config(arg: str = ""):
     c.init_from = "random"
     c.model.width = 192
     c.model.num_layers = 6
-    c.model.window_heads = 1
+    c.model.rope_theta = 1e6  # slow enough to compare distant tokens
+    c.model.match_heads = 1
     c.model.copy_heads = 1
     c.sandbox.domain = "random"
     c.train.shuffle_vectors = True
@@ -59,17 +59,17 @@ def get_config(arg: str = ""):
         c.eval.domain = "poi"
         return c
     c.sandbox.transfer = "museum"
-    c.sandbox.prompt_tokens = 512
+    c.sandbox.prompt_tokens = 640
     c.sandbox.action_tokens = 96
     c.sandbox.result_tokens = 96
-    c.sandbox.context_tokens = 1024
+    c.sandbox.context_tokens = 1152
     c.eval.domain = "all_dev"
     c.eval.scenarios = ()
     c.train.lookup_share = 0.3
     if arg == "lookups":
         c.train.lookup_share = 1.0
         c.train.lookup_steps = 1000
-        c.train.batch_size = 6
+        c.train.batch_size = 8
         c.algorithm.num_tokens = 384
         c.train.num_steps = 3000
         return c

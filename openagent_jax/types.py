@@ -174,9 +174,6 @@ class Trajectory:
     state: State  # at the end of the episode
 
 
-SHARED = -1  # the segment that all later tokens of a row attend to
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Batch:
@@ -185,8 +182,7 @@ class Batch:
     tokens: Int[Array, "B S"]
     positions: Int[Array, "B S"]
     # Attention mask: a token attends to itself and to earlier tokens of its segment; 0
-    # is padding. A row may hold several texts end to end, each with positions from 0,
-    # or several texts that go on from the same one, whose segment is `SHARED`.
+    # is padding. A row may hold several texts end to end, each with positions from 0.
     segments: Int[Array, "B S"]
     loss_mask: Bool[Array, "B S"]  # tokens that the policy is trained to produce
     divisor: Float[Array, "B"]  # contribution of each row to the divisor of the loss

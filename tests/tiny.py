@@ -27,10 +27,9 @@ CHANGES = {
     "model.head_size": 8,
     "model.mlp_width": 16,
     "model.look_back_heads": 0,  # so that at first all tokens are about equally likely
-    "model.window_heads": 0,
+    "model.match_heads": 0,
     "model.copy_heads": 0,
     "algorithm.num_tokens": 256,
-    "train.lookup_tokens": 256,
     "optim.learning_rate": 1e-3,  # tolerances in tests assume it
     # With a constant schedule, the compiled step does not depend on num_steps.
     "optim.schedule": "constant",

@@ -112,7 +112,7 @@ def exercises(c: Config, model: Backbone) -> Lookups:
     spelled = [model.tokenizer.encode_batch([x + end for x in words]) for end in ends]
     common = [x for x, *y in zip(words, *spelled, strict=True) if max(map(len, y)) == 1]
     pools = lookups.Pools(words, common, random_words.formatted(words))
-    return lookups.Lookups(model.tokenizer, pools, c.train.lookup_tokens, c.seed)
+    return lookups.Lookups(model.tokenizer, pools, c.seed)
 
 
 def _exercises_of_step(c: Config, made: Lookups, step: int) -> Batch:

@@ -36,7 +36,7 @@ MAY_BE_ZERO = (
     "eval.seed",
     "eval.keep",
     "model.look_back_heads",
-    "model.window_heads",
+    "model.match_heads",
     "model.copy_heads",
     "algorithm.num_rows",
     "model.lora.rank",
@@ -189,15 +189,10 @@ def _check_combinations(c: Config) -> None:
                 raise UsageError(
                     f"train.{key} cannot be used with {other}: set it to {default}"
                 )
-    if c.train.lookup_share and c.train.lookup_tokens < lookups.LEAST_TOKENS:
+    if c.train.lookup_share and c.algorithm.num_tokens < lookups.LEAST_TOKENS:
         raise UsageError(
-            f"train.lookup_tokens={c.train.lookup_tokens} has no room for documents "
-            f"and requests; set it to {lookups.LEAST_TOKENS} or more"
-        )
-    if c.train.lookup_share and c.train.lookup_tokens > c.algorithm.num_tokens:
-        raise UsageError(
-            f"train.lookup_tokens={c.train.lookup_tokens} is more than "
-            f"algorithm.num_tokens={c.algorithm.num_tokens}, the length of a row"
+            f"algorithm.num_tokens={c.algorithm.num_tokens} has no room for exercises "
+            f"(train.lookup_share); set it to {lookups.LEAST_TOKENS} or more"
         )
     if c.sandbox.min_visible > c.sandbox.num_visible:
         raise UsageError(

@@ -15,7 +15,7 @@ from launch.common.lineage import Stages
 from launch.common.sections import Model
 from openagent_jax.environments.tools.worlds import fixed_tokens
 from openagent_jax.models import hf, initial_heads, transformer, word_forms
-from openagent_jax.text import token_bytes
+from openagent_jax.text import style, token_bytes
 from openagent_jax.types import Params, Policy
 
 
@@ -81,9 +81,7 @@ def random(settings: Model) -> Backbone:
         plain_init = transformer.make_policy(full_precision).init
         texts = [bytes(row) for row in token_bytes.vocab_bytes(tokenizer, b"")]
 
-        is_content = np.zeros(len(texts), bool)
-        if settings.window_heads:
-            is_content = _is_content(tokenizer, texts)
+        kinds = _kinds(tokenizer, texts) if settings.match_heads else None
 
         @jax.jit
         def start(key):
@@ -97,7 +95,7 @@ def random(settings: Model) -> Backbone:
             params["embed"] = embed
             if any(settings.heads):
                 heads = settings.heads
-                params = initial_heads.add(config, params, embed, heads, is_content)
+                params = initial_heads.add(config, params, embed, heads, kinds)
             return jax.tree.map(lambda x: x.astype(config.param_dtype), params)
 
         # Tracing it finds sizes that do not fit together, without compiling.
@@ -110,9 +108,22 @@ def random(settings: Model) -> Backbone:
     return Backbone(config, tokenizer, init, folder, template)
 
 
-def _is_content(tokenizer: Tokenizer, texts: Sequence[bytes]) -> np.ndarray:
-    """Tell which tokens are words or numbers, but no words that all domains share."""
+def _kinds(tokenizer: Tokenizer, texts: Sequence[bytes]) -> initial_heads.Kinds:
+    """Return which tokens are of which kind.
+
+    Content words are words or numbers, but no words that all domains share.
+
+    Raises:
+      ValueError: the tokenizer does not have the tokens of the compact style.
+    """
+    found = [tokenizer.token_to_id(text) for text in style.SPEAKERS]
+    speakers = tuple(token for token in found if token is not None)
+    if len(speakers) < len(found):
+        raise ValueError(
+            "model.match_heads=1 needs a tokenizer with the tokens of the compact "
+            f"style, {', '.join(style.SPEAKERS)}"
+        )
     general = fixed_tokens.of_general_words(tokenizer)
-    is_word = np.array([text.strip(b" _").isalnum() for text in texts])
-    is_word[[*general]] = False
-    return is_word
+    content = np.array([text.strip(b" _").isalnum() for text in texts])
+    content[[*general]] = False
+    return initial_heads.Kinds(content, speakers, documents=speakers[0])

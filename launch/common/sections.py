@@ -54,7 +54,7 @@ class Model:
     rope_theta: float
     tied: bool
     look_back_heads: int
-    window_heads: int
+    match_heads: int
     copy_heads: int
     word_forms: bool
     chat_template: str
@@ -67,7 +67,7 @@ class Model:
     def heads(self) -> initial_heads.Heads:
         """The heads that are built into random weights."""
         return initial_heads.Heads(
-            self.look_back_heads, self.window_heads, self.copy_heads
+            self.look_back_heads, self.match_heads, self.copy_heads
         )
 
     def decoder(self, vocab_size: int) -> transformer.ModelConfig:
@@ -255,7 +255,6 @@ class Train:
     other_share: float
     lookup_share: float
     lookup_steps: int
-    lookup_tokens: int
     num_ahead: int
     shuffle_vectors: bool
     log_every: int

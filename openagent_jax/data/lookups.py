@@ -1,20 +1,17 @@
-"""Dense exercises for the pretraining of a backbone: short requests about a few tools.
+"""Short exercises for the pretraining of a backbone: a request about a few tools.
 
 A task of the sandbox has a prompt of some hundred tokens and a handful of decisions:
 which tool to call, and which words of the request are its arguments. A small decoder
 needs many thousands of such decisions before it compares a request with documents at
-all (docs/backbone.md). A row of this module has many short requests about the same
-tools, and so several times as many decisions for each token.
+all (docs/backbone.md). An exercise has the same decisions in about half as many tokens,
+and several fill a row.
 
-The comparison begins soon if easier ones lead to it. A request may repeat a whole
-description, and a later request can be answered like an earlier one of the same row
-that has the same words. So easy rows are conversations, and their requests are mostly
-descriptions. As `difficulty` rises, requests have only some of these words,
-others that mean nothing, and ask for several calls, and in some rows requests do not
-attend to one another, so that only the documents help.
+The comparison begins soon if easier ones lead to it. So an easy request mostly repeats
+the description of a tool. As `difficulty` rises, requests have only some of its words,
+others that mean nothing, and ask for several calls.
 
-All content words are random, and differ from row to row. There are no faults, refusals
-or inversions.
+All content words are random, and differ from one exercise to the next. There are no
+faults, refusals or inversions.
 """
 
 import random
@@ -24,17 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openagent_jax.text import style
-from openagent_jax.types import SHARED, Batch
+from openagent_jax.types import Batch
 
-LEAST_TOKENS = 256  # documents and a request need up to so many, and rarely more
+LEAST_TOKENS = 256  # an exercise has up to so many, and rarely more
 NUM_TOOLS = (2, 7)  # from and to; easy rows have at most `FEW_TOOLS`
 FEW_TOOLS = 3
 MAX_KEYS = 6  # most words that only the description of one tool has
 MAX_SHARED = 4  # most words of a description that others may have too
-APART = 0.6  # share of rows whose requests do not attend to one another
-# Share of rows with tools without arguments, and without their results: if they are
-# easy, and if they are hard.
-BRIEF = 0.9, 0.5
+# Share of exercises with tools without arguments, and without their results: if they
+# are easy, and if they are hard.
+BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
 PLURAL = 0.2  # share of the words of documents that have an `s` there
@@ -83,20 +79,18 @@ class _Tool(NamedTuple):
 class Lookups:
     """Rows of exercises, each a function of the seed and of its number."""
 
-    def __init__(self, tokenizer: Any, pools: Pools, num_tokens: int, seed: int):
+    def __init__(self, tokenizer: Any, pools: Pools, seed: int):
         """
         Args:
           tokenizer: a `tokenizers.Tokenizer` with the tokens of the compact style.
           pools: words and values.
-          num_tokens: the most tokens of a row; at least `LEAST_TOKENS`.
           seed: the seed of all rows.
         """
-        self._tokenizer, self.pools = tokenizer, pools
+        self._tokenizer, self.pools, self._seed = tokenizer, pools, seed
         self._purpose = style.has_purpose(tokenizer)
-        self._num_tokens, self._seed = num_tokens, seed
 
     def fixed_tokens(self) -> set[int]:
-        """Return the tokens of the texts that all rows have in common."""
+        """Return the tokens of the texts that all exercises have in common."""
         texts = (*GLUE, *OPENINGS, *JOINS, *TAKES, *ASKS, *THAT, *OF_RESULT)
         texts += tuple(text[0].upper() + text[1:] for text in OPENINGS)
         return {i for x in self._tokenizer.encode_batch([*texts]) for i in x.ids}
@@ -109,112 +103,98 @@ class Lookups:
         Args:
           step: the number of the step.
           num_rows: number of rows.
-          num_columns: number of columns; those after the tokens of a row are padding.
-          difficulty: of the hardest rows, from 0 to 1. That of a row is this times a
-            random factor with a mean of two thirds.
+          num_columns: number of columns; at least `LEAST_TOKENS`. Each row has as many
+            exercises as fit into it, each in a segment of its own.
+          difficulty: of the hardest exercises, from 0 to 1. That of each is this times
+            a random factor with a mean of two thirds.
         """
         tokens = np.zeros((num_rows, num_columns), np.int32)
         loss_mask = np.zeros_like(tokens, bool)
         positions, segments = np.zeros_like(tokens), np.zeros_like(tokens)
         for row in range(num_rows):
-            rng = random.Random(f"{self._seed} {step} {row}")
-            level = difficulty * rng.random() ** 0.5
-            apart = rng.random() < APART * level
-            (documents, _), *others = self.row(rng, level)
-            first = end = len(documents)
-            tokens[row, :end], positions[row, :end] = documents, np.arange(end)
-            segments[row, :end] = SHARED
-            for number, (ids, own) in enumerate(others, 1):
+            rng, end = random.Random(f"{self._seed} {step} {row}"), 0
+            for ids, own in self._written(rng, difficulty, num_columns):
+                if end + len(ids) > num_columns:
+                    break
                 here = slice(end, end + len(ids))
-                start = first if apart else end
                 tokens[row, here], loss_mask[row, here] = ids, own
-                positions[row, here] = start + np.arange(len(ids))
-                segments[row, here] = number if apart else 1
+                positions[row, here] = np.arange(len(ids))
+                segments[row, here] = segments[row].max() + 1
                 end = here.stop
         divisor = loss_mask.sum(axis=1).astype(np.float32)
         return Batch(tokens, positions, segments, loss_mask, divisor)  # type: ignore
 
-    def row(
-        self, rng: random.Random, difficulty: float
-    ) -> list[tuple[list[int], list[bool]]]:
-        """Return the documents of a row and its requests with what answers them.
-
-        Each of these texts is given as its tokens, and which of them the agent writes.
-        """
-        # Documents that leave no room for a request are rare, and drawn anew.
-        while len(texts := self._texts(rng, difficulty)) < 2:
-            pass
-        return texts
-
-    def _texts(
-        self, rng: random.Random, difficulty: float
-    ) -> list[tuple[list[int], list[bool]]]:
-        texts, room = [], self._num_tokens
-        for messages in exercise(rng, self.pools, difficulty, self._purpose):
+    def _written(
+        self, rng: random.Random, difficulty: float, most: int
+    ) -> Iterator[tuple[list[int], list[bool]]]:
+        """Yield exercises as tokens, and which of them the agent writes."""
+        while True:
+            level = difficulty * rng.random() ** 0.5
+            messages = exercise(rng, self.pools, level, self._purpose)
             parts = self._tokenizer.encode_batch([text for text, _ in messages])
             ids = [i for part in parts for i in part.ids]
-            if len(ids) > room:
-                break
-            room -= len(ids)
             owned = zip(parts, messages, strict=True)
-            texts.append((ids, [own for part, (_, own) in owned for _ in part.ids]))
-        return texts
+            # Those that fit into no row are rare.
+            if len(ids) <= most:
+                yield ids, [own for part, (_, own) in owned for _ in part.ids]
 
 
 def exercise(
     rng: random.Random, pools: Pools, difficulty: float, purpose: bool = False
-) -> Iterator[list[Message]]:
-    """Yield the documents of a few tools, and then one request after another.
+) -> list[Message]:
+    """Return a conversation about a few tools, with one request.
 
     Args:
       rng: the source of all choices.
       pools: words and values.
       difficulty: from 0 (a request repeats a description) to 1.
-      purpose: whether calls begin with the description of the tool.
+      purpose: which compact style it is written in; see `style.compact`.
     """
     is_common = rng.random() > 0.5 * difficulty
     words = iter(rng.sample(pools.common if is_common else pools.words, 200))
     brief = rng.random() < np.interp(difficulty, (0, 1), BRIEF)
     tools = _tools(rng, words, difficulty, brief)
-    system, user, assistant, tool_speaks = style.SPEAKERS
-    yield [(system + "".join(map(_document, tools)), False)]
     noise = [next(words) for _ in range(40)]
     if brief:  # where tools have arguments, a value more could be taken for theirs
         noise += [_value(rng, pools) for _ in range(20)]
-    while True:
-        num = 1
-        if not brief and rng.random() < MANY_STEPS * difficulty:
-            num = min(rng.choice([2, 2, 3]), len(tools))
-        chosen = rng.sample(tools, num)
-        asks = not brief and rng.random() < 0.5
-        texts, messages, known = [], list[Message](), dict[str, str]()
-        for tool in chosen:
-            given = {
-                x.name: known.get(x.name) or _value(rng, pools, x)
-                for x in tool.arguments
-                if not x.optional or x.name in known or rng.random() < 0.5
-            }
-            nested = not known.keys().isdisjoint(given) and rng.random() < NESTED
-            said = {} if nested else known
-            text = _clause(rng, tool, given, known, said, noise, difficulty)
-            if nested:
-                text += " " + rng.choice(OF_RESULT) + texts.pop()
-            texts.append(text)
-            found = _value(rng, pools)
-            messages += [
-                (_call(tool, given, purpose) + style.END, True),
-                (f'{tool_speaks}{{"{tool.field}":"{found}"}}{assistant}', False),
-            ]
-            known = {tool.field: found}
-        request = texts[0] + "".join(rng.choice(JOINS) + text for text in texts[1:])
-        if asks:
-            request += rng.choice(ASKS) + chosen[-1].field
-        if rng.random() < 0.8 * difficulty:
-            request = request[0].upper() + request[1:] + rng.choice(".?")
-        messages.append((f"{style.ANSWER}{found}{style.END}", True))
-        if brief:
-            messages = messages[:1]
-        yield [(user + request + assistant, False), *messages]
+    num = 1
+    if not brief and rng.random() < MANY_STEPS * difficulty:
+        num = min(rng.choice([2, 2, 3]), len(tools))
+    system, user, assistant, tool_speaks = style.SPEAKERS
+    texts, messages, known, found = [], list[Message](), dict[str, str](), ""
+    chosen = rng.sample(tools, num)
+    for tool in chosen:
+        given = {
+            x.name: known.get(x.name) or _value(rng, pools, x)
+            for x in tool.arguments
+            if not x.optional or x.name in known or rng.random() < 0.5
+        }
+        nested = not known.keys().isdisjoint(given) and rng.random() < NESTED
+        said = {} if nested else known
+        text = _clause(rng, tool, given, known, said, noise, difficulty)
+        if nested:
+            text += " " + rng.choice(OF_RESULT) + texts.pop()
+        texts.append(text)
+        found = _value(rng, pools)
+        messages += [
+            (_call(tool, given, purpose) + style.END, True),
+            (f'{tool_speaks}{{"{tool.field}":"{found}"}}{assistant}', False),
+        ]
+        known = {tool.field: found}
+    messages.append((f"{style.ANSWER}{found}{style.END}", True))
+    if brief:
+        messages = messages[:1]
+
+    request = texts[0] + "".join(rng.choice(JOINS) + text for text in texts[1:])
+    if not brief and rng.random() < 0.5:
+        request += rng.choice(ASKS) + chosen[-1].field
+    if rng.random() < 0.8 * difficulty:
+        request = request[0].upper() + request[1:] + rng.choice(".?")
+    documents = system + "".join(map(_document, tools))
+    prompt = [documents, user, request, assistant]
+    if not purpose:
+        prompt = [user, request, *prompt]
+    return [*((text, False) for text in prompt), *messages]
 
 
 def _tools(
@@ -244,7 +224,7 @@ def _tools(
             parts = [*keys[:2], parts[0]][: len(parts)]
         if len(parts) > 1 and rng.random() < 0.5 * difficulty:
             parts[0] = rng.choice(heads)
-        num = 0 if brief else rng.choice([0, 1, 1, 2])
+        num = 0 if brief else rng.choice([0, 1, 1, 1, 2, 2, 3])
         *names, field = rng.sample(fields, num + 1)
         arguments = [_argument(rng, x, words, difficulty) for x in names]
         tools.append(_Tool(text, keys, shared, "_".join(parts), arguments, field))
@@ -318,7 +298,7 @@ def _clause(
     if rng.random() > difficulty:
         parts = [tool.description]
     # Values that are not named stand in the order of the arguments.
-    named = len(given) == 2 and rng.random() < 0.5
+    named = len(given) > 1 and rng.random() < 0.5
     order = rng.sample([*given], len(given)) if named else [*given]
     values = []
     for name in order:

@@ -2,16 +2,20 @@
 
 Only the initial weights differ: the model stays a plain Llama, and training is free to
 change these heads (compare mimetic initialization, arXiv 2305.09828). The channels of
-the hidden states are divided into equal parts. The embedding of a token takes the first
-part, and heads of the first layer fill the others:
+the hidden states are divided into parts. The embedding of a token takes the first part,
+and heads of the first layers fill the others:
 
   Previous-token heads copy the embeddings of the tokens before. Copying (this word is
     followed by whatever followed it earlier) takes such a head and, in a later layer,
     an induction head that looks up what it wrote (Olsson et al., arXiv 2209.11895).
-  A window head writes the mean of the embeddings of about the last 16 tokens, in which
-    content words count most. The name of a tool then comes with the words of its
-    description, and a call with those of the request, so that a later head can compare
-    them.
+  Match heads mark the words of documents that the request contains, where it stands
+    before the documents. There are three. One, of the first layer, marks whether
+    documents have begun. One of the second layer looks for the token before, by what
+    the first previous-token head wrote, and copies the mark it finds there; it finds
+    that of a document where the word has not occurred. One of the third layer writes
+    the mean of these marks over about the last 16 tokens, in which content words count
+    most. So the name of a tool comes with the number of words that its description
+    shares with the request.
 
 One more head, of the last layer but one, adds the embeddings of the tokens that it
 attends to, so that these tokens become likely. What it attends to is left to training.
@@ -24,10 +28,11 @@ Without biases, a head needs a constant input from which to compute queries and 
 one channel of the embedding has the same value for all tokens. If queries and keys read
 this channel alone, their product depends only on the distance between the tokens,
 through the rotary position embedding. It is largest at a distance of d if the query is
-rotated back by d positions.
+rotated back by d positions. The slowest frequency is the same at all distances that
+matter, so scores that do not depend on the distance use it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,32 +44,48 @@ from openagent_jax.types import Params
 
 EMBEDDING_NORM = 1.7  # length of an embedding without channel 0
 CONSTANT = 0.6  # value of channel 0
+# Further channels with this value, of some tokens only: content words, tokens after
+# which somebody speaks, and the one of these after which the documents follow.
+CONTENT, SPEAKER, DOCUMENTS = 1, 2, 3
+MARKED = np.arange(4, 20)  # channels of the embedding of a speaker that mark its text
 # Previous-token heads use the fastest frequencies, which distinguish neighbouring
-# positions.
-NUM_FREQUENCIES = 4
-SHARPNESS = 10.0  # attention score at the intended distance, for each frequency
-# A window head attends to distances around `CENTRE`. Its frequencies, in radians per
-# token, are too slow to tell neighbours apart, and fast enough to leave out what is far
-# away: 98 % of its attention is on the last 24 of 400 tokens, and 82 % on those of
-# 1,000, if the base of the frequencies is 10,000 and a head has 64 channels.
-CENTRE = 8
-BAND = 0.03, 0.2
-WINDOW_SHARPNESS = 9.0  # attention score at the centre, of all frequencies together
-WINDOW_GAIN = 4.0  # of the mean over a window
-CONTENT_SCORE = 3.0  # what content words have more in the attention scores of a window
+# positions, and add this score for each of them.
+FAST, SHARPNESS = 0.25, 10.0
+# Attention scores of what tells whether documents have begun.
+BEGUN = 30.0
+# Scores of a token that is the same, and of one that stands for none. Frequencies that
+# turn by less than `TURN` radians per token can compare tokens at a distance: this many
+# tokens apart, the score of the same token is still above that of none.
+MATCH, NO_MATCH = 40.0, 26.0
+TURN = 1 / 300
+# The mean of marks. Its frequencies, in radians per token, are too slow to tell
+# neighbours apart, and fast enough to leave out what is far away.
+CENTRE, BAND = 8, (0.03, 0.2)
+MEAN_SHARPNESS = 9.0  # attention score at the centre, of all frequencies together
+CONTENT_SCORE = 3.0  # what content words have more
+MEAN_GAIN = 3.0
 
 
 class Heads(NamedTuple):
     """How many heads are built in, by kind."""
 
     look_back: int  # previous-token heads, the first for the token before, and so on
-    window: int  # 0 or 1
+    match: int  # 0 or 1: whether there are the three heads that mark what is asked for
     copy: int  # 0 or 1
 
-    @property
-    def num_parts(self) -> int:
-        """Into how many parts the channels are divided."""
-        return 1 + self.look_back + self.window
+    def channels(self, config: ModelConfig) -> int:
+        """Return the number of channels of an embedding."""
+        rest = config.width - 3 * len(MARKED) * self.match
+        channels = rest // (1 + self.look_back)
+        return min(channels, config.head_size) if self.match else channels
+
+
+class Kinds(NamedTuple):
+    """Which tokens are of which kind, for match heads."""
+
+    content: Bool[np.ndarray, "V"]  # content words
+    speakers: tuple[int, ...]  # the tokens after which somebody speaks
+    documents: int  # the one of them after which the documents follow
 
 
 def embedding(config: ModelConfig, key: jax.Array, heads: Heads) -> Float[Array, "V C"]:
@@ -73,8 +94,7 @@ def embedding(config: ModelConfig, key: jax.Array, heads: Heads) -> Float[Array,
     Args:
       config: the model.
       key: PRNG key.
-      heads: the heads that it will have. The embeddings have C channels, one part of
-        the width.
+      heads: the heads that it will have. The embeddings have C channels.
 
     Raises:
       ValueError: the model has fewer heads or layers, previous-token heads would share
@@ -82,7 +102,7 @@ def embedding(config: ModelConfig, key: jax.Array, heads: Heads) -> Float[Array,
     """
     for name, number, most in (
         ("look_back_heads", heads.look_back, config.num_heads),
-        ("window_heads", heads.window, 1),
+        ("match_heads", heads.match, 1),
         ("copy_heads", heads.copy, 1),
     ):
         if not 0 <= number <= most:
@@ -94,22 +114,28 @@ def embedding(config: ModelConfig, key: jax.Array, heads: Heads) -> Float[Array,
             f"model.look_back_heads={heads.look_back} is not a multiple of {group}, "
             "the number of heads that share their keys"
         )
-    if heads.look_back + heads.window > config.num_heads:
+    if heads.match and not 0 < heads.look_back < config.num_heads:
         raise ValueError(
-            f"model.look_back_heads={heads.look_back} leaves no head for "
-            f"model.window_heads={heads.window}"
+            f"model.match_heads={heads.match} needs a model.look_back_heads from 1 to "
+            f"{config.num_heads - 1}, not {heads.look_back}"
         )
-    if heads.copy and config.num_layers < 3:
+    for name, number, least in (
+        ("copy_heads", heads.copy, 3),
+        ("match_heads", heads.match, 4),
+    ):
+        if number and config.num_layers < least:
+            raise ValueError(
+                f"model.{name}={number} needs {least} layers, not "
+                f"model.num_layers={config.num_layers}"
+            )
+    channels = heads.channels(config)
+    least = MARKED[-1] + 1 if heads.match else 2
+    if channels < least:
         raise ValueError(
-            f"model.copy_heads={heads.copy} needs three layers, not "
-            f"model.num_layers={config.num_layers}"
-        )
-    channels = config.width // heads.num_parts
-    if channels < 2:
-        raise ValueError(
-            f"model.width={config.width} is too small for "
-            f"model.look_back_heads={heads.look_back} and "
-            f"model.window_heads={heads.window}: each needs a part of two channels"
+            f"model.width={config.width} and model.head_size={config.head_size} are "
+            f"too small for model.look_back_heads={heads.look_back} and "
+            f"model.match_heads={heads.match}: embeddings would have {channels} "
+            f"channels, not {least} or more"
         )
     scale = EMBEDDING_NORM / (channels - 1) ** 0.5
     embed = scale * jax.random.normal(key, (config.vocab_size, channels))
@@ -121,7 +147,7 @@ def add(
     params: Params,
     embed: Float[Array, "V C"],
     heads: Heads,
-    is_content: Bool[np.ndarray, "V"],
+    kinds: Kinds | None = None,
 ) -> Params:
     """Return the parameters with built-in heads.
 
@@ -131,86 +157,155 @@ def add(
       embed: see `embedding`. Its vectors are brought to the same length; they fill the
         first C channels, and the others are 0.
       heads: the heads. They copy the first C channels, or as many as they have.
-      is_content: which tokens are content words, for a window head. Channel 1 tells
-        them apart.
+      kinds: the kinds of tokens, if there are match heads.
     """
     size, channels = config.head_size, embed.shape[1]
+    first = 4 if heads.match else 1  # the first channel that tells words apart
+    embed = embed.at[:, :first].set(0.0)
     # All embeddings are equally long, so that no token draws more attention.
-    embed *= EMBEDDING_NORM / jnp.linalg.norm(embed[:, 1:], axis=1, keepdims=True)
+    embed *= EMBEDDING_NORM / jnp.linalg.norm(embed, axis=1, keepdims=True)
     embed = embed.at[:, 0].set(CONSTANT)
-    if heads.window:
-        embed = embed.at[:, 1].set(jnp.where(is_content, CONSTANT, 0.0))
+    if heads.match:
+        assert kinds is not None
+        embed = embed.at[:, CONTENT].set(jnp.where(kinds.content, CONSTANT, 0.0))
+        embed = embed.at[jnp.array(kinds.speakers), SPEAKER].set(CONSTANT)
+        embed = embed.at[kinds.documents, DOCUMENTS].set(CONSTANT)
     embed = jnp.pad(embed, ((0, 0), (0, config.width - channels)))
-    # RMSNorm makes the channels of an embedding larger by this factor.
+    # RMSNorm makes the channels of an embedding larger by this factor, and those of the
+    # hidden states of the layers after it by about the other one.
     gain = 1 / jnp.sqrt(jnp.mean(embed**2))
-    layers = dict(params["layers"])
+    length = (1 + heads.look_back) * (EMBEDDING_NORM**2 + CONSTANT**2) + 1.0
+    later = (config.width / length) ** 0.5
+    layers = _Layers(config, params["layers"])
+    copied = np.arange(first, min(channels, size))
 
-    frequencies = config.rope_theta ** (-np.arange(0, size, 2) / size)
-    fastest = np.arange(min(NUM_FREQUENCIES, size // 2))
-    low, high = BAND
-    slower = np.flatnonzero((frequencies > low) & (frequencies < high))
-    if not len(slower):  # of small heads
-        slower = np.array([np.argmin(np.abs(np.log(frequencies / high)))])
-    group = config.num_heads // config.num_kv_heads
-    built = [(h, 1 + h, fastest, SHARPNESS, 1.0) for h in range(heads.look_back)]
-    if heads.window:
-        sharpness = WINDOW_SHARPNESS / len(slower)
-        built.append((heads.look_back, CENTRE, slower, sharpness, WINDOW_GAIN))
-    # Channels 1, 2, ... of the embedding.
-    copied = np.arange(1, min(channels, size))
-    for head, distance, used, sharpness, factor in built:
-        amplitude = (sharpness * size**0.5) ** 0.5 / (CONSTANT * gain)
-        query, key = _rotated(size, frequencies, used, distance)
-        own, shared = head * size, head // group * size
-        layers["q"] = _constant_reader(layers["q"], own, amplitude * query)
-        layers["k"] = _constant_reader(layers["k"], shared, amplitude * key)
-        if head == heads.look_back:  # the window head
-            # The slowest frequency is the same at all distances that matter.
-            amplitude = (CONTENT_SCORE * size**0.5) ** 0.5 / (CONSTANT * gain)
-            for name, channel, start in (("q", 0, own), ("k", 1, shared)):
-                column = start + size // 2 - 1
-                layers[name] = layers[name].at[0, channel, column].set(amplitude)
-        part = (1 + head) * channels
-        _copy(layers, size, 0, (own, shared), copied, part, factor / gain)
+    frequencies = layers.frequencies
+    fast = np.flatnonzero(frequencies > FAST)
+    for number in range(heads.look_back):
+        head = layers.head(0, number, gain)
+        head.at_distance(1 + number, fast, SHARPNESS * len(fast))
+        head.copies(copied, (1 + number) * channels + copied)
+    if heads.match:
+        parts = (1 + heads.look_back) * channels + np.arange(3 * len(MARKED))
+        begun, match, mean = parts.reshape(3, -1)
+
+        head = layers.head(0, heads.look_back, gain)
+        for channel in (SPEAKER, DOCUMENTS):  # so the latter have twice the score
+            head.score(0, channel, BEGUN / 2)
+        head.copies(MARKED, begun)
+
+        head = layers.head(1, 0, later)
+        head.compares(copied, channels + copied)
+        head.score(0, DOCUMENTS, NO_MATCH)
+        head.copies(begun, match)
+
+        head = layers.head(2, 0, later)
+        low, high = BAND
+        band = np.flatnonzero((frequencies > low) & (frequencies < high))
+        head.at_distance(CENTRE, band, MEAN_SHARPNESS)
+        head.score(0, CONTENT, CONTENT_SCORE)
+        head.copies(match, mean, MEAN_GAIN)
     if heads.copy:
-        layer = config.num_layers - 2
-        last = [(num - 1) * size for num in (config.num_heads, config.num_kv_heads)]
-        _copy(layers, size, layer, last, copied, 0, 1.0)
-    return {**params, "embed": embed, "layers": layers}
+        head = layers.head(config.num_layers - 2, config.num_heads - 1, 1.0, False)
+        head.copies(copied, copied)
+    return {**params, "embed": embed, "layers": layers.weights}
 
 
-def _rotated(
-    size: int, frequencies: np.ndarray, used: np.ndarray, distance: int
-) -> tuple[Float[Array, "K"], Float[Array, "K"]]:
-    """Return a query and a key whose product is largest at a distance."""
-    angles = distance * frequencies[used]
-    query, key = np.zeros(size), np.zeros(size)
-    query[used], key[used] = np.cos(angles), 1.0
-    query[used + size // 2] = -np.sin(angles)
-    return jnp.asarray(query), jnp.asarray(key)
+class _Layers:
+    """The weights of all layers, with heads that are built into them."""
+
+    def __init__(self, config: ModelConfig, weights: Params):
+        self.config, self.weights = config, dict(weights)
+        size = config.head_size
+        self.frequencies = config.rope_theta ** (-np.arange(0, size, 2) / size)
+
+    def head(self, layer: int, number: int, gain: Any, attends: bool = True) -> "_Head":
+        """Return a head to build.
+
+        Args:
+          layer: its layer.
+          number: its number in the layer.
+          gain: the factor by which the norm enlarges the hidden states that it reads.
+          attends: whether its queries and keys are built too; otherwise they stay.
+        """
+        return _Head(self, layer, number, gain, attends)
 
 
-def _constant_reader(weight, start, row):
-    """Let columns of a weight of the first layer map channel 0 to a row."""
-    end = start + len(row)
-    return weight.at[0, :, start:end].set(0.0).at[0, 0, start:end].set(row)
+class _Head:
+    """A head that is built; at first it attends to all tokens and adds nothing."""
 
+    def __init__(self, layers, layer, number, gain, attends):
+        self._layers, self._layer, self._gain = layers, layer, gain
+        config = layers.config
+        self._size = size = config.head_size
+        shared = number // (config.num_heads // config.num_kv_heads)
+        # Where its columns begin (its rows, in `o`).
+        self._start = {"q": number * size, "o": number * size}
+        self._start |= {"k": shared * size, "v": shared * size}
+        for name in "qkv" if attends else "v":
+            columns = self._start[name] + np.arange(size)
+            self._put(name, slice(None), columns, 0.0)
+        self._put("o", self._start["o"] + np.arange(size), slice(None), 0.0)
 
-def _copy(layers, size, layer, starts, copied, part, scale):
-    """Let a head copy channels of what it attends to, into a part of the channels.
+    def _put(self, name, rows, columns, values):
+        weights = self._layers.weights
+        weights[name] = weights[name].at[self._layer, rows, columns].set(values)
 
-    Args:
-      layers: the weights, which are replaced.
-      size: the size of a head.
-      layer: the layer of the head.
-      starts: where the rows of the head begin in its output weight, and its columns in
-        the value weight.
-      copied: the channels.
-      part: the first channel of the part.
-      scale: a factor.
-    """
-    own, shared = starts
-    values = layers["v"].at[layer, :, shared : shared + size].set(0.0)
-    layers["v"] = values.at[layer, copied, shared + copied].set(1.0)
-    out = layers["o"].at[layer, own : own + size].set(0.0)
-    layers["o"] = out.at[layer, own + copied, part + copied].set(scale)
+    def _unit(self, score):
+        """Return what a query and a key have, as weights of a constant, for a score."""
+        return (score * self._size**0.5) ** 0.5 / (CONSTANT * self._gain)
+
+    def at_distance(self, distance: int, used: np.ndarray, score: float) -> None:
+        """Attend to tokens at about a distance.
+
+        Args:
+          distance: the distance, in tokens.
+          used: the indices of the frequencies; if there are none, the last but one.
+          score: the attention score there.
+        """
+        half = self._size // 2
+        used = used if len(used) else np.array([max(half - 2, 0)])
+        unit = self._unit(score / len(used))
+        angles = distance * self._layers.frequencies[used]
+        query, key = self._start["q"] + used, self._start["k"] + used
+        self._put("q", 0, query, unit * np.cos(angles))
+        self._put("q", 0, query + half, -unit * np.sin(angles))
+        self._put("k", 0, key, unit)
+
+    def score(self, channel: int, of_key: int, score: float) -> None:
+        """Attend to tokens with a value of `CONSTANT` in a channel, at any distance.
+
+        Args:
+          channel: the channel of the query, of the same value.
+          of_key: the channel of the key.
+          score: what this adds to the attention score.
+        """
+        column, unit = self._size // 2 - 1, self._unit(1.0)
+        self._put("q", channel, self._start["q"] + column, unit)
+        self._put("k", of_key, self._start["k"] + column, score * unit)
+
+    def compares(self, channels: np.ndarray, of_key: np.ndarray) -> None:
+        """Attend to tokens with the same embedding in some channels as the query.
+
+        Args:
+          channels: those of the query.
+          of_key: those of the key.
+        """
+        half, frequencies = self._size // 2, self._layers.frequencies
+        # The slowest frequency serves `score`.
+        slow = np.flatnonzero(frequencies[:-1] < TURN)
+        slow = slow if len(slow) else np.array([max(half - 2, 0)])
+        used = np.concatenate([slow, slow + half])[: len(channels)]
+        # A random projection, since there are fewer of these than channels.
+        drawn = np.random.default_rng(0).normal(size=(len(channels), len(used)))
+        projection = np.linalg.qr(drawn)[0] * (len(channels) / len(used)) ** 0.5
+        unit = (MATCH * self._size**0.5) ** 0.5 / (EMBEDDING_NORM * self._gain)
+        for name, read in (("q", channels), ("k", of_key)):
+            columns = self._start[name] + used
+            self._put(name, read[:, None], columns, unit * projection)
+
+    def copies(self, channels: np.ndarray, to: np.ndarray, factor: float = 1.0) -> None:
+        """Add channels of what it attends to, times a factor, to other channels."""
+        own = np.arange(len(channels))
+        self._put("v", channels, self._start["v"] + own, 1.0)
+        self._put("o", self._start["o"] + own, to, factor / self._gain)

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax.types import SHARED
-
 # Of `causal_attention`: the fewest queries that are processed at once, and the largest
 # number of such blocks. Each block is one more piece of the program to compile.
 QUERY_BLOCK = 64
@@ -36,7 +34,7 @@ def causal_attention(
       k: keys of J heads; H is a multiple of J.
       v: values of J heads.
       segments: the segment of each token. A token attends to itself and to the tokens
-        before it in its own segment, and in the segment `SHARED`.
+        before it in its own segment.
     """
     k, v = as_keys(k), as_values(v)
     slots = jnp.arange(q.shape[1])
@@ -45,8 +43,8 @@ def causal_attention(
     for start in range(0, q.shape[1], size):
         end = min(start + size, q.shape[1])
         causal = slots[None, :end] <= slots[start:end, None]
-        ours, theirs = segments[:, start:end, None], segments[:, None, :end]
-        mask = causal[None] & ((ours == theirs) | (theirs == SHARED))
+        same = segments[:, start:end, None] == segments[:, None, :end]
+        mask = causal[None] & same
         out.append(attention(q[:, start:end], [k[..., :end]], [v[:, :, :end]], mask))
     return jnp.concatenate(out, axis=1)
 

@@ -65,7 +65,11 @@ def render(
             f"a call has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
         )
     style = _style(most, purpose)
-    texts = [style.system]
+    texts = []
+    if style.request_first:
+        asked = next((x for x in messages if x["role"] == "user"), None)
+        texts += [style.user, asked.get("content") or ""] if asked else []
+    texts.append(style.system)
     for function in functions:
         texts += _document(style, function)
     purposes = {x["name"]: _needs(x)["text"] for x in functions}

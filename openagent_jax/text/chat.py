@@ -73,6 +73,7 @@ def read(template: Template, max_args: int) -> Style[str]:
         raise _unknown("the text behind a message depends on the message", tool_open)
     answer, refuse, ask = contents
     style = Style(
+        request_first=False,
         system=system,
         documents=documents,
         between=between,

@@ -134,7 +134,9 @@ class Style(Generic[T]):
     the order of the fields, so the order must not change.
     """
 
-    # The prompt is: system, documents, user, request, assistant.
+    # The prompt is: system, documents, user, request, assistant. If `request_first`,
+    # user and request also come before all of that.
+    request_first: bool
     system: T
     documents: tuple[Layout[T], ...]  # by number of parameters
     between: T  # between two documents
@@ -348,14 +350,17 @@ def compact(max_args: int, purpose: bool = True) -> Style[str]:
 
     Args:
       max_args: the largest number of arguments of a tool, not counting the code.
-      purpose: whether a call begins with the description of the tool, its purpose; see
-        `has_purpose`.
+      purpose: whether a call begins with the description of the tool, its purpose, and
+        the request comes after the documents only; see `has_purpose`. Without it, the
+        request also comes before them: a causal model then knows what it looks for
+        while it reads them (compare arXiv 2407.05483).
 
     >>> compact(2).end
     '<|end|>'
     """
     system, user, assistant, tool = SPEAKERS
     return Style(
+        request_first=not purpose,
         system=system,
         documents=tuple(map(_document, range(max_args + 1))),
         between="",
@@ -384,7 +389,7 @@ def compact(max_args: int, purpose: bool = True) -> Style[str]:
 
 
 def has_purpose(tokenizer: Any) -> bool:
-    """Tell whether calls begin with a purpose in the compact style of a tokenizer."""
+    """Tell whether the compact style of a tokenizer is that of earlier backbones."""
     return tokenizer.token_to_id(PURPOSE_OPEN) is not None
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from openagent_jax.data import lookups
 from openagent_jax.environments.tools.worlds import random_words
-from openagent_jax.types import SHARED
 from tests import helpers
 
-NUM_TOKENS = 384
+NUM_TOKENS = 400
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +23,20 @@ def pools():
 
 @pytest.fixture(scope="module")
 def made(pools):
-    return lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=0)
+    return lookups.Lookups(helpers.tokenizer(), pools, seed=0)
 
 
-def rows(pools, num, difficulty):
-    """Return the documents and the first conversations of some rows, as texts."""
+def exercises(pools, num, difficulty):
+    """Yield documents, request and answers of some exercises, as texts."""
     for seed in range(num):
-        parts = lookups.exercise(random.Random(seed), pools, difficulty)
-        (((documents, _),), *others) = (next(parts) for _ in range(5))
-        yield documents, others
+        rng = random.Random(seed)
+        user, request, documents, again, same, assistant, *turns = lookups.exercise(
+            rng, pools, difficulty
+        )
+        assert (user, request) == (again, same)
+        assert user == ("<|user|>", False) and assistant == ("<|assistant|>", False)
+        assert not request[1] and not documents[1]
+        yield documents[0], request[0], turns
 
 
 def stems(text):
@@ -56,41 +60,35 @@ def tools(documents):
 @pytest.mark.parametrize("difficulty", [0.0, 0.5, 1.0])
 def test_calls_follow_from_documents_and_requests(pools, difficulty):
     """No value is made up, and words of the request tell the tool."""
-    for documents, others in rows(pools, 20, difficulty):
-        known = tools(documents)
-        for conversation in others:
-            (asked, own), *turns = conversation
-            assert not own
-            said, request = asked, stems(asked)
-            for text, own in turns:
-                if own and text.startswith("{"):
-                    call = json.loads(text.removesuffix("<|end|>"))
-                    arguments, described = known[call["name"]]
-                    assert known_names(arguments) >= {*call["arguments"]}
-                    required = known_names(arguments, required=True)
-                    assert required <= {*call["arguments"]}
-                    assert all(x in said for x in call["arguments"].values())
-                    assert request & stems(described)
-                elif own:
-                    answer = text.removeprefix("Answer: ").removesuffix("<|end|>")
-                    assert f'"{answer}"' in said.rsplit("<|tool|>")[-1]
-                said += text
-            answers = turns[-1][0].startswith("Answer: ")
-            assert answers or not any(arguments for arguments, _ in known.values())
+    for documents, request, turns in exercises(pools, 60, difficulty):
+        known, said = tools(documents), request
+        for text, own in turns:
+            if own and text.startswith("{"):
+                call = json.loads(text.removesuffix("<|end|>"))
+                arguments, described = known[call["name"]]
+                assert known_names(arguments) >= {*call["arguments"]}
+                required = known_names(arguments, required=True)
+                assert required <= {*call["arguments"]}
+                assert all(x in said for x in call["arguments"].values())
+                assert stems(request) & stems(described)
+            elif own:
+                answer = text.removeprefix("Answer: ").removesuffix("<|end|>")
+                assert f'"{answer}"' in said.rsplit("<|tool|>")[-1]
+            said += text
+        answers = turns[-1][0].startswith("Answer: ")
+        assert answers or not any(arguments for arguments, _ in known.values())
 
 
 def test_all_values_of_a_request_are_arguments_if_tools_have_any(pools):
     """What means nothing is in lower case there, so that no value is ambiguous."""
     num_values = num_others = 0
-    for documents, others in rows(pools, 200, 1.0):
+    for documents, request, turns in exercises(pools, 600, 1.0):
         has_arguments = any(arguments for arguments, _ in tools(documents).values())
-        for (asked, _), *turns in others:
-            called = "".join(text for text, own in turns if own)
-            request = asked.removeprefix("<|user|>").removesuffix("<|assistant|>")
-            for value in re.findall(r"\S*\d\S*", request):
-                num_values += has_arguments
-                num_others += not has_arguments
-                assert value.rstrip(".?,;") in called or not has_arguments
+        called = "".join(text for text, own in turns if own)
+        for value in re.findall(r"\S*\d\S*", request):
+            num_values += has_arguments
+            num_others += not has_arguments
+            assert value.rstrip(".?,;") in called or not has_arguments
     assert num_values > 50 and num_others > 50
 
 
@@ -100,8 +98,7 @@ def test_easy_requests_repeat_a_description(pools):
     def share(difficulty):
         repeats = [
             any(described in asked for _, described in tools(documents).values())
-            for documents, others in rows(pools, 40, difficulty)
-            for (asked, _), *_ in others
+            for documents, asked, _ in exercises(pools, 120, difficulty)
         ]
         return np.mean(repeats)
 
@@ -111,43 +108,39 @@ def test_easy_requests_repeat_a_description(pools):
 
 def test_difficulty_makes_documents_longer(pools):
     sizes = [
-        np.mean([len(text.split()) for text, _ in rows(pools, 50, difficulty)])
+        np.mean([len(text.split()) for text, *_ in exercises(pools, 50, difficulty)])
         for difficulty in (0.0, 0.5, 1.0)
     ]
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_rows(made, monkeypatch, apart):
-    """Requests of a row attend to one another, or all of them to the documents only."""
-    monkeypatch.setattr(lookups, "APART", 1e9 if apart else 0.0)
+def test_rows_are_filled_with_exercises(made):
     decode = partial(helpers.tokenizer().decode, skip_special_tokens=False)
-    batch = made.batch(3, num_rows=4, num_columns=400, difficulty=1.0)
+    batch = made.batch(3, num_rows=8, num_columns=NUM_TOKENS, difficulty=1.0)
+    assert np.mean(batch.segments > 0) > 0.7
     for tokens, positions, segments, mask in zip(
         batch.tokens, batch.positions, batch.segments, batch.loss_mask, strict=True
     ):
-        size, num = np.sum(segments != 0), np.sum(segments == SHARED)
-        assert NUM_TOKENS // 2 < size <= NUM_TOKENS
-        assert positions[:num].tolist() == [*range(num)]
-        assert not mask[:num].any() and not mask[size:].any()
-        assert (segments.max() > 1) == apart
-        for one in range(1, segments.max() + 1):
+        num = segments.max()
+        in_order = dict.fromkeys(x for x in segments.tolist() if x)
+        assert [*in_order] == [*range(1, num + 1)]
+        for one in range(1, num + 1):
             here = segments == one
-            assert positions[here].tolist() == [*range(num, num + here.sum())]
+            assert positions[here].tolist() == [*range(here.sum())]
             text = decode(tokens[here])
-            assert text.startswith("<|user|>") and text.endswith("<|end|>")
+            assert text.startswith("<|system|>") and text.endswith("<|end|>")
             own = decode(tokens[here & mask])
-            assert own.count("<|end|>") == text.count("<|end|>")
+            assert own.count("<|end|>") == text.count("<|end|>") > 0
             assert not re.search(r"<\|(user|tool|assistant)\|>", own)
     assert batch.divisor.tolist() == batch.loss_mask.sum(axis=1).tolist()
 
 
 def test_a_batch_is_a_function_of_the_seed_and_the_step(made, pools):
     def tokens(of, step):
-        return of.batch(step, num_rows=2, num_columns=400, difficulty=1.0).tokens
+        return of.batch(step, num_rows=2, num_columns=NUM_TOKENS, difficulty=1.0).tokens
 
-    again = lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=0)
-    other = lookups.Lookups(helpers.tokenizer(), pools, NUM_TOKENS, seed=1)
+    again = lookups.Lookups(helpers.tokenizer(), pools, seed=0)
+    other = lookups.Lookups(helpers.tokenizer(), pools, seed=1)
     first = tokens(made, 0)
     np.testing.assert_array_equal(first, tokens(again, 0))
     assert not np.array_equal(first, tokens(made, 1))
@@ -158,7 +151,7 @@ def test_content_words_are_those_of_the_pools(pools):
     glue = (*lookups.GLUE, *lookups.OPENINGS, *lookups.JOINS, *lookups.TAKES)
     known = {*pools.words, *re.findall("[a-z]+", " ".join(glue).lower())}
     known |= {f"{word}s" for word in pools.words}
-    for documents, _ in rows(pools, 50, 1.0):
+    for documents, *_ in exercises(pools, 50, 1.0):
         for name, (arguments, described) in tools(documents).items():
             used = {*name.split("_"), *known_names(arguments), *described.split()}
             assert used <= known

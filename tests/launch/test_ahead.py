@@ -86,7 +86,6 @@ def test_exercises():
         train__other_domains=(),
         train__lookup_share=0.5,
         train__lookup_steps=100,
-        train__lookup_tokens=256,
     )
     alone = batching.maker(c, model, source)
     batches = [next(fed) for _ in range(8)]

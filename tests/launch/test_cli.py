@@ -164,17 +164,9 @@ BAD_USE = [
         [
             SFT,
             "--config.train.lookup_share=0.5",
-            "--config.train.lookup_tokens=200",
+            "--config.algorithm.num_tokens=200",
         ],
-        ["train.lookup_tokens=200", "256 or more"],
-    ),
-    (
-        [
-            SFT,
-            "--config.train.lookup_share=0.5",
-            "--config.train.lookup_tokens=900",
-        ],
-        ["train.lookup_tokens=900", "algorithm.num_tokens"],
+        ["algorithm.num_tokens=200", "train.lookup_share", "256 or more"],
     ),
     (
         [GRPO, "--config.train.lookup_share=0.5"],

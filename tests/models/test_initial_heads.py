@@ -35,12 +35,11 @@ def _influence(params, config):
     return jnp.mean(jnp.linalg.norm(change, axis=-1), axis=0)[4:]
 
 
-def _start(config, *heads):
+def _start(config, *heads, kinds=None):
     heads = Heads(*heads)
     plain = transformer.make_policy(config).init(jax.random.key(0))
     embed = initial_heads.embedding(config, jax.random.key(1), heads)
-    is_content = np.arange(config.vocab_size) % 2 == 0
-    return plain, initial_heads.add(config, plain, embed, heads, is_content)
+    return plain, initial_heads.add(config, plain, embed, heads, kinds)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
@@ -84,54 +83,74 @@ def test_the_embeddings_of_tokens_before_are_copied_to_parts_of_their_own():
         assert jnp.allclose(lengths[0], lengths[1], rtol=0.2)
 
 
-def _windows(params, config, tokens):
-    """Return what the window head adds to the hidden states, in embeddings."""
+SPEAKERS, FILLER = (1, 2, 3, 4), 5  # the documents follow the first speaker
+SYSTEM, USER = SPEAKERS[:2]
+
+
+def _match_config(**changes):
+    sizes = dict(width=192, num_layers=4, num_heads=4, num_kv_heads=4, head_size=64)
+    return _config(**dict(vocab_size=1000, rope_theta=1e6) | sizes | changes)
+
+
+def _marks(params, config, tokens):
+    """Return marks of tokens and their means at each token, from 0 to about 1.
+
+    The marks are those of the request (1) and of documents (0), by projection.
+    """
+    layers = params["layers"]
     size = config.head_size
+    # Nothing but the heads that are built in, which are the first ones of each layer.
     layers = {
-        **params["layers"],
-        "o": params["layers"]["o"].at[:, 2 * size :].set(0),
-        "down": jnp.zeros_like(params["layers"]["down"]),
+        **layers,
+        "o": layers["o"].at[0, 2 * size :].set(0).at[1:, size:].set(0).at[3].set(0),
+        "down": jnp.zeros_like(layers["down"]),
     }
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
     hidden = transformer.make_policy(config).hidden(
         {**params, "layers": layers}, tokens, positions, jnp.ones_like(tokens)
     )
-    # The last norm scales all channels alike.
-    hidden *= CONSTANT / hidden[..., :1]
-    return hidden[..., 2 * size + 1 : 3 * size]
+    hidden = np.asarray(hidden)
+    hidden = hidden * (CONSTANT / hidden[..., :1])  # the last norm scales all channels
+    marks = np.asarray(params["embed"])[[SYSTEM, USER]][:, initial_heads.MARKED]
+    towards = (marks[1] - marks[0]) / np.sum((marks[1] - marks[0]) ** 2)
+    _, found, means = np.split(hidden[..., 128:176], 3, axis=-1)
+    return (found - marks[0]) @ towards, means @ towards
 
 
-def test_a_window_head_averages_the_last_tokens():
-    """Its part is a mean of about 16 embeddings, wherever the token stands."""
-    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
-    _, params = _start(config, 1, 1, 0)
-    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
-    tokens = tokens // 2 * 2  # content words
-    means = _windows(params, config, tokens)
-    embed = params["embed"][tokens][..., 1:64]
-    for last in (60, 99):
-        # The weights of the tokens, by least squares over all rows and channels.
-        before = embed[:, : last + 1].swapaxes(0, 1).reshape(last + 1, -1)
-        weights = np.linalg.lstsq(before.T, means[:, last].ravel(), rcond=None)[0]
-        weights = weights[::-1] / initial_heads.WINDOW_GAIN
-        np.testing.assert_allclose(weights.sum(), 1, rtol=0.05)
-        assert weights[:17].sum() > 0.9
-        assert weights[2:15].min() > 0.02
-        assert np.argmax(weights) in (7, 8, 9)
+def test_match_heads_mark_the_words_of_the_request():
+    """Every other one of the first 40 words of the documents is in the request."""
+    config = _match_config()
+    kinds = initial_heads.Kinds(np.arange(1000) > FILLER, SPEAKERS, SYSTEM)
+    _, params = _start(config, 1, 1, 0, kinds=kinds)
+    rng = np.random.default_rng(5)
+    words = np.stack([FILLER + 1 + rng.permutation(900)[:220] for _ in range(8)])
+    request, documents = words[:, :20], words[:, 20:]
+    documents[:, :40:2] = request
+    begin, middle = (np.full((8, 1), token) for token in (USER, SYSTEM))
+    tokens = jnp.array(np.concatenate([begin, request, middle, documents], axis=1))
+    found, _ = _marks(params, config, tokens)
+    found = found[:, 22:]
+    assert np.mean(found[:, :40:2] > 0.5) > 0.8
+    assert np.mean(found[:, 1:40:2] < 0.5) > 0.95
+    assert np.mean(found[:, 40:] < 0.5) > 0.95
 
 
-def test_content_words_count_most_in_a_window():
-    config = _config(width=192, num_heads=4, num_kv_heads=4, head_size=64)
-    _, params = _start(config, 1, 1, 0)
-    tokens = jax.random.randint(jax.random.key(5), (16, 100), 0, config.vocab_size)
-    tokens = tokens // 2 * 2 + 1
-    tokens = jnp.minimum(tokens, config.vocab_size - 2)  # none is a content word
-    one = tokens.at[:, 95].add(1)
-    embed = params["embed"][one[:, 95], 1:64]
-    with_it, without = (_windows(params, config, x)[:, 99] for x in (one, tokens))
-    difference = with_it - without
-    share = jnp.sum(difference * embed, -1) / jnp.sum(embed**2, -1)
-    assert jnp.min(share) > 0.4 * initial_heads.WINDOW_GAIN  # one token of 16
+def test_a_name_comes_with_the_mean_of_its_marks():
+    """A document with six words of the request, between documents with none."""
+    config = _match_config()
+    kinds = initial_heads.Kinds(np.arange(1000) > FILLER, SPEAKERS, SYSTEM)
+    _, params = _start(config, 1, 1, 0, kinds=kinds)
+    rng = np.random.default_rng(5)
+    words = np.stack([FILLER + 1 + rng.permutation(900)[:200] for _ in range(8)])
+    request, documents = words[:, :20], words[:, 20:].reshape(8, 5, 36)
+    documents[:, 2, 28:34] = request[:, :6]
+    begin, middle = (np.full((8, 1), token) for token in (USER, SYSTEM))
+    parts = [begin, request, middle, documents.reshape(8, -1)]
+    tokens = jnp.array(np.concatenate(parts, axis=1))
+    _, means = _marks(params, config, tokens)
+    names = means[:, 22:].reshape(8, 5, 36)[:, :, -1]
+    others = np.delete(names, 2, axis=1)
+    assert np.all(names[:, 2] > others.max(axis=1) + 0.5)
 
 
 def test_a_copy_head_makes_what_it_attends_to_likely():
@@ -160,9 +179,12 @@ def test_a_copy_head_makes_what_it_attends_to_likely():
         ((3, 0, 0), {}, "model.look_back_heads=3"),
         ((1, 0, 0), dict(num_kv_heads=1), "multiple of 2"),
         ((2, 0, 0), dict(width=4), "model.width=4"),
-        ((2, 1, 0), {}, "leaves no head"),
-        ((1, 2, 0), {}, "model.window_heads=2 is not between 0 and 1"),
-        ((1, 0, 1), {}, "three layers, not model.num_layers=1"),
+        ((2, 1, 0), {}, "look_back_heads from 1 to 1, not 2"),
+        ((0, 1, 0), {}, "look_back_heads from 1 to 1, not 0"),
+        ((1, 2, 0), {}, "model.match_heads=2 is not between 0 and 1"),
+        ((1, 1, 0), {}, "needs 4 layers, not model.num_layers=1"),
+        ((1, 1, 0), dict(num_layers=4), "would have 8 channels, not 20 or more"),
+        ((1, 0, 1), {}, "needs 3 layers, not model.num_layers=1"),
     ],
 )
 def test_bad_numbers_of_heads(heads, changes, names):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from openagent_jax.models import layers, transformer
-from openagent_jax.types import SHARED
 
 CONFIG = transformer.ModelConfig(
     vocab_size=61,
@@ -232,17 +231,3 @@ def test_logical_axes_fit_the_parameters(getkey):
 def test_bad_config(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
-
-
-def test_texts_that_go_on_from_a_shared_one():
-    """Each is computed as if it stood alone after it."""
-    policy, params = transformer.make_policy(CONFIG), noisy_params(CONFIG)
-    tokens = jax.random.randint(jax.random.key(1), (1, 9), 0, CONFIG.vocab_size)
-    segments = jnp.array([[SHARED] * 3 + [1] * 2 + [2] * 4])
-    positions = jnp.array([[0, 1, 2, 3, 4, 3, 4, 5, 6]])
-    together = policy.hidden(params, tokens, positions, segments)
-    for here in ([0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7, 8]):
-        here = jnp.array(here)
-        ones = jnp.ones_like(here)[None]
-        alone = policy.hidden(params, tokens[:, here], positions[:, here], ones)
-        np.testing.assert_allclose(together[:, here], alone, atol=1e-5)

@@ -39,7 +39,7 @@ def test_what_is_very_deep_is_a_text():
     assert written({"a": deep}) == {"a": json.dumps(deep)}
 
 
-def test_calls_without_a_purpose():
+def test_style_without_a_purpose():
     look = messages.tool("look", "opening hour", {"place": "string"})
     history = [
         {"role": "user", "content": "When?"},
@@ -48,5 +48,7 @@ def test_calls_without_a_purpose():
     ]
     text = "".join(compact.render(history, [look], True, purpose=False))
     assert "purpose" not in text
+    assert text.startswith('<|user|>When?<|system|>{"description":"opening hour"')
+    assert text.count("When?") == 2
     assert '{"name":"look","arguments":{"place":"Ur"}}<|end|>' in text
     assert '{"name":"look","arguments":{"to":{"city":"Ur"}}}<|end|>' in text

@@ -26,12 +26,13 @@ def prompt(style: Style[int], words: Words, task: Task) -> Int[Array, "P"]:
     first, *others = documents
     for document in others:
         first = jnp.concatenate([first, between, document])
+    asked = [layout.single(style.user), request(style, words, task)]
     return jnp.concatenate(
         [
+            *(asked if style.request_first else []),
             layout.single(style.system),
             first,
-            layout.single(style.user),
-            request(style, words, task),
+            *asked,
             layout.single(style.assistant),
         ]
     )

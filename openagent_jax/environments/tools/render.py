@@ -39,12 +39,13 @@ def prompt(
     between = jnp.where(others & tools.visible[order], style.between, 0)
     documents = jnp.concatenate([between[:, None], documents], axis=1)
     phrase = scalars.spell(style.digits, request(style, task))
+    asked = [layout.single(style.user), phrase.reshape(-1)]
     return jnp.concatenate(
         [
+            *(asked if style.request_first else []),
             layout.single(style.system),
             documents.reshape(-1),
-            layout.single(style.user),
-            phrase.reshape(-1),
+            *asked,
             layout.single(style.assistant),
         ]
     )
