@@ -7,11 +7,11 @@
     python -m launch.train --config=configs/pretrain.py
 
 The first run learns to copy, and to compare requests with documents, by exercises that
-get harder (`data/lookups.py`). The second one learns to find a tool and its values in tasks of
-at most two calls: random worlds, domains of random words (`all_invented`), and domains
-of the library (`all_pretrain`); a part of its steps are still exercises. The third one
-has tasks of up to five calls, of which a quarter are perturbed, with the surface forms
-for training. Each step permutes the embeddings of words
+get harder (`data/lookups.py`). The second one learns to find a tool and its values in
+tasks of at most two calls: random worlds, domains of random words (`all_invented`), and
+domains of the library (`all_pretrain`); a part of its steps are still exercises. The
+third one has tasks of up to five calls, of which a quarter are perturbed, with the
+surface forms for training. Each step permutes the embeddings of words
 (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`, `weather`,
 or a held-out domain of the library.
 
