@@ -33,6 +33,8 @@ MAX_SHARED = 4  # most words of a description that others may have too
 BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
+NEEDS = 0.4  # share of tools that another one must be called before
+CODE_LETTERS = "bdfghjkmnprstvz"
 PLURAL = 0.2  # share of the words of documents that have an `s` there
 MAX_NOISE = 12  # most words of a request that mean nothing
 NESTED = 0.5  # share of calls for a result that are said after what is done with it
@@ -74,6 +76,8 @@ class _Tool(NamedTuple):
     name: str
     arguments: Sequence[_Argument]
     field: str  # of its result
+    before: str = ""  # the name of a tool without arguments that must be called before
+    code: bool = False  # whether it takes a code that the other one returns
 
 
 class Lookups:
@@ -153,17 +157,33 @@ def exercise(
     is_common = rng.random() > 0.5 * difficulty
     words = iter(rng.sample(pools.common if is_common else pools.words, 200))
     brief = rng.random() < np.interp(difficulty, (0, 1), BRIEF)
-    tools = _tools(rng, words, difficulty, brief)
+    tools = _with_needs(rng, _tools(rng, words, difficulty, brief), difficulty)
     noise = [next(words) for _ in range(40)]
     if brief:  # where tools have arguments, a value more could be taken for theirs
         noise += [_value(rng, pools) for _ in range(20)]
     num = 1
     if not brief and rng.random() < MANY_STEPS * difficulty:
         num = min(rng.choice([2, 2, 3]), len(tools))
-    system, user, assistant, tool_speaks = style.SPEAKERS
+    system, user, assistant, _ = style.SPEAKERS
     texts, messages, known, found = [], list[Message](), dict[str, str](), ""
     chosen = rng.sample(tools, num)
+    codes = {x.before: _code(rng) for x in tools if x.before}
+    # What others need is asked for first, so that it is called once.
+    chosen.sort(key=lambda tool: tool.name not in codes)
+    called = set[str]()
+
+    def call(tool, given, found):
+        code = {style.CODE: codes[tool.before]} if tool.code else {}
+        result = {tool.field: found}
+        if tool.name in codes:
+            result |= {style.CODE: codes[tool.name]}
+        called.add(tool.name)
+        messages.extend(_turn(tool, given | code, result, purpose))
+
     for tool in chosen:
+        if tool.before and tool.before not in called:
+            other = next(x for x in tools if x.name == tool.before)
+            call(other, {}, _value(rng, pools))
         given = {
             x.name: known.get(x.name) or _value(rng, pools, x)
             for x in tool.arguments
@@ -176,10 +196,7 @@ def exercise(
             text += " " + rng.choice(OF_RESULT) + texts.pop()
         texts.append(text)
         found = _value(rng, pools)
-        messages += [
-            (_call(tool, given, purpose) + style.END, True),
-            (f'{tool_speaks}{{"{tool.field}":"{found}"}}{assistant}', False),
-        ]
+        call(tool, given, found)
         known = {tool.field: found}
     messages.append((f"{style.ANSWER}{found}{style.END}", True))
     if brief:
@@ -231,6 +248,24 @@ def _tools(
     return tools
 
 
+def _with_needs(
+    rng: random.Random, tools: Sequence[_Tool], difficulty: float
+) -> list[_Tool]:
+    """Return the tools, some of which need another one to be called before."""
+    plain = [tool for tool in tools if not tool.arguments]
+    others = rng.sample(plain, min(1, len(plain)))
+    made = []
+    for tool in tools:
+        if others and tool not in others and rng.random() < NEEDS * difficulty:
+            tool = tool._replace(before=others[0].name, code=rng.random() < 0.6)
+        made.append(tool)
+    return made
+
+
+def _code(rng: random.Random) -> str:
+    return "".join(rng.sample(CODE_LETTERS, 3)) + rng.choice("23456789")
+
+
 def _argument(
     rng: random.Random, name: str, words: Iterator[str], difficulty: float
 ) -> _Argument:
@@ -245,15 +280,30 @@ def _argument(
 def _document(tool: _Tool) -> str:
     first, comma, last, none = style.DOC_PARAMS
     text = style.DOC_OPEN + tool.description + style.DOC_NAME + tool.name
+    code_from, call_after, end = style.DOC_NEEDS
+    needs = (code_from if tool.code else call_after) + tool.before + end
+    close = (needs if tool.before else "") + style.DOC_CLOSE
     if not tool.arguments:
-        return text + none + style.DOC_CLOSE
+        return text + none + close
     arguments = []
     for name, optional, choices, number in tool.arguments:
         kind = "number" if number else ""
         kind = "one of " + ", ".join(choices) if choices else kind
         says = (" (optional)" if optional else "") + (f": {kind}" if kind else "")
         arguments.append(name + says)
-    return text + first + comma.join(arguments) + last + style.DOC_CLOSE
+    return text + first + comma.join(arguments) + last + close
+
+
+def _turn(
+    tool: _Tool, given: dict[str, str], result: dict[str, str], purpose: bool
+) -> list[Message]:
+    """Return a call of a tool, and its result."""
+    *_, assistant, tool_speaks = style.SPEAKERS
+    written = ",".join(f'"{name}":"{value}"' for name, value in result.items())
+    return [
+        (_call(tool, given, purpose) + style.END, True),
+        (f"{tool_speaks}{{{written}}}{assistant}", False),
+    ]
 
 
 def _call(tool: _Tool, given: dict[str, str], purpose: bool) -> str:

@@ -50,9 +50,9 @@ def known_names(arguments, required=False):
 
 
 def tools(documents):
-    """Return the arguments and the description of each tool, by its name."""
-    found = [json.loads(x) for x in re.findall(r'{"description.*?\]}', documents)]
-    found = {x["name"]: (x["parameters"], x["description"]) for x in found}
+    """Return the documents, by the names of the tools."""
+    found = [json.loads(x) for x in re.findall(r'{"description.*?}', documents)]
+    found = {x["name"]: x for x in found}
     assert documents.count('{"description"') == len(found) >= lookups.NUM_TOOLS[0]
     return found
 
@@ -60,30 +60,39 @@ def tools(documents):
 @pytest.mark.parametrize("difficulty", [0.0, 0.5, 1.0])
 def test_calls_follow_from_documents_and_requests(pools, difficulty):
     """No value is made up, and words of the request tell the tool."""
-    for documents, request, turns in exercises(pools, 60, difficulty):
-        known, said = tools(documents), request
+    for documents, request, turns in exercises(pools, 300, difficulty):
+        known, said, called = tools(documents), request, []
         for text, own in turns:
             if own and text.startswith("{"):
                 call = json.loads(text.removesuffix("<|end|>"))
-                arguments, described = known[call["name"]]
-                assert known_names(arguments) >= {*call["arguments"]}
-                required = known_names(arguments, required=True)
-                assert required <= {*call["arguments"]}
+                document = known[call["name"]]
+                names = known_names(document["parameters"])
+                required = known_names(document["parameters"], required=True)
+                if before := document.get("code_from"):
+                    names, required = names | {"code"}, required | {"code"}
+                assert names >= {*call["arguments"]} >= required
                 assert all(x in said for x in call["arguments"].values())
-                assert stems(request) & stems(described)
+                if before := before or document.get("call_after"):
+                    assert before in called
+                called.append(call["name"])
             elif own:
                 answer = text.removeprefix("Answer: ").removesuffix("<|end|>")
                 assert f'"{answer}"' in said.rsplit("<|tool|>")[-1]
             said += text
+        assert len({*called}) == len(called)
+        for name in called:
+            needed = {x.get("code_from", x.get("call_after")) for x in known.values()}
+            asked = stems(request) & stems(known[name]["description"])
+            assert asked or name in needed
         answers = turns[-1][0].startswith("Answer: ")
-        assert answers or not any(arguments for arguments, _ in known.values())
+        assert answers or not any(x["parameters"] for x in known.values())
 
 
 def test_all_values_of_a_request_are_arguments_if_tools_have_any(pools):
     """What means nothing is in lower case there, so that no value is ambiguous."""
     num_values = num_others = 0
-    for documents, request, turns in exercises(pools, 600, 1.0):
-        has_arguments = any(arguments for arguments, _ in tools(documents).values())
+    for documents, request, turns in exercises(pools, 1500, 1.0):
+        has_arguments = any(x["parameters"] for x in tools(documents).values())
         called = "".join(text for text, own in turns if own)
         for value in re.findall(r"\S*\d\S*", request):
             num_values += has_arguments
@@ -97,7 +106,7 @@ def test_easy_requests_repeat_a_description(pools):
 
     def share(difficulty):
         repeats = [
-            any(described in asked for _, described in tools(documents).values())
+            any(x["description"] in asked for x in tools(documents).values())
             for documents, asked, _ in exercises(pools, 120, difficulty)
         ]
         return np.mean(repeats)
@@ -152,8 +161,9 @@ def test_content_words_are_those_of_the_pools(pools):
     known = {*pools.words, *re.findall("[a-z]+", " ".join(glue).lower())}
     known |= {f"{word}s" for word in pools.words}
     for documents, *_ in exercises(pools, 50, 1.0):
-        for name, (arguments, described) in tools(documents).items():
-            used = {*name.split("_"), *known_names(arguments), *described.split()}
+        for name, document in tools(documents).items():
+            arguments = known_names(document["parameters"])
+            used = {*name.split("_"), *arguments, *document["description"].split()}
             assert used <= known
 
 
