@@ -40,7 +40,7 @@ NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
 NUM_TOKENS = 320  # few episodes are longer; these are cut
 CLEAN = "clean"
 COMPACT = "compact"
-WITHOUT_PURPOSE = "without_purpose"  # the compact style, without the purpose of calls
+REQUEST_FIRST = "request_first"  # the compact style of later tokenizers
 TEMPLATES = Path(__file__).parent / "templates"
 GOLDEN = Path(__file__).parent / "golden"
 FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are in tests/templates
@@ -121,7 +121,7 @@ def world(name: str, form: str = COMPACT) -> World:
     )
     if form == COMPACT:
         return registry.make(settings, Spelling(tokenizer()))
-    if form == WITHOUT_PURPOSE:
+    if form == REQUEST_FIRST:
         style = forms.compact(LIMITS.num_args, purpose=False)
         return registry.make(settings, Spelling(tokenizer(), style))
     style = chat.read(template(form), LIMITS.num_args)

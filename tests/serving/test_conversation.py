@@ -64,15 +64,19 @@ def over_the_wire(said):
 
 
 @pytest.mark.parametrize("entry", helpers.SHOWN)
-@pytest.mark.parametrize("name", helpers.DOMAINS)
-def test_tokens_match_the_renderer(name, entry):
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [*((x, helpers.COMPACT) for x in helpers.DOMAINS), ("poi", helpers.REQUEST_FIRST)],
+)
+def test_tokens_match_the_renderer(name, form, entry):
     """For a whole conversation that has not been seen before."""
-    spelled, num = tokenizer(name), 0
-    for episode, tokens, mask in test_chat.written(name, helpers.COMPACT, entry):
+    spelled, num = tokenizer(name, form), 0
+    purpose = form == helpers.COMPACT
+    for episode, tokens, mask in test_chat.written(name, form, entry):
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
         *before, _ = episode.messages()
         for start, said in zip(starts, before, strict=True):
-            pieces = compact.render(said, episode.documents(), True)
+            pieces = compact.render(said, episode.documents(), True, purpose)
             assert "".join(pieces) == helpers.spell(tokens[:start])
             # An envelope of a result closes as a call does, which is one text.
             if entry != "nonstandard_feedback":
