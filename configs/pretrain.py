@@ -39,7 +39,8 @@ def get_config(arg: str = ""):
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
     c.model.width = 192
-    c.model.num_layers = 6
+    c.model.num_layers = 8
+    c.model.num_heads = c.model.num_kv_heads = 3
     c.model.rope_theta = 1e6  # slow enough to compare distant tokens
     c.model.match_heads = 1
     c.model.copy_heads = 1
@@ -71,17 +72,19 @@ def get_config(arg: str = ""):
         c.train.lookup_steps = 1000
         c.train.batch_size = 8
         c.algorithm.num_tokens = 384
-        c.train.num_steps = 3000
+        c.optim.schedule = "cosine"
+        c.train.num_steps = 2000
         return c
     # At the rates above, which let copying begin soon, the loss soon stops falling.
-    c.optim.learning_rate = 1e-3
-    c.optim.muon_learning_rate = 2e-3
+    c.optim.learning_rate = 7e-4
+    c.optim.muon_learning_rate = 1.4e-3
     # Random worlds cannot be memorised. The invented domains are drawn from about twice
     # as often as the library.
     weights = ["2"] * len(library.PRETRAIN) + ["1"] * len(library.INVENTED)
     c.sandbox.domain = "all_pretrain,all_invented"
     c.sandbox.domain_weights = ",".join(weights)
-    c.algorithm.num_tokens = 768
+    c.algorithm.num_tokens = 640
+    c.algorithm.num_rows = 8  # filled with demonstrations
     c.train.other_domains = ("random",)
     c.train.other_share = 0.4
     if arg == "short":
@@ -91,6 +94,7 @@ def get_config(arg: str = ""):
     else:
         c.init_from = "runs/pretrain_short"
         c.sandbox.num_visible = 6
+        c.algorithm.num_tokens = 896
         c.paft.alpha = 0.3
         c.optim.schedule = "wsd"
         c.train.num_steps = 20_000
