@@ -33,6 +33,7 @@ MAX_SHARED = 4  # most words of a description that others may have too
 BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
+LINKED = 0.7  # share of tools whose description names their arguments
 NEEDS = 0.4  # share of tools that another one must be called before
 CODE_LETTERS = "bdfghjkmnprstvz"
 PLURAL = 0.2  # share of the words of documents that have an `s` there
@@ -45,6 +46,7 @@ GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "fr
 OPENINGS = ("find the ", "please ", "give me the ", "the ", "what is the ", "get the ",
             "I need the ", "look for the ", "tell me the ")  # fmt: skip
 JOINS = (", then ", " and ", ", and ", ". After that ", "; ", ". Then ", ", also ")
+ARTICLES = ("a ", "the ", "some ", "one ", "")
 TAKES = ("for ", "with ", "of ", "to ", "from ", "at ", "in ", "on ", "by ")
 ASKS = (", and tell me the ", ". What is the ", ", then report the ", "; show the ")
 OF_RESULT = ("of the ", "for the ", "by the ", "with the ", "that has the ", "in the ",
@@ -67,10 +69,12 @@ class _Argument(NamedTuple):
     optional: bool
     choices: Sequence[str]  # none if it takes any value
     number: bool
+    link: str = ""  # what is before it in the description and before its value
 
 
 class _Tool(NamedTuple):
     description: str
+    core: str  # the description, without its arguments
     keys: Sequence[str]  # words of the description that no other tool has
     shared: Sequence[str]  # its other words
     name: str
@@ -244,7 +248,15 @@ def _tools(
         num = 0 if brief else rng.choice([0, 1, 1, 1, 2, 2, 3])
         *names, field = rng.sample(fields, num + 1)
         arguments = [_argument(rng, x, words, difficulty) for x in names]
-        tools.append(_Tool(text, keys, shared, "_".join(parts), arguments, field))
+        core, name = text, "_".join(parts)
+        if rng.random() < LINKED * difficulty:
+            links = rng.sample(TAKES, num)
+            arguments = [
+                x._replace(link=link) for x, link in zip(arguments, links, strict=True)
+            ]
+            for x in rng.sample(arguments, num):
+                text += f" {x.link}{rng.choice(ARTICLES)}{x.name}"
+        tools.append(_Tool(text, core, keys, shared, name, arguments, field))
     return tools
 
 
@@ -286,11 +298,11 @@ def _document(tool: _Tool) -> str:
     if not tool.arguments:
         return text + none + close
     arguments = []
-    for name, optional, choices, number in tool.arguments:
-        kind = "number" if number else ""
-        kind = "one of " + ", ".join(choices) if choices else kind
-        says = (" (optional)" if optional else "") + (f": {kind}" if kind else "")
-        arguments.append(name + says)
+    for x in tool.arguments:
+        kind = "number" if x.number else ""
+        kind = "one of " + ", ".join(x.choices) if x.choices else kind
+        says = (" (optional)" if x.optional else "") + (f": {kind}" if kind else "")
+        arguments.append(x.name + says)
     return text + first + comma.join(arguments) + last + close
 
 
@@ -346,16 +358,20 @@ def _clause(
     rng.shuffle(keys)
     parts = [(rng.choice(GLUE) if rng.random() < rare else "") + word for word in keys]
     if rng.random() > difficulty:
-        parts = [tool.description]
-    # Values that are not named stand in the order of the arguments.
+        parts = [tool.core]
+    # Values stand in the order of the arguments, if nothing else tells them apart.
+    links = {x.name: x.link for x in tool.arguments}
     named = len(given) > 1 and rng.random() < 0.5
-    order = rng.sample([*given], len(given)) if named else [*given]
+    in_order = not named and not all(links[name] for name in given)
+    order = [*given] if in_order else rng.sample([*given], len(given))
     values = []
     for name in order:
         if name in said:
-            values.append(rng.choice(TAKES) + rng.choice(THAT) + name)
+            link = links[name] or rng.choice(TAKES)
+            values.append(link + rng.choice(THAT) + name)
         elif name not in known:
             link = rng.choice(TAKES) if rng.random() < 0.7 else ""
+            link = links[name] or link
             # A word in lower case could be one that means nothing.
             labelled = named or given[name].islower() or rng.random() < 0.2
             label = name + " " if labelled else ""

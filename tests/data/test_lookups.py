@@ -40,7 +40,11 @@ def exercises(pools, num, difficulty):
 
 
 def stems(text):
-    return {word.rstrip("s") for word in re.findall(r"\w+", text.lower())}
+    """Return the words of a text without plurals, except those that all have."""
+    general = lookups.GLUE + lookups.OPENINGS + lookups.TAKES + lookups.ARTICLES
+    known = {*re.findall(r"\w+", " ".join(general))}
+    words = {*re.findall(r"\w+", text.lower())} - known
+    return {word.rstrip("s") for word in words}
 
 
 def known_names(arguments, required=False):
@@ -99,6 +103,25 @@ def test_all_values_of_a_request_are_arguments_if_tools_have_any(pools):
             num_others += not has_arguments
             assert value.rstrip(".?,;") in called or not has_arguments
     assert num_values > 50 and num_others > 50
+
+
+def test_values_follow_the_word_that_the_description_has_before_the_argument(pools):
+    takes, articles = ("|".join(x) for x in (lookups.TAKES, lookups.ARTICLES))
+    num = others = 0
+    for documents, request, turns in exercises(pools, 800, 1.0):
+        known, results = (
+            tools(documents),
+            "".join(text for text, own in turns if not own),
+        )
+        for call in (json.loads(x[:-7]) for x, own in turns if own and x[0] == "{"):
+            described = known[call["name"]]["description"]
+            for name, value in call["arguments"].items():
+                link = re.search(rf" ({takes})(?:{articles}){name}\b", described)
+                if not link or f'"{value}"' in results:
+                    continue
+                found = re.search(rf"\b{link[1]}({name} )?{re.escape(value)}", request)
+                num, others = num + bool(found), others + (not found)
+    assert num > 200 and others < 0.02 * num
 
 
 def test_easy_requests_repeat_a_description(pools):
