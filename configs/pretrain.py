@@ -83,8 +83,8 @@ def get_config(arg: str = ""):
     weights = ["2"] * len(library.PRETRAIN) + ["1"] * len(library.INVENTED)
     c.sandbox.domain = "all_pretrain,all_invented"
     c.sandbox.domain_weights = ",".join(weights)
-    c.algorithm.num_tokens = 640
-    c.algorithm.num_rows = 8  # filled with demonstrations
+    c.algorithm.num_tokens = 768
+    c.algorithm.num_rows = 6  # filled with demonstrations
     c.train.other_domains = ("random",)
     c.train.other_share = 0.4
     if arg == "short":
