@@ -84,7 +84,8 @@ def get_config(arg: str = ""):
     c.sandbox.domain = "all_pretrain,all_invented"
     c.sandbox.domain_weights = ",".join(weights)
     c.algorithm.num_tokens = 768
-    c.algorithm.num_rows = 6  # filled with demonstrations
+    c.algorithm.num_rows = 8  # filled with demonstrations
+    c.train.batch_size = 24
     c.train.other_domains = ("random",)
     c.train.other_share = 0.4
     if arg == "short":

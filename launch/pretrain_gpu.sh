@@ -50,7 +50,7 @@ if [[ ! -f $folder/tokenizer/tokenizer.json ]]; then
   python3 -m launch.tokenizer --out="$folder/tokenizer"
 fi
 train :lookups --workdir="$folder/runs/lookups"
-large=(--config.train.batch_size=64 --config.algorithm.num_rows=24)
+large=(--config.train.batch_size=64 --config.algorithm.num_rows=32)
 train :short --workdir="$folder/runs/short" \
   --config.init_from="$folder/runs/lookups" "${large[@]}"
 train "" --workdir="$folder/runs/pretrain" \

@@ -30,6 +30,7 @@ CHANGES = {
     "model.match_heads": 0,
     "model.copy_heads": 0,
     "algorithm.num_tokens": 256,
+    "algorithm.num_rows": 0,
     "optim.learning_rate": 1e-3,  # tolerances in tests assume it
     # With a constant schedule, the compiled step does not depend on num_steps.
     "optim.schedule": "constant",
