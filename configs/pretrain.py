@@ -10,17 +10,18 @@ The first run learns to copy, and to compare requests with documents, by exercis
 get harder (`data/lookups.py`). The second one learns to find a tool and its values in
 tasks of at most two calls: random worlds, domains of random words (`all_invented`), and
 domains of the library (`all_pretrain`); a part of its steps are still exercises. The
-third one has tasks of up to five calls, of which a quarter are perturbed, with the
+third one has tasks of up to five calls, some of which are perturbed, with the
 surface forms for training. Each step permutes the embeddings of words
 (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`, `weather`,
 or a held-out domain of the library.
 
 Differs from `base.py` in random weights, with heads that mark words of the request in
 documents and a copy head (`models/initial_heads.py`), worlds and domains, Muon, and
-these stages. Time: on 2 CPU cores, 1,000 steps of `:lookups` take 12 minutes, and the
-domains of `:short` 5 minutes to make; its steps and the third run have not been timed.
-Result: none yet; docs/backbone.md has what the first steps lead to. The shipped `nano`
-was made in another way (its README says how).
+these stages. Time: on 2 CPU cores, `:lookups` takes 25 minutes, and the domains of
+`:short` 5 minutes to make; its steps and the third run have not been timed.
+Result: after `:lookups`, 99 % of the tools of exercises of a difficulty up to 0.5, and
+95 % of the first tools in random worlds are needed ones; docs/backbone.md has the rest.
+The shipped `nano` was made in another way (its README says how).
 """
 
 from configs import base
