@@ -154,6 +154,15 @@ def test_a_tokenizer_without_a_chat_template(qwen, tmp_path):
         build.world(c, backbones.backbone(c), "poi")
 
 
+def test_match_heads_need_the_tokens_of_the_compact_style(tmp_path):
+    text = helpers.tokenizer().to_str().replace("<|user|>", "<|other|>")
+    (tmp_path / "tokenizer.json").write_text(text)
+    changes = dict(model__tokenizer=str(tmp_path), model__match_heads=1)
+    c = tiny.config("sft", **changes, model__look_back_heads=1)
+    with pytest.raises(UsageError, match="model.match_heads=1 needs a tokenizer"):
+        backbones.backbone(c)
+
+
 @pytest.mark.parametrize("kind", ["folder", "run", "random"])
 def test_weights_are_sharded_when_loaded(qwen, tmp_path, kind):
     """Each device gets its part; together, the parts equal the unsharded weights."""
