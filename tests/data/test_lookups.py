@@ -109,10 +109,8 @@ def test_values_follow_the_word_that_the_description_has_before_the_argument(poo
     takes, articles = ("|".join(x) for x in (lookups.TAKES, lookups.ARTICLES))
     num = others = 0
     for documents, request, turns in exercises(pools, 800, 1.0):
-        known, results = (
-            tools(documents),
-            "".join(text for text, own in turns if not own),
-        )
+        known = tools(documents)
+        results = "".join(text for text, own in turns if not own)
         for call in (json.loads(x[:-7]) for x, own in turns if own and x[0] == "{"):
             described = known[call["name"]]["description"]
             for name, value in call["arguments"].items():
