@@ -117,40 +117,60 @@ def _marks(params, config, tokens):
     return (found - marks[0]) @ towards, means @ towards
 
 
+def _prompt(request, documents):
+    begin, middle = (np.full((len(request), 1), token) for token in (USER, SYSTEM))
+    return jnp.array(np.concatenate([begin, request, middle, documents], axis=1))
+
+
+def _words(num):
+    """Eight rows of words, of which no two of a row are the same."""
+    rng = np.random.default_rng(5)
+    return np.stack([FILLER + 1 + rng.permutation(900)[:num] for _ in range(8)])
+
+
+def _match_start(is_content):
+    config = _match_config()
+    kinds = initial_heads.Kinds(is_content, SPEAKERS, SYSTEM)
+    return _start(config, 1, 1, 0, kinds=kinds)[1], config
+
+
 def test_match_heads_mark_the_words_of_the_request():
     """Every other one of the first 40 words of the documents is in the request."""
-    config = _match_config()
-    kinds = initial_heads.Kinds(np.arange(1000) > FILLER, SPEAKERS, SYSTEM)
-    _, params = _start(config, 1, 1, 0, kinds=kinds)
-    rng = np.random.default_rng(5)
-    words = np.stack([FILLER + 1 + rng.permutation(900)[:220] for _ in range(8)])
-    request, documents = words[:, :20], words[:, 20:]
+    params, config = _match_start(np.arange(1000) > FILLER)
+    request, documents = np.split(_words(220), [20], axis=1)
     documents[:, :40:2] = request
-    begin, middle = (np.full((8, 1), token) for token in (USER, SYSTEM))
-    tokens = jnp.array(np.concatenate([begin, request, middle, documents], axis=1))
-    found, _ = _marks(params, config, tokens)
-    found = found[:, 22:]
+    found = _marks(params, config, _prompt(request, documents))[0][:, 22:]
     assert np.mean(found[:, :40:2] > 0.5) > 0.8
     assert np.mean(found[:, 1:40:2] < 0.5) > 0.95
     assert np.mean(found[:, 40:] < 0.5) > 0.95
 
 
+def _leads(is_content, filled):
+    """Return by how much the mean at one of five documents is above the others.
+
+    It has six words of the request, and the others have none. If `filled`, every other
+    token of all documents is a filler.
+    """
+    params, config = _match_start(is_content)
+    request, documents = np.split(_words(200), [20], axis=1)
+    documents = documents.reshape(8, 5, 36)
+    step = 2 if filled else 1
+    if filled:
+        documents[:, :, 1::2] = FILLER
+    documents[:, 2, 22 : 22 + 6 * step : step] = request[:, :6]
+    prompt = _prompt(request, documents.reshape(8, -1))
+    names = _marks(params, config, prompt)[1][:, 22:].reshape(8, 5, 36)[:, :, -1]
+    return names[:, 2] - np.delete(names, 2, axis=1).max(axis=1)
+
+
 def test_a_name_comes_with_the_mean_of_its_marks():
-    """A document with six words of the request, between documents with none."""
-    config = _match_config()
-    kinds = initial_heads.Kinds(np.arange(1000) > FILLER, SPEAKERS, SYSTEM)
-    _, params = _start(config, 1, 1, 0, kinds=kinds)
-    rng = np.random.default_rng(5)
-    words = np.stack([FILLER + 1 + rng.permutation(900)[:200] for _ in range(8)])
-    request, documents = words[:, :20], words[:, 20:].reshape(8, 5, 36)
-    documents[:, 2, 28:34] = request[:, :6]
-    begin, middle = (np.full((8, 1), token) for token in (USER, SYSTEM))
-    parts = [begin, request, middle, documents.reshape(8, -1)]
-    tokens = jnp.array(np.concatenate(parts, axis=1))
-    _, means = _marks(params, config, tokens)
-    names = means[:, 22:].reshape(8, 5, 36)[:, :, -1]
-    others = np.delete(names, 2, axis=1)
-    assert np.all(names[:, 2] > others.max(axis=1) + 0.5)
+    assert np.all(_leads(np.arange(1000) > FILLER, filled=False) > 0.5)
+
+
+def test_content_words_count_most_in_the_mean():
+    with_it = _leads(np.arange(1000) > FILLER, filled=True)
+    without = _leads(np.zeros(1000, bool), filled=True)
+    assert np.mean(with_it) > 1.3 * np.mean(without)
 
 
 def test_a_copy_head_makes_what_it_attends_to_likely():
