@@ -19,7 +19,7 @@ from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 
 WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3",
-          "poi without_purpose")  # fmt: skip  # and the style
+          "poi request_first")  # fmt: skip  # and the style
 ROOM = 176  # tokens of an action
 BLANKS = b" \t\n\r"
 MAX_PAIRS = helpers.LIMITS.num_args + 1
