@@ -102,7 +102,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.word_forms = True
     # The keys from here on apply to every model.
     # The format of an episode: "" for the model's own chat template, or for our compact
-    # form where it has none; or "compact", "hermes", "llama3", or a .jinja file.
+    # form where it has none; or "compact", "hermes", "hermes_compact", "llama3", or a
+    # .jinja file.
     c.model.chat_template = ""
     c.model.param_dtype = "float32"  # dtype of parameters: "float32" or "bfloat16"
     c.model.dtype = "float32"  # dtype of activations: "float32" or "bfloat16"

@@ -105,8 +105,9 @@ def main() -> None:
         _write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
-        for shortfall in () if data or fits else room.shortfalls(c, source):
-            print(f"warning: {shortfall}")
+        if c.has_tasks and not data and not fits:
+            for shortfall in room.shortfalls(c, source):
+                print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
     step, state = build.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(

@@ -43,7 +43,8 @@ COMPACT = "compact"
 REQUEST_FIRST = "request_first"  # the compact style of later tokenizers
 TEMPLATES = Path(__file__).parent / "templates"
 GOLDEN = Path(__file__).parent / "golden"
-FORMS = ("hermes", "llama3", "qwen", "llama31")  # the last two are in tests/templates
+# The last two are in tests/templates.
+FORMS = ("hermes", "hermes_compact", "llama3", "qwen", "llama31")
 CHAT_MARKS = (
     "<|im_start|>",
     "<|im_end|>",

@@ -87,6 +87,11 @@ class Config:
         return self.eval.domain or tested or self.sandbox.domain
 
     @property
+    def has_tasks(self) -> bool:
+        """Whether the run trains on tasks, and not on exercises alone."""
+        return self.train.lookup_share < 1
+
+    @property
     def num_rows(self) -> int:
         """Rows of a batch."""
         if not self.algorithm.is_reinforcement:

@@ -60,6 +60,8 @@ def stage(c: Config, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
         for one in (domain, *c.train.other_domains)
         for name in names_of(one)
     ]
+    if not c.has_tasks:
+        domains = names = []
     return {
         "name": c.name,
         "algorithm": c.algorithm.name,

@@ -78,6 +78,9 @@ def test_a_step(made):
 def test_what_a_model_was_trained_on():
     c = tiny.config("sft", train__other_domains=("random", "mail,chat"))
     assert lineage.stage(c)["domains"] == ["poi", "random", "mail", "chat"]
+    c = tiny.config("paft", train__lookup_share=1.0)
+    stage = lineage.stage(c)
+    assert stage["domains"] == stage["perturbations"] == []
 
 
 def test_exercises():
