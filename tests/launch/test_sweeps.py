@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from configs.paper import alpha, data_and_steps, methods, study
+from configs.paper import alpha, data_and_steps, methods, smollm2, study
 from launch.common import runs
 from launch.common.errors import UsageError
 from launch.sweeps import plans
@@ -194,6 +194,21 @@ def test_budgets_of_methods_are_equal(tmp_path):
         if run.after:
             assert c.init_from == (tmp_path / run.after).as_posix()
             assert run.after.endswith(f"half_{run.seed}")
+
+
+def test_the_study_of_a_pretrained_model(tmp_path):
+    plan = plans.plan(smollm2.get_study(), tmp_path)
+    assert [*plan.settings] == [
+        *("shipped", "sft", "paft", "sft_whole", "paft_whole"),
+        *("grpo", "sft_grpo", "paft_grpo"),
+    ]
+    assert plan.base == "shipped" and len(plan.of("sft")) == 3
+    assert plan.of("sft_grpo")[0].after == "sft_0"
+    assert {run.config.eval.num_tasks for run in plan.runs} == {study.NUM_TASKS}
+    short = plans.plan(smollm2.get_study(smollm2.CPU), tmp_path)
+    assert [run.name for run in short.runs] == ["shipped", "sft_0", "paft_0"]
+    assert {len(run.config.eval.scenarios) for run in short.runs} == {11}
+    assert plans.plan(smollm2.get_study("smoke"), tmp_path).runs
 
 
 def test_a_setting_starts_from_one_before_it(tmp_path):
