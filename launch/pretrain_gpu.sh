@@ -49,9 +49,7 @@ train() { # argument of the config, flags...
 if [[ ! -f $folder/tokenizer/tokenizer.json ]]; then
   python3 -m launch.tokenizer --out="$folder/tokenizer"
 fi
-train :lookups --workdir="$folder/runs/lookups"
-large=(--config.train.batch_size=64 --config.algorithm.num_rows=32)
-train :short --workdir="$folder/runs/short" \
-  --config.init_from="$folder/runs/lookups" "${large[@]}"
+large=(--config.train.batch_size=96 --config.algorithm.num_rows=32)
+train :short --workdir="$folder/runs/short" "${large[@]}"
 train "" --workdir="$folder/runs/pretrain" \
   --config.init_from="$folder/runs/short" "${large[@]}" "$@"

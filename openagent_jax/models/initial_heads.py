@@ -42,8 +42,12 @@ from jaxtyping import Array, Bool, Float
 from openagent_jax.models.transformer import ModelConfig
 from openagent_jax.types import Params
 
-EMBEDDING_NORM = 1.7  # length of an embedding without channel 0
-CONSTANT = 0.6  # value of channel 0
+# Embeddings are long: updates of Muon have the same size whatever they change, so they
+# soon drown what is short. Copies are as long, and the output head reads them by a norm
+# that is as much shorter (docs/backbone.md has measurements).
+SCALE = 8.0
+EMBEDDING_NORM = 1.7 * SCALE  # length of an embedding without channel 0
+CONSTANT = 0.6 * SCALE  # value of channel 0
 # Further channels with this value, of some tokens only: content words, tokens after
 # which somebody speaks, and the one of these after which the documents follow.
 CONTENT, SPEAKER, DOCUMENTS = 1, 2, 3
@@ -174,7 +178,7 @@ def add(
     # RMSNorm makes the channels of an embedding larger by this factor, and those of the
     # hidden states of the layers after it by about the other one.
     gain = 1 / jnp.sqrt(jnp.mean(embed**2))
-    length = (1 + heads.look_back) * (EMBEDDING_NORM**2 + CONSTANT**2) + 1.0
+    length = (1 + heads.look_back) * (EMBEDDING_NORM**2 + CONSTANT**2) + SCALE**2
     later = (config.width / length) ** 0.5
     layers = _Layers(config, params["layers"])
     copied = np.arange(first, min(channels, size))
@@ -207,8 +211,9 @@ def add(
         head.copies(match, mean, MEAN_GAIN)
     if heads.copy:
         head = layers.head(config.num_layers - 2, config.num_heads - 1, 1.0, False)
-        head.copies(copied, copied)
-    return {**params, "embed": embed, "layers": layers.weights}
+        head.copies(copied, copied, SCALE)
+    norm = params["norm"] / SCALE
+    return {**params, "embed": embed, "norm": norm, "layers": layers.weights}
 
 
 class _Layers:
