@@ -193,6 +193,31 @@ def test_a_copy_head_makes_what_it_attends_to_likely():
     assert jnp.all(share(params) > 5 * share(without))
 
 
+def test_the_length_of_embeddings_changes_nothing_at_first(monkeypatch):
+    """Only training is different: updates are smaller in proportion."""
+    config = _match_config()
+    heads = Heads(1, 1, 1)
+    plain = transformer.make_policy(config).init(jax.random.key(0))
+    empty = {k: 0 * x for k, x in plain["layers"].items() if "norm" not in k}
+    plain |= {"layers": {**plain["layers"], **empty}}
+    kinds = initial_heads.Kinds(np.arange(1000) > FILLER, SPEAKERS, SYSTEM)
+    tokens = _prompt(*np.split(_words(60), [20], axis=1))
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    policy = transformer.make_policy(config)
+
+    def log_probs():
+        embed = initial_heads.embedding(config, jax.random.key(1), heads)
+        params = initial_heads.add(config, plain, embed, heads, kinds)
+        hidden = policy.hidden(params, tokens, positions, jnp.ones_like(tokens))
+        return jax.nn.log_softmax(policy.head(params, hidden))
+
+    long = log_probs()
+    for name in ("SCALE", "EMBEDDING_NORM", "CONSTANT"):
+        value = getattr(initial_heads, name) / 4
+        monkeypatch.setattr(initial_heads, name, value)
+    np.testing.assert_allclose(long, log_probs(), atol=1e-2)
+
+
 @pytest.mark.parametrize(
     ("heads", "changes", "names"),
     [
