@@ -1,22 +1,24 @@
-"""Pretrain a backbone like `nano`, in two runs.
+"""Pretrain a backbone like `nano`, in three runs.
 
     python -m launch.tokenizer --out=TOKENIZER --num_merges=3000
-    python -m launch.train --config=configs/pretrain.py:short \
+    python -m launch.train --config=configs/pretrain.py:start \
         --config.model.tokenizer=TOKENIZER
+    python -m launch.train --config=configs/pretrain.py:short
     python -m launch.train --config=configs/pretrain.py
 
-The first run has tasks of at most two calls: random worlds, domains of random words
-(`all_invented`), and domains of the library (`all_pretrain`). Some of its steps are
+The first two have tasks of at most two calls: random worlds, domains of random words
+(`all_invented`), and domains of the library (`all_pretrain`). Some of their steps are
 exercises that get harder (`data/lookups.py`), which teach to copy and to compare
-requests with documents. The second run has tasks of up to five calls, some of which are
+requests with documents. The first run is short, and its learning rate is high, so that
+copying begins soon. The third one has tasks of up to five calls, some of which are
 perturbed, with the surface forms for training. Each step permutes the embeddings of
 words (`models/embedding_shuffle.py`). No run contains `poi`, `calendar`, `museum`,
 `weather`, or a held-out domain of the library.
 
 Differs from `base.py` in random weights, with heads that mark words of the request in
 documents and a copy head (`models/initial_heads.py`), worlds and domains, Muon, and
-these stages. Time: on 2 CPU cores, a step of `:short` takes 1.3 seconds, after 5
-minutes in which its domains are made; the second run has not been timed.
+these stages. Time: on 2 CPU cores, a step of `:start` or `:short` takes 1.3 seconds,
+after 5 minutes in which the domains are made; the third run has not been timed.
 Result: docs/backbone.md has what was tried.
 The shipped `nano` was made in another way (its README says how).
 """
@@ -24,14 +26,16 @@ The shipped `nano` was made in another way (its README says how).
 from configs import base
 from openagent_jax.domains import library
 
-STAGES = ("short", "")
+STAGES = ("start", "short", "")
 
 
 def get_config(arg: str = ""):
     smoke = arg == "smoke"
     c = base.get_config(arg if smoke else "")
     if arg not in (*STAGES, "smoke"):
-        raise ValueError(f'config argument ":{arg}" is not ":short" or ":smoke"')
+        raise ValueError(
+            f'config argument ":{arg}" is not ":start", ":short" or ":smoke"'
+        )
     c.name = "pretrain" + (f"_{arg}" if arg else "")
     c.init_from = "random"
     c.model.width = 192
@@ -71,20 +75,27 @@ def get_config(arg: str = ""):
     c.train.batch_size = 24
     c.train.other_domains = ("random",)
     c.train.other_share = 0.4
-    if arg == "short":
-        c.train.lookup_share = 0.4
-        c.train.lookup_steps = 500
+    c.train.lookup_share = 0.3
+    if arg in ("start", "short"):
         c.sandbox.num_steps = 2
         # Attention takes half of the time of a step, so short rows are faster. The few
         # tasks that are longer are left out.
         c.sandbox.prompt_tokens = 416
         c.algorithm.num_tokens = 512
+    if arg == "start":
+        c.optim.schedule = "constant"
+        c.train.lookup_share = 0.4
+        c.train.lookup_steps = 500
+        c.train.num_steps = 500
+        return c
+    # At the rates above, the loss soon stops falling.
+    c.optim.learning_rate = 7e-4
+    c.optim.muon_learning_rate = 1.4e-3
+    if arg == "short":
+        c.init_from = "runs/pretrain_start"
         c.train.num_steps = 8_000
     else:
         c.init_from = "runs/pretrain_short"
-        c.train.lookup_share = 0.2
-        c.optim.learning_rate = 7e-4
-        c.optim.muon_learning_rate = 1.4e-3
         c.sandbox.num_visible = 6
         c.algorithm.num_tokens = 896
         c.paft.alpha = 0.3

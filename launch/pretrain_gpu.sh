@@ -50,6 +50,8 @@ if [[ ! -f $folder/tokenizer/tokenizer.json ]]; then
   python3 -m launch.tokenizer --out="$folder/tokenizer"
 fi
 large=(--config.train.batch_size=96 --config.algorithm.num_rows=32)
-train :short --workdir="$folder/runs/short" "${large[@]}"
+train :start --workdir="$folder/runs/start" "${large[@]}"
+train :short --workdir="$folder/runs/short" \
+  --config.init_from="$folder/runs/start" "${large[@]}"
 train "" --workdir="$folder/runs/pretrain" \
   --config.init_from="$folder/runs/short" "${large[@]}" "$@"

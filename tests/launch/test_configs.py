@@ -13,7 +13,7 @@ from tests import tiny
 
 NAMES = sorted(path.stem for path in Path("configs").glob("*.py"))
 CASES = [(name, arg) for name in NAMES for arg in ("", "smoke")]
-CASES += [("pretrain", "short")]
+CASES += [("pretrain", "start"), ("pretrain", "short")]
 COMPILE_LONG = {"base", "grpo", "ppo", "pretrain", "smollm2"}
 COMPILED = []  # an entry for each program that XLA has made
 
