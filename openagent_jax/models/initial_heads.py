@@ -195,19 +195,19 @@ def add(
 
         head = layers.head(0, heads.look_back, gain)
         for channel in (SPEAKER, DOCUMENTS):  # so the latter have twice the score
-            head.score(0, channel, BEGUN / 2)
+            head.score(channel, BEGUN / 2)
         head.copies(MARKED, begun)
 
         head = layers.head(1, 0, later)
         head.compares(copied, channels + copied)
-        head.score(0, DOCUMENTS, NO_MATCH)
+        head.score(DOCUMENTS, NO_MATCH)
         head.copies(begun, match)
 
         head = layers.head(2, 0, later)
         low, high = BAND
         band = np.flatnonzero((frequencies > low) & (frequencies < high))
         head.at_distance(CENTRE, band, MEAN_SHARPNESS)
-        head.score(0, CONTENT, CONTENT_SCORE)
+        head.score(CONTENT, CONTENT_SCORE)
         head.copies(match, mean, MEAN_GAIN)
     if heads.copy:
         head = layers.head(config.num_layers - 2, config.num_heads - 1, 1.0, False)
@@ -277,17 +277,16 @@ class _Head:
         self._put("q", 0, query + half, -unit * np.sin(angles))
         self._put("k", 0, key, unit)
 
-    def score(self, channel: int, of_key: int, score: float) -> None:
+    def score(self, channel: int, score: float) -> None:
         """Attend to tokens with a value of `CONSTANT` in a channel, at any distance.
 
         Args:
-          channel: the channel of the query, of the same value.
-          of_key: the channel of the key.
+          channel: the channel.
           score: what this adds to the attention score.
         """
         column, unit = self._size // 2 - 1, self._unit(1.0)
-        self._put("q", channel, self._start["q"] + column, unit)
-        self._put("k", of_key, self._start["k"] + column, score * unit)
+        self._put("q", 0, self._start["q"] + column, unit)
+        self._put("k", channel, self._start["k"] + column, score * unit)
 
     def compares(self, channels: np.ndarray, of_key: np.ndarray) -> None:
         """Attend to tokens with the same embedding in some channels as the query.
