@@ -40,7 +40,7 @@ for run in shipped sft_0 paft_0; do
     if [[ -f $out/eval/0/report.json ]]; then continue; fi
     left=$((60 * minutes - (SECONDS - start)))
     if ((left < 60)); then exit 0; fi
-    python3 -m launch.serve "${model[@]}" --port=$port &
+    python3 -m launch.serve "${model[@]}" --name=served --port=$port &
     server=$!
     until python3 -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$port/health')" \
       2>/dev/null || ! kill -0 $server; do sleep 2; done

@@ -3,10 +3,11 @@
     python -m launch.ablate --study=configs/paper/smollm2.py
     python -m launch.ablate --study=configs/paper/smollm2.py:cpu
 
-The paper (arXiv 2607.01084) trains models that can call tools before, and finds that
-static training on clean tasks takes away what they could do when the world changes. So
-the base is the model as shipped. All methods sample and train on about the same number
-of tokens; documents are short (`hermes_compact`).
+The models of the paper (arXiv 2607.01084) could call tools before it trained them. It
+finds that static training on clean tasks takes away what they could do in a changed
+world. So the base is the model as shipped. SFT, PAFT and GRPO have about as many tokens
+each, and GRPO after SFT or PAFT has as many again. Documents are short
+(`hermes_compact`).
 
 The first command is for a GPU (`launch/study_gpu.sh`): three seeds, adapters and the
 whole model, GRPO, and the whole catalogue. The second one is an exploratory table for
@@ -21,7 +22,7 @@ from configs.paper import study
 from configs.paper.study import SMOKE, Setting
 
 CPU = "cpu"  # argument of the study
-# Where perception, interaction, reasoning and internalization fail, and refusals.
+# Perturbations of each tier, and refusals; with clean tasks, these are twelve rows.
 CPU_ROWS = (
     "identity_erasure",
     "query_rewrite",
