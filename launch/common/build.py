@@ -41,11 +41,19 @@ from openagent_jax.types import (
 MAX_BUCKETS = 4  # more save little, see docs/speed.md
 
 
-class Lowered(NamedTuple):
-    """The programs of a training step before they are compiled; see `train.Step`."""
+class Traced(NamedTuple):
+    """The programs of a training step before they are lowered; see `train.Step`."""
 
     make: Any  # None if batches are not made here
     update: Any
+
+
+class Abstract(NamedTuple):
+    """The arrays of a training step: shapes, dtypes and shardings instead of values."""
+
+    mesh: Mesh
+    state: TrainState
+    tables: Tables
 
 
 def world(c: Config, model: Backbone, domain: str) -> World:
@@ -264,21 +272,21 @@ def trainer(
     tables = jax.device_put(source.tables, sharding.replicated(mesh))
     if fed is not None:
         given = mesh, shardings, state, tables, fed.abstract
-        update = _lowered(c, model, source, *given).update.compile()
+        update = _traced(c, model, source, *given).update.lower().compile()
         return lambda state: update(state, tables, train.Made(batch=next(fed))), state
-    both = _lowered(c, model, source, mesh, shardings, state, tables)
+    traced = _traced(c, model, source, mesh, shardings, state, tables)
+    both = [program.lower() for program in traced]
     with ThreadPoolExecutor() as pool:  # XLA compiles outside of the interpreter's lock
         make, update = pool.map(lambda program: program.compile(), both)
     return lambda state: update(state, tables, make(state, tables)), state
 
 
-def lowered(
+def abstract(
     c: Config, model: Backbone, source: World, devices: Sequence[Any] | None = None
-) -> Lowered:
-    """Return the step of `trainer` before it is compiled, without making its state.
+) -> Abstract:
+    """Return the arrays of the step of `trainer`, without making any.
 
-    The devices may be those of a topology that is not here. The algorithm makes the
-    batches.
+    The devices may be those of a topology that is not here.
     """
     mesh = placement.mesh(c, devices)
     other, root = _reference(c, model), root_key(c, model)
@@ -290,13 +298,20 @@ def lowered(
     )
     state = jax.eval_shape(lambda given: initial_state(c, model, *given), given)
     axes = transformer.logical_axes(model.config)
-    shardings = sharding.state_shardings(mesh, axes, state)
-
+    state = jax.tree.map(
+        as_abstract, state, sharding.state_shardings(mesh, axes, state)
+    )
     tables = jax.tree.map(
         lambda x: as_abstract(x, sharding.replicated(mesh)), source.tables
     )
-    state = jax.tree.map(as_abstract, state, shardings)
-    return _lowered(c, model, source, mesh, shardings, state, tables)
+    return Abstract(mesh, state, tables)
+
+
+def traced(c: Config, model: Backbone, source: World, arrays: Abstract) -> Traced:
+    """Return the step of `trainer` before it is lowered; it makes its own batches."""
+    mesh, state, tables = arrays
+    shardings = jax.tree.map(lambda x: x.sharding, state)
+    return _traced(c, model, source, mesh, shardings, state, tables)
 
 
 def as_abstract(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -304,7 +319,7 @@ def as_abstract(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 
 
-def _lowered(
+def _traced(
     c: Config,
     model: Backbone,
     source: World,
@@ -313,8 +328,8 @@ def _lowered(
     state: TrainState,
     tables: Tables,
     batch: Batch | None = None,
-) -> Lowered:
-    """Return the programs of a step before they are compiled.
+) -> Traced:
+    """Return the programs of a step before they are lowered.
 
     Args:
       c: the config.
@@ -345,15 +360,15 @@ def _lowered(
     outputs = shardings, whole
     update = jax.jit(step.update, donate_argnums=0, out_shardings=outputs)
     if batch is not None:
-        return Lowered(None, update.lower(state, tables, train.Made(batch=batch)))
+        return Traced(None, update.trace(state, tables, train.Made(batch=batch)))
     outputs = train.Made._make([rows, rows, whole])
-    make = brief.jit(step.make, platform, out_shardings=outputs).lower(state, tables)
+    make = brief.jit(step.make, platform, out_shardings=outputs).trace(state, tables)
     tasks, batch, about = make.out_info
     tasks, batch = jax.tree.map(lambda x: as_abstract(x, rows), (tasks, batch))
     made = train.Made(
         tasks, batch, jax.tree.map(lambda x: as_abstract(x, whole), about)
     )
-    return Lowered(make, update.lower(state, tables, made))
+    return Traced(make, update.trace(state, tables, made))
 
 
 def _reference(c: Config, model: Backbone) -> Backbone | None:

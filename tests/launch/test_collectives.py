@@ -13,6 +13,7 @@ import jax
 import pytest
 
 from launch.common import backbones, build, placement, scoring
+from launch.compilation import collectives
 from tests import tiny
 
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
@@ -26,45 +27,21 @@ def lowered(name, devices, data, fsdp, tensor, **changes):
     c = tiny.config(name, **mesh, **changes)
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
-    return build.lowered(c, model, source, devices)
+    traced = build.traced(c, model, source, build.abstract(c, model, source, devices))
+    return build.Traced(*(program.lower() for program in traced))
 
 
-def collectives(text):
+def counted(text, num):
     """Count the collectives of a program: `{(kind, whether in a loop): number}`."""
-    bodies, name = collections.defaultdict(str), ""
-    for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
-        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*->.*\{$", line):
-            name = head[1]
-        else:
-            bodies[name] += line + "\n"
-    word, looped = r"%?([\w.\-]+)", set()
-    waiting = re.findall(rf"(?:body|condition)={word}", text)
-    while waiting:
-        if (name := waiting.pop()) not in looped:
-            looped.add(name)
-            waiting += re.findall(
-                rf"(?:to_apply|calls|body|condition|computation)={word}", bodies[name]
-            )
-            for names in re.findall(r"branch_computations=\{(.*?)\}", bodies[name]):
-                waiting += re.findall(word, names)
-    # A compiler may do one collective in pieces: before, in and after a loop beside it.
-    pieces = collections.defaultdict(collections.Counter)
-    for name, body in bodies.items():
-        for line in body.splitlines():
-            if made := re.search(rf" ({'|'.join(KINDS)})(?:-start)?\(", line):
-                channel = re.search(r"channel_id=(\d+)", line)
-                pieces[made[1], channel and channel[1]][name] += 1
     found = collections.Counter()
-    for (kind, _), numbers in pieces.items():
-        apart = max((n for name, n in numbers.items() if name not in looped), default=0)
-        found[kind, False] += apart
-        found[kind, True] += max(numbers.values()) - apart
-    return +found
+    for x in collectives.read(text, {"data": num}):
+        found[x.kind, x.in_loop] += x.number
+    return found
 
 
-def of_step(made):
+def of_step(made, num=8):
     """Count the collectives of both programs; the first one only sums metrics."""
-    first, update = (collectives(x.compile().as_text()) for x in made)
+    first, update = (counted(x.compile().as_text(), num) for x in made)
     assert {kind for kind, _ in first} <= {"all-reduce"}
     return first + update
 
@@ -81,23 +58,29 @@ def check(found, num_models=1):
 
 
 def test_collectives_are_counted():
-    """In loops, in what loops call, and elsewhere."""
+    """In loops, in what loops call, and elsewhere; with their axes and sizes."""
     text = """
 %body (x: f32[2]) -> f32[2] {
   ROOT %a = f32[2] conditional(%p, %x, %x), branch_computations={%yes, %no}
 }
+%less (x: f32[2]) -> pred[] {
+  %f = s32[]{:T(128)} constant(3)
+  ROOT %g = pred[] compare(%i, %f), direction=LT
+}
 %yes (x: f32[2]) -> f32[2] {
-  ROOT %b = (f32[2], /*index=1*/f32[2]) all-gather-start(%x), dimensions={0}
+  ROOT %b = (f32[2], /*index=1*/f32[4]) all-gather-start(%x), replica_groups=[2,2]<=[4]
 }
 %no (x: f32[2]) -> f32[2] {
   ROOT %c = f32[2] add(%x, %x), metadata={op_name="all-gather"}
 }
 ENTRY %main (x: f32[2]) -> f32[2] {
-  %d = f32[2] all-reduce(%x), to_apply=%sum
+  %d = f32[2] all-reduce(%x), to_apply=%sum, replica_groups={{0,2},{1,3}}
   ROOT %e = f32[2] while(%d), condition=%less, body=%body
 }
 """
-    assert collectives(text) == {("all-gather", True): 1, ("all-reduce", False): 1}
+    gather, reduce = collectives.read(text, {"data": 2, "fsdp": 2, "tensor": 1})
+    assert gather == ("all-gather", ("fsdp",), True, 3, 1, 8.0)
+    assert reduce == ("all-reduce", ("data",), False, 1, 1, 8.0)
 
 
 @pytest.mark.parametrize("changes", [{}, {"algorithm__num_rows": 8}])
@@ -128,7 +111,7 @@ def test_other_algorithms(name, num_models, changes):
 def test_a_tensor_axis_waits_for_its_own_rows(name):
     """Its collectives are in the loops, and none of them joins different shards."""
     text = lowered(name, jax.devices(), 2, 2, 2).update.compile().as_text()
-    found = collectives(text)
+    found = counted(text, 8)
     assert {kind for kind, _ in found} <= {"all-gather", "all-reduce", "reduce-scatter"}
     assert found["all-gather", False] <= 2 * NUM_PARAMS
     assert found["all-reduce", True] > 0
@@ -171,4 +154,4 @@ def test_a_tpu_pod(name):
 
     topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")
     made = lowered(name, topology.devices, 8, 2, 1, train__batch_size=16)
-    check(of_step(made))
+    check(of_step(made, num=16))

@@ -1,0 +1,1 @@
+"""What `launch.compile` computes of a program that no device here executes."""

@@ -1,0 +1,163 @@
+"""Read from a compiled program what its devices tell one another."""
+
+import collections
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
+_BITS = {"pred": 8, "bf16": 16}  # of types whose names do not end in their bits
+_WORD = r"%?([\w.\-]+)"
+_MADE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
+
+
+class Collective(NamedTuple):
+    """Collectives of one kind, over the same axes of the mesh."""
+
+    kind: str
+    axes: tuple[str, ...]
+    in_loop: bool
+    # How often loops repeat it; 1 outside of loops, and 0 if only their data decide.
+    repeats: int
+    number: int  # of places in the program
+    sent: float  # bytes that a device sends, one after the other around a ring
+
+
+def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
+    """Return the collectives of a compiled program, by kind, axes and loop.
+
+    Args:
+      text: the program, as `compiled.as_text()`.
+      shape: the sizes of the mesh by axis, in the order of the devices.
+    """
+    bodies = _computations(text)
+    loops = _loops(text, bodies)
+    # A compiler may do one collective in pieces: before, in and after a loop beside it.
+    places = collections.defaultdict(lambda: collections.defaultdict(list))
+    for name, body in bodies.items():
+        for line in body.splitlines():
+            if made := _MADE.search(line):
+                channel = re.search(r"channel_id=(\d+)", line)
+                rows = places[made[2], channel and channel[1]]
+                rows[name].append(_sent(made, line, shape))
+    found = collections.defaultdict[tuple, list[float]](list)
+    for (kind, _), rows in places.items():
+        apart = max(
+            (x for name, x in rows.items() if name not in loops), key=len, default=[]
+        )
+        name = max(
+            (x for x in rows if x in loops), key=lambda x: len(rows[x]), default=""
+        )
+        for axes, sent in apart:
+            found[kind, axes, False, 1].append(sent)
+        for axes, sent in rows[name][len(apart) :] if name else ():
+            found[kind, axes, True, loops[name]].append(sent)
+    return [Collective(*x, len(sent), sum(sent)) for x, sent in sorted(found.items())]
+
+
+def _computations(text: str) -> dict[str, str]:
+    """Return the lines of each computation, by its name."""
+    bodies, name = collections.defaultdict[str, str](str), ""
+    for line in re.sub(r"/\*.*?\*/", "", text).splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*->.*\{$", line):
+            name = head[1]
+        else:
+            bodies[name] += line + "\n"
+    return bodies
+
+
+def _loops(text: str, bodies: Mapping[str, str]) -> dict[str, int]:
+    """Return how often each computation that a loop calls is repeated; 0 if unknown."""
+    loops = dict[str, int]()
+    waiting = [
+        (name, _length(bodies.get(condition, "")))
+        for condition, body in re.findall(
+            rf"condition={_WORD}, body={_WORD}", re.sub(r"/\*.*?\*/", "", text)
+        )
+        for name in (condition, body)
+    ]
+    while waiting:
+        name, repeats = waiting.pop()
+        if name in loops:
+            continue
+        loops[name] = repeats
+        body = bodies.get(name, "")
+        called = re.findall(rf"(?:to_apply|calls|computation)={_WORD}", body)
+        for names in re.findall(r"branch_computations=\{(.*?)\}", body):
+            called += re.findall(_WORD, names)
+        waiting += [(inner, repeats) for inner in called]
+    return loops
+
+
+def _length(condition: str) -> int:
+    """Return how often a loop runs that counts up to a constant; 0 for others."""
+    limits = re.findall(r"= s32\[\]\S* constant\((\d+)\)", condition)
+    is_counter = re.search(r"compare\(.*direction=LT", condition)
+    return int(limits[0]) if is_counter and len(limits) == 1 else 0
+
+
+def _sent(
+    made: re.Match[str], line: str, shape: Mapping[str, int]
+) -> tuple[tuple[str, ...], float]:
+    """Return the axes of a collective, and the bytes that a device sends for it."""
+    kind, is_start = made[2], bool(made[3])
+    group = _group(line, math.prod(shape.values()))
+    num = len(group)
+    size = sum(_bytes(*x) for x in re.findall(r"(\w+)\[([\d,]*)\]", made[1]))
+    if is_start and kind == "all-gather":  # the result has the operand beside it
+        size *= num / (num + 1)
+    elif is_start and kind in ("all-to-all", "collective-permute"):
+        size /= 2
+    part = (num - 1) / num
+    factor = {
+        "all-gather": part,
+        "all-reduce": 2 * part,
+        "reduce-scatter": num - 1,
+        "all-to-all": part,
+    }.get(kind, 1.0)
+    where = np.array(np.unravel_index(group, tuple(shape.values())))
+    varies = (where != where[:, :1]).any(axis=1)
+    axes = tuple(axis for axis, does in zip(shape, varies, strict=True) if does)
+    return axes, size * factor
+
+
+def _bytes(name: str, sizes: str) -> float:
+    """Return the bytes of an array, from how a program writes its type."""
+    bits = _BITS.get(name) or int((re.findall(r"\d+", name) or [0])[0])
+    return bits / 8 * math.prod(int(x) for x in sizes.split(",") if x)
+
+
+def _group(line: str, num_devices: int) -> list[int]:
+    """Return the devices of the first group that takes part in a collective."""
+    if pairs := re.search(r"source_target_pairs=\{\{(\d+),(\d+)\}", line):
+        return [int(pairs[1]), int(pairs[2])]
+    if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line):
+        return [int(x) for x in listed[1].split(",")]
+    order = r"\[([\d,]+)\](?:T\(([\d,]+)\))?"
+    if counted := re.search(rf"replica_groups=\[([\d,]+)\]<={order}", line):
+        devices = _ordered(num_devices, counted[2], counted[3])
+        return devices.reshape(_numbers(counted[1]))[0].tolist()
+    named = re.search(
+        rf"replica_groups=mesh\[(.*?)\](?:, device_ids=\({order}\))?\s*\{{(.*?)\}}",
+        line,
+    )
+    if named:
+        sizes = {x: int(n) for x, n in re.findall(r"'(\w+)'=(\d+)", named[1])}
+        devices = _ordered(num_devices, named[2] or str(num_devices), named[3])
+        used = re.findall(r"'(\w+)'", named[4])
+        first = tuple(slice(None) if axis in used else 0 for axis in sizes)
+        return devices.reshape([*sizes.values()])[first].ravel().tolist()
+    return list(range(num_devices))
+
+
+def _ordered(num_devices: int, shape: str, axes: str | None) -> np.ndarray:
+    """Return all devices, counted along the axes of a shape in another order."""
+    devices = np.arange(num_devices).reshape(_numbers(shape))
+    return devices.transpose(_numbers(axes)) if axes else devices
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(x) for x in text.split(",")]

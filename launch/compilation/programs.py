@@ -1,0 +1,154 @@
+"""The cost of the programs of a training step, for one device."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from launch.common import build
+from launch.compilation import collectives, flops
+from launch.compilation.chips import Chip
+from launch.compilation.collectives import Collective
+from openagent_jax import sharding
+from openagent_jax.types import Params
+
+
+class TooLarge(Exception):
+    """The compiler found that a program does not fit; `needed` is in bytes."""
+
+    def __init__(self, name: str, needed: float):
+        super().__init__(f"{name}: {needed:,.0f} bytes")
+        self.name, self.needed = name, needed
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled program. Sizes are in bytes, and of one device."""
+
+    name: str
+    compile_s: float
+    arguments: int
+    outputs: int  # that do not take the place of an argument
+    temporaries: int
+    code: int
+    flops: float
+    open_flops: float  # of one iteration of loops whose length only data decide
+    collectives: tuple[Collective, ...]
+
+    @property
+    def moved(self) -> int:
+        """The least that is read and written: arrays once, and temporaries twice."""
+        return self.arguments + self.outputs + 2 * self.temporaries
+
+    @property
+    def sent(self) -> float:
+        """What is sent to other devices, loops of unknown length once."""
+        return sum(x.sent * max(x.repeats, 1) for x in self.collectives)
+
+    def seconds(self, chip: Chip) -> dict[str, float]:
+        """Return the least time for each thing that a chip does at its full speed."""
+        return {
+            "products": self.flops / chip.flops,
+            "memory": self.moved / chip.bandwidth,
+            "links": self.sent / chip.links,
+        }
+
+
+def compile(traced: build.Traced, mesh: jax.sharding.Mesh) -> list[Program]:
+    """Compile both programs of a step for a mesh, and read what they cost.
+
+    Raises:
+      TooLarge: a program does not fit into the memory of a device.
+    """
+    made, shards = [], sharding.num_shards(mesh)
+    for name, program in zip(("batch", "update"), traced, strict=True):
+        counted = flops.count(program.jaxpr, shards)
+        start = time.perf_counter()
+        try:
+            compiled = program.lower().compile()
+        except jax.errors.JaxRuntimeError as error:
+            if not (
+                size := re.search(r"required for .*?\(([\d.]+)([KMG])\)", str(error))
+            ):
+                raise
+            unit = {"K": 2**10, "M": 2**20, "G": 2**30}[size[2]]
+            raise TooLarge(name, float(size[1]) * unit) from None
+        seconds = time.perf_counter() - start
+        memory: Any = compiled.memory_analysis()
+        made.append(
+            Program(
+                name,
+                seconds,
+                memory.argument_size_in_bytes,
+                memory.output_size_in_bytes - memory.alias_size_in_bytes,
+                memory.temp_size_in_bytes,
+                memory.generated_code_size_in_bytes,
+                counted.known / mesh.size,
+                counted.open / mesh.size,
+                tuple(collectives.read(compiled.as_text(), mesh.shape)),
+            )
+        )
+    return made
+
+
+def resident(arrays: build.Abstract) -> dict[str, int]:
+    """Return the bytes of a device that are always occupied, by what they hold."""
+    state = arrays.state
+    rest = state.step, state.key, state.curriculum, arrays.tables
+    return {
+        "parameters": size(state.params),
+        "fixed parameters": size(state.frozen),
+        "optimizer": size(state.opt_state),
+        "worlds": size(rest),
+    }
+
+
+def transient(arrays: build.Abstract) -> dict[str, int]:
+    """Return what an update needs at least besides.
+
+    Parameters that are split over "fsdp" are gathered while an update runs, and so are
+    their gradients.
+    """
+    params, frozen = _gathered(arrays.state.params), _gathered(arrays.state.frozen)
+    split = params + frozen > size((arrays.state.params, arrays.state.frozen))
+    return {"gathered": (params + frozen) * split, "gradients": params}
+
+
+def size(tree: Any) -> int:
+    """Return the bytes that one device holds of abstract arrays."""
+    leaves = jax.tree.leaves(tree)
+    return sum(_bytes(x, x.sharding.shard_shape(x.shape)) for x in leaves)
+
+
+def _gathered(params: Params) -> int:
+    """Return the bytes of parameters that are split over "tensor" alone."""
+    total = 0
+    for x in jax.tree.leaves(params):
+        axes = jax.tree.leaves(tuple(x.sharding.spec))
+        parts = x.sharding.mesh.shape["fsdp"] if "fsdp" in axes else 1
+        total += parts * size(x)
+    return total
+
+
+def _bytes(x: Any, shape: tuple[int, ...]) -> int:
+    num = 1
+    for side in shape:
+        num *= side
+    itemsize = getattr(x.dtype, "itemsize", 4)
+    return num * itemsize
+
+
+def peak(programs: list[Program]) -> int:
+    """Return the most bytes that a device needs while a step runs."""
+    code = sum(x.code for x in programs)
+    return code + max(x.arguments + x.outputs + x.temporaries for x in programs)
+
+
+def lines(values: Mapping[str, float]) -> list[str]:
+    """Return a table of sizes in GB."""
+    return [
+        f"  {name:22}{value / 1e9:10.3f}" for name, value in values.items() if value
+    ]

@@ -1,0 +1,73 @@
+"""Compile the training step of a config for chips that are not here.
+
+    python -m launch.compile --config=configs/sft.py --topology=v5e:4x4
+    python -m launch.compile --config=configs/sft.py --topology=local
+
+It prints, for one chip, the memory of a step by what takes it, its operations, what it
+sends to other chips, and the least time that a step takes at full speed. All of that
+is computed, not measured. The exit code is 1 if the step does not fit. A TPU is not
+needed, but its compiler is: pip install -e ".[tpu]". "local" are the devices here.
+"""
+
+import json
+import sys
+
+from absl import flags
+from ml_collections import config_flags
+
+from launch.common import cli
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", "configs/base.py", "Config whose step is compiled.", lock_config=True
+)
+TOPOLOGY = flags.DEFINE_string(
+    "topology", None, 'A chip and a shape, such as v5e:4x4, or "local".'
+)
+SHAPE = flags.DEFINE_string(
+    "shape",
+    None,
+    "A config.json in the layout of Hugging Face, or a name of launch/compilation/"
+    "shapes: the model has this shape, and the tokenizer of init_from.",
+)
+JSON = flags.DEFINE_string("json", None, "File to write the figures to.")
+
+
+def main() -> None:
+    from launch.common import backbones, build, checks, config
+    from launch.compilation import programs, report, topology
+
+    c = config.resolve(CONFIG.value)
+    checks.check(c)
+    checks.check_training(c)
+    target = topology.find(TOPOLOGY.value)
+    model = backbones.backbone(c)
+    if SHAPE.value:
+        model = topology.reshaped(c, model, SHAPE.value)
+    source = build.world(c, model, c.sandbox.domain)
+    arrays = build.abstract(c, model, source, target.devices)
+    print(report.head(c, model, target, arrays.mesh), flush=True)
+    held = programs.resident(arrays) | programs.transient(arrays)
+    if sum(held.values()) > target.memory:
+        print("\n".join(programs.lines(held)))
+        print(report.lacking(c, model, source, target, sum(held.values())))
+        sys.exit(cli.FAILURE)
+    traced = build.traced(c, model, source, arrays)
+    try:
+        made = programs.compile(traced, arrays.mesh)
+    except programs.TooLarge as error:
+        print("\n".join(programs.lines(held | {"temporaries": error.needed})))
+        needed = sum(held.values()) + error.needed
+        print(report.lacking(c, model, source, target, needed))
+        sys.exit(cli.FAILURE)
+    print(report.text(target, arrays, made))
+    if JSON.value:
+        figures = report.figures(c, target, arrays, made)
+        with open(JSON.value, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=2)
+    if programs.peak(made) > target.memory:
+        print(report.lacking(c, model, source, target, programs.peak(made)))
+        sys.exit(cli.FAILURE)
+
+
+if __name__ == "__main__":
+    cli.run(main, required=("topology",))

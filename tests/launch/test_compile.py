@@ -1,0 +1,112 @@
+"""The compilation of a step for devices that are not here."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from launch.common import backbones, build
+from launch.common.errors import UsageError
+from launch.compilation import chips, flops, programs, report, topology
+from tests import tiny
+
+
+def test_operations_of_loops_count_in_full():
+    weights, x = jnp.ones((8, 16, 16)), jnp.ones((32, 16))
+
+    def loss(weights, x):
+        x, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)
+        return jnp.sum(x**2)
+
+    forward = 2 * 32 * 16 * 16 * 8
+    assert flops.count(jax.make_jaxpr(loss)(weights, x)) == (forward, 0)
+    gradient = jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(weights, x)
+    assert flops.count(gradient) == (3 * forward, 0)
+
+
+def test_loops_of_unknown_length_are_apart():
+    def squared(x):
+        return jax.lax.while_loop(lambda x: x[0, 0] < 3, lambda x: x @ x, x @ x)
+
+    assert flops.count(jax.make_jaxpr(squared)(jnp.ones((4, 4)))) == (128, 128)
+
+
+def test_of_branches_the_most_expensive_counts():
+    def either(x):
+        return jax.lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, lambda x: x @ x, x)
+
+    assert flops.count(jax.make_jaxpr(either)(jnp.ones((4, 4)))) == (256, 0)
+
+
+@pytest.mark.parametrize("name", ["v5e", "v5e:", "v5e:4x", "v9:2x2", "v5e:0x4", ""])
+def test_a_topology_that_is_none(name):
+    with pytest.raises(
+        UsageError, match=r'there is no ".*"; "local", or a chip \(v4, '
+    ):
+        chips.parse(name)
+
+
+def test_a_shape_that_is_none(tmp_path):
+    c = tiny.config("sft")
+    model = backbones.backbone(c)
+    with pytest.raises(
+        UsageError, match='no file "nope", nor a shape; llama_8b, qwen_7b'
+    ):
+        topology.reshaped(c, model, "nope")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="--shape: .*model_type"):
+        topology.reshaped(c, model, str(tmp_path / "config.json"))
+
+
+def test_a_shape_has_no_weights_and_fits_nowhere_small():
+    c = tiny.config("sft", mesh__data=1, mesh__fsdp=8)
+    model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
+    source = build.world(c, model, "poi")
+    arrays = build.abstract(c, model, source)
+    held = programs.resident(arrays) | programs.transient(arrays)
+    # Each device has the whole model while it is gathered, beside an eighth of it.
+    num = sum(x.size for x in jax.tree.leaves(arrays.state.params))
+    assert num == 8_030_261_248
+    assert held["parameters"] == pytest.approx(4 * num / 8, rel=1e-3)
+    assert held["gathered"] == held["gradients"] == pytest.approx(4 * num, rel=1e-3)
+    target = topology.Target("x", jax.devices(), 16e9, None)
+    lines = report.lacking(c, model, source, target, sum(held.values())).splitlines()
+    assert lines[0].startswith("does not fit: it needs 7")
+    assert any("--config.mesh.tensor=8: at least 15.5" in line for line in lines)
+    with pytest.raises(UsageError, match="has no weights"):
+        model.init(jax.random.key(0))
+
+
+def test_the_step_of_a_small_config():
+    """On the devices here, whose figures are those of `memory_analysis`."""
+    c = tiny.config("sft", mesh__data=4, mesh__fsdp=2)
+    model = backbones.backbone(c)
+    arrays = build.abstract(c, model, build.world(c, model, "poi"))
+    target = topology.find("local")
+    source = build.world(c, model, "poi")
+    made = programs.compile(build.traced(c, model, source, arrays), arrays.mesh)
+    held = programs.resident(arrays)
+    assert made[1].arguments > held["parameters"] + held["optimizer"]
+    axes = {x.kind: {*x.axes} for x in made[1].collectives if x.kind != "all-reduce"}
+    assert axes == {"all-gather": {"fsdp"}, "reduce-scatter": {"fsdp"}}
+    gathered = sum(x.sent for x in made[1].collectives if x.kind == "all-gather")
+    # All parameters but the norms, half of which the other device has.
+    assert gathered == pytest.approx(held["parameters"], rel=0.01)
+    assert made[1].flops > 0
+    text = report.text(target, arrays, made)
+    assert "parameters" in text and "left" in text and "collectives" in text
+    assert report.figures(c, target, arrays, made)["peak"] == programs.peak(made)
+
+
+@pytest.mark.slow
+def test_the_command_for_the_devices_here(commands, tmp_path):
+    file = tmp_path / "figures.json"
+    config = "--config=configs/sft.py:smoke", "--config.train.batch_size=2"
+    done = commands("compile", *config, "--topology=local", f"--json={file}")
+    assert done.code == 0, done.err
+    assert " left\n" in done.out and "products, TFLOP" in done.out
+    figures = json.loads(file.read_text())
+    assert 0 < figures["peak"] < figures["limit"]
+    done = commands("compile", *config, "--topology=v5e:nope")
+    assert done.code == 2 and len(done.err.splitlines()) == 1
