@@ -16,6 +16,7 @@ REQUIRES = [
     "matplotlib>=3.9",
     "ml_collections>=1.1",
     "numpy>=2.0",
+    "packaging>=23.2",
     "pydantic>=2.9",
     "rich>=13.7",
     "safetensors>=0.5",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from openagent_jax.types import Local, Params, together
@@ -228,6 +229,26 @@ def _split_axes(mesh: Mesh) -> tuple[str, ...]:
 def num_shards(mesh: Mesh) -> int:
     """Return the number of parts that a batch is split into."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
+def ones(mesh: Mesh, num: int) -> jax.Array:
+    """Return an array of ones, of which each device makes and holds `num`."""
+    split = NamedSharding(mesh, PartitionSpec(MESH_AXES))
+    return jax.jit(lambda: jnp.ones(mesh.size * num), out_shardings=split)()
+
+
+def total(mesh: Mesh, axis: str) -> Callable[[jax.Array], jax.Array]:
+    """Return a function that sums what `ones` returned over one axis of the mesh.
+
+    >>> mesh = make_mesh(devices=jax.devices()[:1])
+    >>> total(mesh, "data")(ones(mesh, 2)).tolist()
+    [1.0, 1.0]
+    """
+    spec = PartitionSpec(MESH_AXES)
+    summed = jax.shard_map(
+        lambda x: jax.lax.psum(x, axis), mesh=mesh, in_specs=spec, out_specs=spec
+    )
+    return jax.jit(summed)
 
 
 def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> None:

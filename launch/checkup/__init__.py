@@ -1,0 +1,1 @@
+"""What `launch.doctor` looks at; each function yields lines for a person."""
