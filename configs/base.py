@@ -328,6 +328,11 @@ def get_config(arg: str = "") -> ConfigDict:
     # not 0); 0 keeps all.
     c.checkpoint.keep_last = 2
 
+    c.profile = ConfigDict()
+    # Steps that are traced for XProf and Perfetto, such as "10:13" (10, 11 and 12); ""
+    # traces none. The trace is in trace/ of the workdir.
+    c.profile.steps = ""
+
     if arg == "smoke":
         c.name = "base_smoke"
         c.sandbox.num_visible = 4

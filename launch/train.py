@@ -52,6 +52,7 @@ def main() -> None:
         lineage,
         placement,
         processes,
+        profiling,
         room,
         runs,
         scoring,
@@ -144,6 +145,7 @@ def main() -> None:
             tqdm.tqdm.write(f"warning: {warning}")
 
     writer = metrics.Writer(workdir, resume_step=resumed or 0) if first else None
+    step = profiling.traced(step, c.profile.traced, resumed or 0, workdir / "trace")
 
     def evaluate(state, at):
         scores = scorer(train.all_params(state), at, workdir if first else None)

@@ -59,6 +59,7 @@ def check(c: Config) -> None:
     _check_names(c)
     _check_combinations(c)
     _check_domains(c)
+    _ = c.profile.traced  # raises if it is none
     with errors.blame("optim"):
         c.optim.optimizer(c.train.num_steps)
     errors.check_names("surrogate.loss", [c.surrogate.loss], losses.LOSSES)

@@ -55,6 +55,7 @@ class Config:
     mesh: sections.Mesh
     eval: sections.Eval
     checkpoint: sections.Checkpoint
+    profile: sections.Profile
 
     def replace(self, changes: Mapping[str, Any]) -> "Config":
         """Return a copy with some values changed, by dotted key.

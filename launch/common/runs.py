@@ -18,7 +18,7 @@ from openagent_jax.types import Params
 STAGE = "stage"  # key in the manifest: see `stage`
 # Keys that may change when a run is continued: they do not affect what is learned.
 MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
-MAY_CHANGE += ("eval.keep", "train.num_ahead")
+MAY_CHANGE += ("eval.keep", "train.num_ahead", "profile.")
 FROZEN = "frozen"  # key in the meta of a checkpoint: digests of what it leaves out
 
 

@@ -329,6 +329,30 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Which steps are traced."""
+
+    steps: str
+
+    @property
+    def traced(self) -> range:
+        """The steps that are traced.
+
+        Raises:
+          UsageError: `steps` is not two numbers, or holds no step.
+        """
+        first, _, stop = self.steps.partition(":")
+        if not self.steps:
+            return range(0)
+        if not (first.isdecimal() and stop.isdecimal()) or int(first) >= int(stop):
+            raise errors.UsageError(
+                f'profile.steps="{self.steps}" is not the first step and the one after '
+                'the last, such as "10:13"'
+            )
+        return range(int(first), int(stop))
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """How often a run is saved, and how many checkpoints are kept."""
 
