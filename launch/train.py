@@ -86,6 +86,10 @@ def main() -> None:
         print(f"{workdir}: this run has ended; another one needs another --workdir")
         scoring.show(workdir, ended)
         return
+    first = jax.process_index() == 0  # the process that writes plain files and prints
+    if first and (workdir / runs.LOCK).exists():
+        with runs.alone(workdir):
+            pass  # raises now, not after worlds have been made, if it is in use
     started = time.time()
     compile_cache.use(c.compile_cache)
     asked = c
@@ -98,9 +102,9 @@ def main() -> None:
     stages = *model.trained_on, lineage.stage(c, data)
     trained = dataclasses.replace(model, trained_on=stages)
     scorer = scoring.Scorer(c, trained, c.seed, mesh=mesh)
-    first = jax.process_index() == 0  # the process that writes plain files and prints
+    held = contextlib.ExitStack()  # until this process ends
     if first:
-        workdir.mkdir(parents=True, exist_ok=True)
+        held.enter_context(runs.alone(workdir))
         _write_json(workdir / "config.json", config.to_dict(c))
         manifest = _manifest(c) | {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         _write_json(workdir / "manifest.json", manifest)

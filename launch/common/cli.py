@@ -14,6 +14,7 @@ from pathlib import Path
 from absl import flags
 
 from configs import base
+from launch.common import processes
 from launch.common.errors import UsageError
 
 HINT = " (OPENAGENT_TRACEBACK=1 shows where)"  # at the end of messages of failures
@@ -42,10 +43,13 @@ def run(
     try:
         main(*_parse(sys.argv, required, commands or {}, operands))
     except BaseException as error:
-        code, message = _diagnose(error)
+        lost = processes.lost(error) if isinstance(error, RuntimeError) else ""
+        code, message = (FAILURE, lost + HINT) if lost else _diagnose(error)
         if not message or os.environ.get("OPENAGENT_TRACEBACK"):
             raise
         print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+        if lost:
+            processes.leave(code)
         sys.exit(code)
 
 

@@ -1,13 +1,23 @@
 """Several processes of one run: how they find one another, and that they agree."""
 
 import os
-
-import numpy as np
+import re
+import sys
+import threading
 
 from launch.common.errors import UsageError
 
 ADDRESS, NUMBER, INDEX = (
     f"JAX_{name}" for name in ("COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID")
+)
+
+# Seconds until the others are found missing: before they have met, while they work, and
+# when this one has failed and waits for them to end.
+MEET, BEAT, PART = 300, 30, 20
+# What the runtime says when a process of the run is gone.
+_LOST = re.compile(
+    r"gloo|(closed|reset) by peer|coordination service|distributed service|heartbeat",
+    re.IGNORECASE,
 )
 
 
@@ -23,19 +33,73 @@ def join() -> None:
     """
     import jax
 
-    known = {}
+    known: dict[str, int] = {}
     for name, argument in ((NUMBER, "num_processes"), (INDEX, "process_id")):
         if (text := os.environ.get(name)) is not None:
             if not text.isdecimal():
                 raise UsageError(f'--distributed: {name}="{text}" is not a number')
             known[argument] = int(text)
+    # The runtime aborts the process if the others do not come, with pages of text.
+    clock = threading.Timer(MEET, _alone)
+    clock.daemon = True
+    clock.start()
     try:
-        jax.distributed.initialize(**known)
+        jax.distributed.initialize(
+            **known,
+            local_device_ids=_visible(),
+            initialization_timeout=2 * MEET,
+            heartbeat_timeout_seconds=BEAT,
+            shutdown_timeout_seconds=PART,
+        )
     except ValueError as error:
         raise UsageError(
             f"--distributed: {error} Outside of TPU pods, SLURM and Open MPI, set "
             f"{ADDRESS}, {NUMBER} and {INDEX}"
         ) from None
+    finally:
+        clock.cancel()
+
+
+def _visible() -> list[int] | None:
+    """Return the GPU of this process if it sees no other one, under SLURM.
+
+    JAX would take the GPU with the number of the process on its node, which is not
+    there if SLURM shows each process its own GPU only (--gpus-per-task).
+    """
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    is_only = "SLURM_LOCALID" in os.environ and shown and "," not in shown
+    return [0] if is_only else None
+
+
+def _alone() -> None:
+    """End this process with a line that says that the others have not come."""
+    where = os.environ.get(ADDRESS, "the first one")
+    print(
+        f"{os.path.basename(sys.argv[0])}: --distributed: after {MEET} s, not all "
+        f"processes of this run have met at {where}; start the same command in each, "
+        f"and check {ADDRESS} and {NUMBER}",
+        file=sys.stderr,
+    )
+    leave(2)
+
+
+def lost(error: BaseException) -> str:
+    """Return a message if an error says that another process of the run is gone."""
+    import jax
+
+    if not jax.distributed.is_initialized() or not _LOST.search(str(error)):
+        return ""
+    return (
+        "another process of this run has ended; the same command, in as many processes "
+        "or in fewer, goes on from the last checkpoint"
+    )
+
+
+def leave(code: int) -> None:
+    """End this process without waiting for others, which would take minutes."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def check_same(**values: str) -> None:
@@ -47,6 +111,7 @@ def check_same(**values: str) -> None:
     Raises:
       UsageError: a value differs between processes.
     """
+    import numpy as np
     from jax.experimental import multihost_utils
 
     mine = np.array([text.encode() for text in values.values()], "S64")

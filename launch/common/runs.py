@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ STAGE = "stage"  # key in the manifest: see `stage`
 # Keys that may change when a run is continued: they do not affect what is learned.
 MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
 MAY_CHANGE += ("eval.keep", "train.num_ahead", "profile.")
+LOCK = "lock"  # file in a workdir that its run locks
 FROZEN = "frozen"  # key in the meta of a checkpoint: digests of what it leaves out
 
 
@@ -30,6 +34,33 @@ def save_model(folder: Path, model: Backbone) -> None:
         (made / chat_template.FILE).unlink(missing_ok=True)
         if model.template:
             (made / chat_template.FILE).write_text(model.template, "utf-8")
+
+
+@contextlib.contextmanager
+def alone(workdir: Path) -> Iterator[None]:
+    """Keep other processes from training in a workdir, which is made if it is missing.
+
+    The lock ends with the process, however that ends.
+
+    Raises:
+      UsageError: another process trains there.
+    """
+    import fcntl  # not on Windows
+
+    workdir.mkdir(parents=True, exist_ok=True)
+    with open(workdir / LOCK, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UsageError(
+                f"{workdir} is in use by {file.read().strip() or 'another process'}; "
+                "wait for it, or use another --workdir"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
 
 
 def ended(workdir: Path) -> int | None:

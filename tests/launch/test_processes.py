@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -86,31 +87,104 @@ def test_two_processes_train_as_one(name, axis):
             )
 
 
-@pytest.mark.parametrize("what", ["config", "commit"])
-def test_processes_that_differ_end_with_one_line(what, tmp_path):
-    """Each of them says which differ, and none trains."""
-    command = [sys.executable, "-m", "launch.train", "--config=configs/sft.py"]
-    command += ["--distributed", f"--workdir={tmp_path / 'run'}"]
+def start(num, workdir, flags=lambda i: [], **env):
+    """Start `launch.train` in several processes, as one run."""
+    command = [sys.executable, "-m", "launch.train", "--config=configs/sft.py:smoke"]
+    command += [f"--workdir={workdir}", "--distributed"]
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    processes = []
-    for i in range(2):
-        env = os.environ | {
-            "JAX_PLATFORMS": "cpu",
-            processes_of.ADDRESS: address,
-            processes_of.NUMBER: "2",
-            processes_of.INDEX: str(i),
-        }
-        seed = [f"--config.seed={i}"] if what == "config" else []
-        if what == "commit" and i:
-            env["GIT_DIR"] = str(tmp_path)  # where there is no commit
-        processes.append(
-            subprocess.Popen(command + seed, stderr=subprocess.PIPE, text=True, env=env)
+    return [
+        subprocess.Popen(
+            [*command, *flags(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {
+                "JAX_PLATFORMS": "cpu",
+                "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
+                processes_of.ADDRESS: address,
+                processes_of.NUMBER: str(num),
+                processes_of.INDEX: str(i),
+            }
+            | {key: value for key, value in env.items() if i},
         )
-    for process in processes:
-        error = process.communicate(timeout=120)[1]
-        lines = [x for x in error.splitlines() if x.startswith("train.py: ")]
-        assert process.returncode == 2, error
-        assert len(lines) == 1 and f"process 0 has the {what}" in lines[0], error
+        for i in range(num)
+    ]
+
+
+def errors(process):
+    """The lines that the command itself has written to stderr."""
+    lines = process.communicate(timeout=120)[1].splitlines()
+    return [x for x in lines if x.startswith("train.py: ")]
+
+
+@pytest.mark.parametrize("what", ["config", "commit"])
+def test_processes_that_differ_end_with_one_line(what, tmp_path):
+    """Each of them says which differ, and none trains."""
+
+    def seed(i):
+        return [f"--config.seed={i}"] if what == "config" else []
+
+    # A folder where there is no commit.
+    env = {"GIT_DIR": str(tmp_path)} if what == "commit" else {}
+    started = start(2, tmp_path / "run", seed, **env)
+    for process in started:
+        (line,) = errors(process)
+        assert process.returncode == 2 and f"process 0 has the {what}" in line
     assert not (tmp_path / "run").exists()
+
+
+SMALL = ["--config.init_from=random", "--config.model.width=32"]
+SMALL += ["--config.model.num_layers=1", "--config.train.num_steps=3000"]
+SMALL += ["--config.checkpoint.every=5", "--config.paft.alpha=0.0"]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_lost_process_ends_the_others(victim, tmp_path):
+    """With one clear line; one process goes on from the last checkpoint."""
+    workdir = tmp_path / "run"
+    started = start(2, workdir, lambda i: SMALL)
+    wait_for(lambda: [*workdir.glob("checkpoints/*/state")], started)
+    started[victim].kill()
+    begin = time.monotonic()
+    (line,) = errors(started[1 - victim])
+    assert time.monotonic() - begin < 60
+    assert started[1 - victim].returncode == 1
+    assert "another process of this run has ended" in line
+
+    (alone,) = start(1, workdir, lambda i: SMALL)
+    for text in alone.stdout:
+        if "from step" in text:
+            break
+    alone.terminate()
+    assert int(text.split()[-1]) >= 5 and "1 cpu device" in text
+    (line,) = errors(alone)
+    assert "saved; start again to go on" in line and alone.returncode == 143
+
+
+def wait_for(done, started):
+    """Wait until something is done, while processes run."""
+    for _ in range(300):
+        if done():
+            return
+        assert all(process.poll() is None for process in started)
+        time.sleep(1)
+    raise AssertionError("nothing was done in five minutes")
+
+
+def test_a_coordinator_that_is_not_there():
+    code = "from launch.common import processes; processes.MEET = 3; processes.join()"
+    env = {processes_of.ADDRESS: "localhost:1", processes_of.NUMBER: "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | env | {processes_of.INDEX: "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = [x for x in done.stderr.splitlines() if "--distributed" in x]
+    assert done.returncode == 2 and len(lines) == 1
+    assert "have met at localhost:1; start the same command in each" in lines[0]
