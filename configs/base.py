@@ -230,6 +230,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.optim.end_factor = 0.1
     c.optim.weight_decay = 0.0  # decoupled weight decay of matrices
     c.optim.clip_norm = 1.0  # largest global norm of the gradient; 0 does not clip
+    # Whether the optimizer keeps a copy of the parameters in float32. Small updates of
+    # parameters in bfloat16 (model.param_dtype) are lost by rounding without it.
+    c.optim.master_copy = False
 
     c.train = ConfigDict()
     c.train.num_steps = 1100  # steps; each makes one batch and trains on it

@@ -58,6 +58,7 @@ def main() -> None:
         scoring,
         sizing,
     )
+    from launch.compilation import programs, topology
     from openagent_jax import metrics, train
     from openagent_jax.checkpoint import Checkpoints
     from openagent_jax.curriculum import ahead
@@ -97,6 +98,8 @@ def main() -> None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
+    arrays = build.abstract(c, model, source)
+    programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
     source, fed = batching.of_run(c, model, source)
     data = fed.metadata if c.data.path else None
     stages = *model.trained_on, lineage.stage(c, data)

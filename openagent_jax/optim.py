@@ -7,9 +7,10 @@ layers are stacked is a batch axis. Embeddings, the output head and the norms ar
 updated by AdamW in both cases.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import optax
 
 OPTIMIZERS = ("adamw", "muon")
@@ -34,6 +35,7 @@ def make_optimizer(
     muon_learning_rate: float | None = None,
     muon_momentum: float = 0.95,
     train_embedding: bool = True,
+    master_copy: bool = False,
 ) -> optax.GradientTransformation:
     """Build the optimizer of a run.
 
@@ -56,6 +58,8 @@ def make_optimizer(
       train_embedding: False freezes the embedding. The vectors of rare tokens then stay
         like those of common ones, so that what the model learns about some tokens
         (copying them, for example) holds for all.
+      master_copy: whether the updates are added to a copy of the parameters in float32;
+        see `with_master_copy`.
 
     Raises:
       ValueError: a setting is out of range; the message names its config key.
@@ -98,6 +102,8 @@ def make_optimizer(
         raise ValueError(f"optim.clip_norm={clip_norm} must not be negative")
     clip = optax.clip_by_global_norm(clip_norm) if clip_norm else optax.identity()
     optimizer = optax.chain(clip, update)
+    if master_copy:
+        optimizer = with_master_copy(optimizer)
     frozen = untrained(train_embedding)
     return optax.partition(
         {True: optax.set_to_zero(), False: optimizer},
@@ -105,6 +111,49 @@ def make_optimizer(
             lambda path, _: getattr(path[0], "key", None) in frozen, params
         ),
     )
+
+
+class MasterCopy(NamedTuple):
+    """State of `with_master_copy`."""
+
+    params: Any  # in float32
+    inner: Any
+
+
+def with_master_copy(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformation:
+    """Return an optimizer that keeps the parameters in float32 (arXiv 1710.03740).
+
+    An update that is small beside a parameter in bfloat16 would be lost by rounding.
+    The copy takes it, and the parameters are the copy, rounded.
+
+    >>> import jax.numpy as jnp
+    >>> params = jnp.ones(1, jnp.bfloat16)
+    >>> optimizer = with_master_copy(optax.sgd(1e-3))
+    >>> state = optimizer.init(params)
+    >>> for _ in range(8):
+    ...     updates, state = optimizer.update(jnp.ones(1), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> round(float(state.params[0]), 4), params.tolist(), params.dtype
+    (0.992, [0.9921875], dtype(bfloat16))
+    """
+
+    def exact(tree):
+        return jax.tree.map(lambda x: x.astype(jnp.float32), tree)
+
+    def init(params):
+        copy = exact(params)
+        return MasterCopy(copy, optimizer.init(copy))
+
+    def update(updates, state, params=None):
+        updates, inner = optimizer.update(exact(updates), state.inner, state.params)
+        copy = optax.apply_updates(state.params, updates)
+        # Added to the parameters in float32 and rounded, these give the rounded copy.
+        updates = jax.tree.map(lambda new, old: new - old, copy, exact(params))
+        return updates, MasterCopy(copy, inner)
+
+    return optax.GradientTransformation(init, update)
 
 
 def untrained(train_embedding: bool) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Schedules, clipping, weight decay, and which parameters each optimizer updates."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,6 +123,28 @@ def test_learns(getkey, name):
 
     (params, _), _ = jax.lax.scan(step, (PARAMS, optimizer.init(PARAMS)), length=60)
     assert loss(params) < 0.2 * loss(PARAMS)
+
+
+@pytest.mark.parametrize("name", optim.OPTIMIZERS)
+def test_a_master_copy_takes_small_updates(getkey, name):
+    """As parameters in float32 would; in bfloat16 alone they are lost."""
+    grads = random_grads(getkey())
+    settings = dict(learning_rate=1e-4, num_steps=9, schedule="constant")
+
+    def trained(params, master_copy):
+        optimizer = optim.make_optimizer(name, **settings, master_copy=master_copy)
+        state = optimizer.init(params)
+        for _ in range(5):
+            updates, state = optimizer.update(grads, state, params)
+            params = optax.apply_updates(params, updates)
+        return params
+
+    rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)
+    exact = trained(jax.tree.map(lambda x: x.astype(jnp.float32), rounded), False)
+    expected = jax.tree.map(lambda x: x.astype(jnp.bfloat16), exact)
+    chex.assert_trees_all_equal(trained(rounded, True), expected)
+    lost = trained(rounded, False)["layers"]["up"]
+    assert jnp.mean(lost == rounded["layers"]["up"]) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,14 @@ def findings(c: Config) -> Iterator[str]:
         checks.check_training(c)
         model = backbones.backbone(c)
         arrays = build.abstract(c, model, build.world(c, model, c.sandbox.domain))
+        free = topology.find(topology.LOCAL).memory
+        held = programs.check_fits(c, arrays, free)
     except UsageError as error:
         yield f"! config: {error}"
         return
-    held = programs.resident(arrays) | programs.transient(arrays)
     parts = ", ".join(f"{name} {x / 1e9:.3f}" for name, x in held.items() if x)
-    total, free = sum(held.values()), topology.find(topology.LOCAL).memory
-    line = f"memory: {c.name} needs at least {total / 1e9:.3f} GB of each device"
-    line = f"{line} ({parts}), of {free / 1e9:.1f}, beside its activations"
-    if total > free:
-        yield (
-            f"! {line}; split it over more devices (mesh.fsdp, mesh.tensor), train "
-            "adapters (model.lora.rank), or take model.param_dtype=bfloat16"
-        )
-    else:
-        yield f"{line} (launch.compile --topology=local counts these too)"
+    total = sum(held.values()) / 1e9
+    yield (
+        f"memory: {c.name} needs {total:.3f} GB of each device or more ({parts}), of "
+        f"{free / 1e9:.1f} (launch.compile --topology=local counts activations too)"
+    )

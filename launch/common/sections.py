@@ -230,6 +230,7 @@ class Optim:
     end_factor: float
     weight_decay: float
     clip_norm: float
+    master_copy: bool
 
     def optimizer(self, num_steps: int) -> optim.Optimizer:
         """Make the optimizer of a run of `num_steps` steps.

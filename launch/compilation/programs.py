@@ -9,6 +9,8 @@ from typing import Any
 import jax
 
 from launch.common import build
+from launch.common.config import Config
+from launch.common.errors import UsageError
 from launch.compilation import collectives, flops
 from launch.compilation.chips import Chip
 from launch.compilation.collectives import Collective
@@ -115,6 +117,30 @@ def transient(arrays: build.Abstract) -> dict[str, int]:
     params, frozen = _gathered(arrays.state.params), _gathered(arrays.state.frozen)
     split = params + frozen > size((arrays.state.params, arrays.state.frozen))
     return {"gathered": (params + frozen) * split, "gradients": params}
+
+
+def check_fits(c: Config, arrays: build.Abstract, memory: float) -> dict[str, int]:
+    """Return the least bytes that a step needs of each device, by what they hold.
+
+    Args:
+      c: the config.
+      arrays: the arrays of its step.
+      memory: the bytes that each device has.
+
+    Raises:
+      UsageError: it has less; the message says by how much.
+    """
+    held = resident(arrays) | transient(arrays)
+    total = sum(held.values())
+    if total > memory:
+        parts = ", ".join(f"{name} {x:,}" for name, x in held.items() if x)
+        raise UsageError(
+            f"{c.name} does not fit: it needs {total:,} bytes of each device or more "
+            f"({parts}), {total - memory:,.0f} more than there are; split it over more "
+            "devices (mesh.fsdp, mesh.tensor), train adapters (model.lora.rank), or "
+            "set model.param_dtype=bfloat16"
+        )
+    return held
 
 
 def size(tree: Any) -> int:

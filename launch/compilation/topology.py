@@ -93,5 +93,9 @@ def reshaped(c: Config, model: Backbone, shape: str) -> Backbone:
 
 
 def _free_memory() -> int:
-    """Return the bytes of memory that this machine has free."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Return the bytes of memory that this machine can give to new programs."""
+    try:
+        text = Path("/proc/meminfo").read_text("ascii")
+        return int(text.split("MemAvailable:")[1].split()[0]) * 1024
+    except (OSError, IndexError):  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -63,7 +63,7 @@ def test_a_config_that_does_not_fit(monkeypatch):
     target = topology.Target("local", jax.devices(), 1e5, None)
     monkeypatch.setattr(topology, "find", lambda _: target)
     (line,) = advice(needs.findings(c))
-    assert "needs at least" in line and "mesh.fsdp" in line
+    assert "does not fit" in line and "mesh.fsdp" in line
 
 
 @pytest.mark.parametrize(
