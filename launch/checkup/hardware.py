@@ -18,8 +18,7 @@ REPEATS = 5
 
 def findings() -> Iterator[str]:
     """Yield what devices there are, and GPUs or TPUs that JAX does not use."""
-    devices = jax.devices()
-    first = devices[0]
+    devices, first = jax.devices(), jax.local_devices()[0]
     memory = (first.memory_stats() or {}).get("bytes_limit")
     size = f", {memory / 1e9:.1f} GB each" if memory else ""
     yield (

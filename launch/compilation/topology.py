@@ -38,10 +38,10 @@ def find(name: str) -> Target:
       UsageError: there is no such topology, or its compiler is not installed.
     """
     if name == LOCAL:
-        devices = jax.devices()
-        stats = devices[0].memory_stats() or {}
-        memory = stats.get("bytes_limit") or _free_memory() / len(devices)
-        return Target(name, devices, memory, None)
+        mine = jax.local_devices()
+        stats = mine[0].memory_stats() or {}
+        memory = stats.get("bytes_limit") or _free_memory() / len(mine)
+        return Target(name, jax.devices(), memory, None)
     chip, _ = chips.parse(name)
     if not importlib.util.find_spec("libtpu"):
         raise UsageError(

@@ -148,6 +148,7 @@ def test_a_lost_process_ends_the_others(victim, tmp_path):
     started = start(2, workdir, lambda i: SMALL)
     wait_for(lambda: [*workdir.glob("checkpoints/*/state")], started)
     started[victim].kill()
+    started[victim].communicate()
     begin = time.monotonic()
     (line,) = errors(started[1 - victim])
     assert time.monotonic() - begin < 60
@@ -155,11 +156,14 @@ def test_a_lost_process_ends_the_others(victim, tmp_path):
     assert "another process of this run has ended" in line
 
     (alone,) = start(1, workdir, lambda i: SMALL)
+    texts = []
     for text in alone.stdout:
-        if "from step" in text:
+        texts.append(text)
+        if text.startswith("step "):  # earlier, nobody would notice the signal
             break
     alone.terminate()
-    assert int(text.split()[-1]) >= 5 and "1 cpu device" in text
+    (begun,) = [x for x in texts if "from step" in x]
+    assert int(begun.split()[-1]) >= 5 and "1 cpu device" in begun
     (line,) = errors(alone)
     assert "saved; start again to go on" in line and alone.returncode == 143
 
