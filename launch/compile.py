@@ -39,7 +39,7 @@ def main() -> None:
     c = config.resolve(CONFIG.value)
     checks.check(c)
     checks.check_training(c)
-    target = topology.find(TOPOLOGY.value)
+    target = topology.find(str(TOPOLOGY.value))
     model = backbones.backbone(c)
     if SHAPE.value:
         model = topology.reshaped(c, model, SHAPE.value)

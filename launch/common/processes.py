@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import threading
+from typing import Any
 
 from launch.common.errors import UsageError
 
@@ -33,7 +34,7 @@ def join() -> None:
     """
     import jax
 
-    known: dict[str, int] = {}
+    known: dict[str, Any] = {}
     for name, argument in ((NUMBER, "num_processes"), (INDEX, "process_id")):
         if (text := os.environ.get(name)) is not None:
             if not text.isdecimal():

@@ -10,6 +10,7 @@ import numpy as np
 
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
 _BITS = {"pred": 8, "bf16": 16}  # of types whose names do not end in their bits
+_Key = tuple[str, tuple[str, ...], bool, int]  # kind, axes, in_loop and repeats
 _WORD = r"%?([\w.\-]+)"
 _MADE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
 
@@ -43,7 +44,7 @@ def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
                 channel = re.search(r"channel_id=(\d+)", line)
                 rows = places[made[2], channel and channel[1]]
                 rows[name].append(_sent(made, line, shape))
-    found = collections.defaultdict[tuple, list[float]](list)
+    found = collections.defaultdict[_Key, list[float]](list)
     for (kind, _), rows in places.items():
         apart = max(
             (x for name, x in rows.items() if name not in loops), key=len, default=[]
@@ -55,7 +56,10 @@ def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
             found[kind, axes, False, 1].append(sent)
         for axes, sent in rows[name][len(apart) :] if name else ():
             found[kind, axes, True, loops[name]].append(sent)
-    return [Collective(*x, len(sent), sum(sent)) for x, sent in sorted(found.items())]
+    return [
+        Collective(*key, number=len(sent), sent=sum(sent))
+        for key, sent in sorted(found.items())
+    ]
 
 
 def _computations(text: str) -> dict[str, str]:
