@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from functools import partial
 
 import uvicorn
 
@@ -14,6 +15,7 @@ from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 from openagent_jax.serving.engine import Engine
 from openagent_jax.serving.surface_tokenizer import SurfaceTokenizer
+from openagent_jax.text import style as styles
 from openagent_jax.types import Params
 
 
@@ -44,7 +46,8 @@ def served(
     """
     source = build.world(c, model, c.eval_domain)
     template, text_style = build.style_of(c.sandbox.num_args, model)
-    render = compact.render
+    purpose = styles.has_purpose(model.tokenizer)
+    render = partial(compact.render, purpose=purpose)
     if template:
         render_all = template.render
 

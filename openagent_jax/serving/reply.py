@@ -28,6 +28,7 @@ class CallStyle:
     close: str  # the mark after it; may be empty
     name: str  # the keys of the JSON object
     arguments: str
+    purpose: str
     flat: bool = False  # whether arguments must be texts or non-negative integers
 
 
@@ -43,6 +44,7 @@ def call_style(style: Style[str], flat: bool) -> CallStyle:
         style.marks.call_close.decode(),
         style.key_name,
         style.key_arguments,
+        style.key_purpose,
         flat,
     )
 
@@ -61,7 +63,8 @@ def read(
       The content and the calls, which have no ids yet. If the text is not a valid
       sequence of calls, all of it is content.
 
-    >>> hermes = CallStyle("<tool_call>", "</tool_call>", "name", "arguments")
+    >>> keys = "name", "arguments", "purpose"
+    >>> hermes = CallStyle("<tool_call>", "</tool_call>", *keys)
     >>> call = '<tool_call>{"name": "look", "arguments": {"place": "Bay"}}</tool_call>'
     >>> read(hermes, "Let me see. " + call)
     ('Let me see.', [Call(id='', name='look', arguments='{"place": "Bay"}')])
@@ -102,8 +105,8 @@ def _call(style: CallStyle, text: str) -> Call | None:
         return None
     if not isinstance(call, dict) or len(call) != len(fields):  # a key occurs twice
         return None
-    kinds = {style.name: str, style.arguments: dict}
-    if call.keys() != kinds.keys():
+    kinds = {style.name: str, style.arguments: dict, style.purpose: str}
+    if not {style.name, style.arguments} <= call.keys() <= kinds.keys():
         return None
     if any(not isinstance(value, kinds[key]) for key, value in call.items()):
         return None

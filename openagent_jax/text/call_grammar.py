@@ -1,8 +1,9 @@
 """The grammar of a call, checked over its JSON tokens.
 
-A call is an object with a name and an object of arguments. The values of arguments are
-scalars. With a depth of more than 1 they may also be objects and arrays, in which
-scalars are the leaves; a small stack holds the containers that are open.
+A call is an object with a name, an object of arguments and, optionally, a purpose. The
+values of arguments are scalars. With a depth of more than 1 they may also be objects
+and arrays, in which scalars are the leaves; a small stack holds the containers that are
+open.
 """
 
 from typing import NamedTuple
@@ -39,9 +40,9 @@ class Call(NamedTuple):
 
     Attributes:
       well_formed: whether the grammar holds.
-      keys: the keys of the name and of the arguments. The caller checks that they are
-        "name" and "arguments".
-      name: the name.
+      keys: the keys of the first and the second string, and of the arguments. The
+        caller checks that they are "name", "purpose" and "arguments".
+      texts: the two strings.
       paths: the keys of each leaf, outermost first; the last one is its own. That of an
         element of an array is the token with which the element begins.
       indices: for a key that is an index, that index; else -1.
@@ -49,8 +50,8 @@ class Call(NamedTuple):
     """
 
     well_formed: Bool[Array, ""]
-    keys: Int[Array, "2"]
-    name: Int[Array, ""]
+    keys: Int[Array, "3"]
+    texts: Int[Array, "2"]
     paths: Int[Array, "K M"]
     indices: Int[Array, "K M"]
     values: Int[Array, "K"]
@@ -67,7 +68,7 @@ class _Stack(NamedTuple):
 
 def max_tokens(max_pairs: int, depth: int) -> int:
     """Return the most JSON tokens of a call with so many leaves."""
-    return 11 + max_pairs * (4 + 5 * (depth - 1))
+    return 15 + max_pairs * (4 + 5 * (depth - 1))
 
 
 def check(json: Tokens, max_pairs: int, depth: int) -> Call:
@@ -82,7 +83,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
     pair = jnp.arange(max_pairs)
 
     def step(carry, item):
-        state, key, keys, name, num, paths, indices, values, stack = carry
+        state, key, keys, texts, num, paths, indices, values, stack = carry
         kind, index = item
         text, bare = kind == STRING, kind == BARE
         opens, closes = kind == OPEN, kind == CLOSE
@@ -91,7 +92,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         def goes(condition, to, other: int | jax.Array = _FAIL):
             return jnp.where(condition, to, other)
 
-        complete = jnp.all(keys >= 0)
+        some, all_ = (keys[0] >= 0) & (keys[2] >= 0), jnp.all(keys >= 0)
         ends, next_, after, into = closes, _ARG, _MORE, _FAIL
         if nested:
             in_list = jnp.any(stack.is_list & (row == stack.level - 1))
@@ -107,9 +108,9 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         table[_KEY] = goes(text, _KEY_COLON)
         table[_KEY_COLON] = goes(colon, _KEY_VALUE)
         table[_KEY_VALUE] = goes(
-            text & (keys[0] < 0), _MORE, goes(opens & (keys[1] < 0), _ARG_OR_END)
+            text & (keys[1] < 0), _MORE, goes(opens & (keys[2] < 0), _ARG_OR_END)
         )
-        table[_MORE] = goes(comma & ~complete, _KEY, goes(closes & complete, _END))
+        table[_MORE] = goes(comma & ~all_, _KEY, goes(closes & some, _END))
         table[_ARG_OR_END] = goes(text, _ARG_COLON, goes(closes, after))
         table[_ARG] = goes(text, _ARG_COLON)
         table[_ARG_COLON] = goes(colon, _VALUE)
@@ -124,8 +125,10 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         key = jnp.where(new == _KEY_COLON, index, key)
         is_text = (state == _KEY_VALUE) & (new == _MORE)
         is_object = (state == _KEY_VALUE) & (new == _ARG_OR_END)
-        keys = jnp.where(jnp.stack([is_text, is_object]), key, keys)
-        name = jnp.where(is_text, index, name)
+        first = is_text & (keys[0] < 0)
+        which = jnp.stack([first, is_text & ~first, is_object])
+        keys = jnp.where(which, key, keys)
+        texts = jnp.where(which[:2], index, texts)
         if nested:
             stack, leaf, path = _moved(stack, state, new, kind, index)
             new = jnp.where(leaf & (num >= max_pairs), _FAIL, new)
@@ -140,7 +143,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
             values = jnp.where((new == _ARG_MORE) & (pair == num), index, values)
             new = jnp.where((new == _ARG_COLON) & (num >= max_pairs), _FAIL, new)
             num = num + (new == _ARG_MORE)
-        return (new, key, keys, name, num, paths, indices, values, stack), None
+        return (new, key, keys, texts, num, paths, indices, values, stack), None
 
     none = jnp.full(max_pairs, -1, jnp.int32)
     no_path = jnp.full((max_pairs, depth), -1, jnp.int32)
@@ -148,8 +151,8 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
     start = (
         jnp.int32(_START),
         jnp.int32(-1),
+        jnp.full(3, -1, jnp.int32),
         jnp.full(2, -1, jnp.int32),
-        jnp.int32(-1),
         jnp.int32(0),
         no_path,
         no_path if nested else no_path[:0],
@@ -157,11 +160,11 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         _Stack(jnp.int32(1), no_key > 0, no_key, no_key) if nested else None,
     )
     items = (json.kind, jnp.arange(json.kind.shape[0], dtype=jnp.int32))
-    (state, _, keys, name, _, paths, indices, values, _), _ = jax.lax.scan(
+    (state, _, keys, texts, _, paths, indices, values, _), _ = jax.lax.scan(
         step, start, items
     )
     indices = indices if nested else no_path
-    return Call(state == _END, keys, name, paths, indices, values)
+    return Call(state == _END, keys, texts, paths, indices, values)
 
 
 def _moved(
