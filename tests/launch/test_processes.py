@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -134,48 +133,6 @@ def test_processes_that_differ_end_with_one_line(what, tmp_path):
         (line,) = errors(process)
         assert process.returncode == 2 and f"process 0 has the {what}" in line
     assert not (tmp_path / "run").exists()
-
-
-SMALL = ["--config.init_from=random", "--config.model.width=32"]
-SMALL += ["--config.model.num_layers=1", "--config.train.num_steps=3000"]
-SMALL += ["--config.checkpoint.every=5", "--config.paft.alpha=0.0"]
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_lost_process_ends_the_others(victim, tmp_path):
-    """With one clear line; one process goes on from the last checkpoint."""
-    workdir = tmp_path / "run"
-    started = start(2, workdir, lambda i: SMALL)
-    wait_for(lambda: [*workdir.glob("checkpoints/*/state")], started)
-    started[victim].kill()
-    started[victim].communicate()
-    begin = time.monotonic()
-    (line,) = errors(started[1 - victim])
-    assert time.monotonic() - begin < 60
-    assert started[1 - victim].returncode == 1
-    assert "another process of this run has ended" in line
-
-    (alone,) = start(1, workdir, lambda i: SMALL)
-    texts = []
-    for text in alone.stdout:
-        texts.append(text)
-        if text.startswith("step "):  # earlier, nobody would notice the signal
-            break
-    alone.terminate()
-    (begun,) = [x for x in texts if "from step" in x]
-    assert int(begun.split()[-1]) >= 5 and "1 cpu device" in begun
-    (line,) = errors(alone)
-    assert "saved; start again to go on" in line and alone.returncode == 143
-
-
-def wait_for(done, started):
-    """Wait until something is done, while processes run."""
-    for _ in range(300):
-        if done():
-            return
-        assert all(process.poll() is None for process in started)
-        time.sleep(1)
-    raise AssertionError("nothing was done in five minutes")
 
 
 def test_a_coordinator_that_is_not_there():
