@@ -129,19 +129,22 @@ def test_learns(getkey, name):
 def test_a_master_copy_takes_small_updates(getkey, name):
     """As parameters in float32 would; in bfloat16 alone they are lost."""
     grads = random_grads(getkey())
-    settings = dict(learning_rate=1e-4, num_steps=9, schedule="constant")
+    settings = dict(learning_rate=5e-4, num_steps=60, schedule="constant")
 
     def trained(params, master_copy):
         optimizer = optim.make_optimizer(name, **settings, master_copy=master_copy)
         state = optimizer.init(params)
-        for _ in range(5):
-            updates, state = optimizer.update(grads, state, params)
+        update = jax.jit(optimizer.update)
+        for _ in range(60):
+            updates, state = update(grads, state, params)
             params = optax.apply_updates(params, updates)
         return params
 
     rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16), PARAMS)
     exact = trained(jax.tree.map(lambda x: x.astype(jnp.float32), rounded), False)
     expected = jax.tree.map(lambda x: x.astype(jnp.bfloat16), exact)
+    moved = expected["layers"]["up"] != rounded["layers"]["up"]
+    assert jnp.mean(moved) > 0.5  # all updates together are more than a rounding
     chex.assert_trees_all_equal(trained(rounded, True), expected)
     lost = trained(rounded, False)["layers"]["up"]
     assert jnp.mean(lost == rounded["layers"]["up"]) > 0.9
