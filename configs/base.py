@@ -63,10 +63,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.sandbox.min_visible = 3
     # Limits of an episode. Tokens are those of the model's tokenizer.
     c.sandbox.max_turns = 10  # actions of the agent in an episode
-    c.sandbox.prompt_tokens = 224  # tokens of the tool documents and the request
+    c.sandbox.prompt_tokens = 320  # tokens of the tool documents and the request
     c.sandbox.action_tokens = 60  # tokens of one action
     c.sandbox.result_tokens = 64  # tokens of one result
-    c.sandbox.context_tokens = 576  # tokens of an episode that the policy plays
+    c.sandbox.context_tokens = 640  # tokens of an episode that the policy plays
     # Limits of tool worlds, which are the sizes of the arrays of a task.
     c.sandbox.num_tools = 16  # tools
     c.sandbox.num_args = 3  # arguments of a tool, not counting a code
@@ -125,7 +125,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # SFT only: tokens of a row of a batch. A longer demonstration is not trained on
     # (train/num_cut). Few columns are computed for short demonstrations, so a larger
     # number costs little.
-    c.algorithm.num_tokens = 448
+    c.algorithm.num_tokens = 512
     # SFT only: pack the demonstrations of a step into this many rows; those that do not
     # fit are dropped (train/num_dropped). 0 gives each demonstration a row of its own.
     # With data.path, rows are filled with as many stored demonstrations as fit.

@@ -23,7 +23,6 @@ from openagent_jax.environments import registry
 from openagent_jax.environments.tools import environment
 from openagent_jax.environments.tools import make as tools
 from openagent_jax.environments.tools import types as tool_types
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.interop import chat_template
@@ -37,10 +36,9 @@ LIMITS = Limits()
 OTHER = {"poi": "medical", "medical": "poi"}
 DOMAINS = tuple(OTHER)
 NUM_VISIBLE, MAX_TURNS, BATCH = 5, 12, 256
-NUM_TOKENS = 320  # few episodes are longer; these are cut
+NUM_TOKENS = 352  # few episodes are longer; these are cut
 CLEAN = "clean"
 COMPACT = "compact"
-REQUEST_FIRST = "request_first"  # the compact style of later tokenizers
 TEMPLATES = Path(__file__).parent / "templates"
 GOLDEN = Path(__file__).parent / "golden"
 # The last two are in tests/templates.
@@ -122,9 +120,6 @@ def world(name: str, form: str = COMPACT) -> World:
     )
     if form == COMPACT:
         return registry.make(settings, Spelling(tokenizer()))
-    if form == REQUEST_FIRST:
-        style = forms.compact(LIMITS.num_args, purpose=False)
-        return registry.make(settings, Spelling(tokenizer(), style))
     style = chat.read(template(form), LIMITS.num_args)
     return registry.make(settings, Spelling(chat_tokenizer(), style))
 
@@ -355,7 +350,8 @@ class Writer:
         ] + said
         request = (self.texts[s] if s >= 0 else constants[-1 - s] for s in task.phrase)
         documents, request = "".join(documents), "".join(request)
-        return f"<|system|>{documents}<|user|>{request}<|assistant|>"
+        asked = f"<|user|>{request}"
+        return f"{asked}<|system|>{documents}{asked}<|assistant|>"
 
     def is_documented(self, n):
         """Whether a document has the name of a tool, if with other arguments."""
@@ -372,9 +368,7 @@ class Writer:
             }
             if call.code >= 0:
                 pairs["code"] = self.texts[call.code]
-            purpose = self.description(n, NUM_PURPOSE_PIECES)
-            purpose = purpose if self.is_documented(n) else ""
-            said = {"purpose": purpose, "name": self.name(n), "arguments": pairs}
+            said = {"name": self.name(n), "arguments": pairs}
             return json.dumps(said, separators=(",", ":"), ensure_ascii=False) + END
         if action.kind == reply_scan.ANSWER:
             return f"Answer: {self.texts[action.value]}{END}"

@@ -98,7 +98,7 @@ def style_of(
             f"{model.folder} has no chat template; name one by model.chat_template: "
             f"{', '.join(tokenizer_files.TEMPLATES)}, or a .jinja file"
         )
-    return None, style.compact(num_args, style.has_purpose(model.tokenizer))
+    return None, style.compact(num_args)
 
 
 def _check_room(c: Config, source: World) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import socket
-from functools import partial
 
 import uvicorn
 
@@ -15,7 +14,6 @@ from openagent_jax.serving import decoder as decoders
 from openagent_jax.serving.decoder import Decoder
 from openagent_jax.serving.engine import Engine
 from openagent_jax.serving.surface_tokenizer import SurfaceTokenizer
-from openagent_jax.text import style as styles
 from openagent_jax.types import Params
 
 
@@ -46,8 +44,7 @@ def served(
     """
     source = build.world(c, model, c.eval_domain)
     template, text_style = build.style_of(c.sandbox.num_args, model)
-    purpose = styles.has_purpose(model.tokenizer)
-    render = partial(compact.render, purpose=purpose)
+    render = compact.render
     if template:
         render_all = template.render
 

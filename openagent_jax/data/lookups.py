@@ -95,7 +95,6 @@ class Lookups:
           seed: the seed of all rows.
         """
         self._tokenizer, self.pools, self._seed = tokenizer, pools, seed
-        self._purpose = style.has_purpose(tokenizer)
 
     def fixed_tokens(self) -> set[int]:
         """Return the tokens of the texts that all exercises have in common."""
@@ -138,7 +137,7 @@ class Lookups:
         """Yield exercises as tokens, and which of them the agent writes."""
         while True:
             level = difficulty * rng.random() ** 0.5
-            messages = exercise(rng, self.pools, level, self._purpose)
+            messages = exercise(rng, self.pools, level)
             parts = self._tokenizer.encode_batch([text for text, _ in messages])
             ids = [i for part in parts for i in part.ids]
             owned = zip(parts, messages, strict=True)
@@ -147,16 +146,13 @@ class Lookups:
                 yield ids, [own for part, (_, own) in owned for _ in part.ids]
 
 
-def exercise(
-    rng: random.Random, pools: Pools, difficulty: float, purpose: bool = False
-) -> list[Message]:
+def exercise(rng: random.Random, pools: Pools, difficulty: float) -> list[Message]:
     """Return a conversation about a few tools, with one request.
 
     Args:
       rng: the source of all choices.
       pools: words and values.
       difficulty: from 0 (a request repeats a description) to 1.
-      purpose: which compact style it is written in; see `style.compact`.
     """
     is_common = rng.random() > 0.5 * difficulty
     words = iter(rng.sample(pools.common if is_common else pools.words, 200))
@@ -182,7 +178,7 @@ def exercise(
         if tool.name in codes:
             result |= {style.CODE: codes[tool.name]}
         called.add(tool.name)
-        messages.extend(_turn(tool, given | code, result, purpose))
+        messages.extend(_turn(tool, given | code, result))
 
     for tool in chosen:
         if tool.before and tool.before not in called:
@@ -212,9 +208,7 @@ def exercise(
     if rng.random() < 0.8 * difficulty:
         request = request[0].upper() + request[1:] + rng.choice(".?")
     documents = system + "".join(map(_document, tools))
-    prompt = [documents, user, request, assistant]
-    if not purpose:
-        prompt = [user, request, *prompt]
+    prompt = [user, request, documents, user, request, assistant]
     return [*((text, False) for text in prompt), *messages]
 
 
@@ -306,24 +300,19 @@ def _document(tool: _Tool) -> str:
     return text + first + comma.join(arguments) + last + close
 
 
-def _turn(
-    tool: _Tool, given: dict[str, str], result: dict[str, str], purpose: bool
-) -> list[Message]:
+def _turn(tool: _Tool, given: dict[str, str], result: dict[str, str]) -> list[Message]:
     """Return a call of a tool, and its result."""
     *_, assistant, tool_speaks = style.SPEAKERS
     written = ",".join(f'"{name}":"{value}"' for name, value in result.items())
     return [
-        (_call(tool, given, purpose) + style.END, True),
+        (_call(tool, given) + style.END, True),
         (f"{tool_speaks}{{{written}}}{assistant}", False),
     ]
 
 
-def _call(tool: _Tool, given: dict[str, str], purpose: bool) -> str:
+def _call(tool: _Tool, given: dict[str, str]) -> str:
     first, equals, comma, last, none = style.CALL_ARGS
-    text = style.CALL_OPEN
-    if purpose:
-        text = style.PURPOSE_OPEN + tool.description + style.PURPOSE_CLOSE
-    text += tool.name
+    text = style.CALL_OPEN + tool.name
     if not given:
         return text + none
     return text + first + comma.join(k + equals + v for k, v in given.items()) + last

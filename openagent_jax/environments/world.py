@@ -41,10 +41,10 @@ class Settings:
     min_visible: int = 3  # the least number of documented tools, for random worlds
     # The maximum sizes of an episode; see `types.Sizes`.
     max_turns: int = 10
-    prompt_tokens: int = 224
+    prompt_tokens: int = 320
     action_tokens: int = 60
     result_tokens: int = 64
-    context_tokens: int = 576
+    context_tokens: int = 640
     # Sizes of the arrays of a task in tool worlds; see `domains.limits.Limits`.
     num_tools: int = 16
     num_args: int = 3

@@ -29,12 +29,7 @@ NEEDS = re.compile(
 )
 
 
-def render(
-    messages: Messages,
-    tools: Tools,
-    add_generation_prompt: bool,
-    purpose: bool = True,
-) -> list[str]:
+def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> list[str]:
     """Return a conversation as texts, which must be tokenized separately.
 
     System messages are left out, because this style cannot express them.
@@ -44,7 +39,6 @@ def render(
         object (see `messages.for_template`); others are left out.
       tools: the tools, in OpenAI's function format.
       add_generation_prompt: whether the reply of the agent comes next.
-      purpose: see `style.compact`.
 
     Raises:
       ValueError: a call has too many arguments.
@@ -52,10 +46,10 @@ def render(
     >>> from openagent_jax.text import messages
     >>> request = {"role": "user", "content": "When does it open?"}
     >>> look = messages.tool("look", "opening hour", {"place": "string"})
-    >>> "".join(render([request], [look], True)[:9])
+    >>> "".join(render([request], [look], True)[2:11])
     '<|system|>{"description":"opening hour","name":"look","parameters":["place"]'
-    >>> render([request], [], True)
-    ['<|system|>', '<|user|>', 'When does it open?', '<|assistant|>']
+    >>> "".join(render([request], [], True))
+    '<|user|>When does it open?<|system|><|user|>When does it open?<|assistant|>'
     """
     functions = [tool["function"] for tool in tools]
     arguments = [_arguments(call) for message in messages for call in _calls(message)]
@@ -64,7 +58,7 @@ def render(
         raise ValueError(
             f"a call has {most} arguments; this model supports up to {MAX_ARGUMENTS}"
         )
-    style = _style(most, purpose)
+    style = _style(most)
     texts = []
     if style.request_first:
         asked = next((x for x in messages if x["role"] == "user"), None)
@@ -72,7 +66,6 @@ def render(
     texts.append(style.system)
     for function in functions:
         texts += _document(style, function)
-    purposes = {x["name"]: _needs(x)["text"] for x in functions}
     for message in messages:
         role, content = message["role"], message.get("content") or ""
         if role == "user":
@@ -82,7 +75,7 @@ def render(
         elif role == "assistant":
             texts += [style.assistant, content]
             for call in _calls(message):
-                texts += _call(style, call, purposes)
+                texts += _call(style, call)
             texts.append(style.end)
     return texts + [style.assistant] * add_generation_prompt
 
@@ -92,7 +85,6 @@ _style = functools.cache(styles.compact)
 
 def _document(style: Style[str], function: dict[str, Any]) -> list[str]:
     needs = _needs(function)
-    purpose = documents.purpose(needs["text"])
     names = list((function.get("parameters") or {}).get("properties") or {})
     needed = []
     for key in ("code_from", "call_after"):
@@ -101,8 +93,7 @@ def _document(style: Style[str], function: dict[str, Any]) -> list[str]:
     return _fill(
         documents.compact(function, names, _code(function)),
         {
-            # In two texts, as environments write it.
-            styles.TEXT: [_quoted(purpose), _quoted(needs["text"][len(purpose) :])],
+            styles.TEXT: [_quoted(needs["text"])],
             styles.NAME: [_quoted(function["name"])],
             styles.ARGUMENT: [*map(_quoted, names)],
             styles.NEEDS: needed,
@@ -110,14 +101,9 @@ def _document(style: Style[str], function: dict[str, Any]) -> list[str]:
     )
 
 
-def _call(
-    style: Style[str], call: dict[str, Any], purposes: dict[str, str]
-) -> list[str]:
+def _call(style: Style[str], call: dict[str, Any]) -> list[str]:
     name, arguments = call["function"]["name"], _arguments(call)
-    slots = {
-        styles.TEXT: [_quoted(documents.purpose(purposes.get(name, "")))],
-        styles.NAME: [_quoted(name)],
-    }
+    slots = {styles.NAME: [_quoted(name)]}
     leaves = list(nesting.flat(arguments))
     if 1 < max((len(path) for path, _ in leaves), default=1) <= MAX_LEVELS:
         return _nested_call(style, leaves, slots)

@@ -2,7 +2,7 @@
 
 The messages of a conversation do not determine its tokens: the policy may have sampled
 another segmentation, and it may have written more than OpenAI's messages show, such as
-the purpose of a call. The tokens of conversations are therefore kept, and the prompt of
+white space in a call. The tokens of conversations are therefore kept, and the prompt of
 a request that continues a conversation starts with exactly the same tokens.
 """
 

@@ -28,7 +28,6 @@ class CallStyle:
     close: str  # the mark after it; may be empty
     name: str  # the keys of the JSON object
     arguments: str
-    purpose: str
     flat: bool = False  # whether arguments must be texts or non-negative integers
 
 
@@ -44,7 +43,6 @@ def call_style(style: Style[str], flat: bool) -> CallStyle:
         style.marks.call_close.decode(),
         style.key_name,
         style.key_arguments,
-        style.key_purpose,
         flat,
     )
 
@@ -63,8 +61,7 @@ def read(
       The content and the calls, which have no ids yet. If the text is not a valid
       sequence of calls, all of it is content.
 
-    >>> keys = "name", "arguments", "purpose"
-    >>> hermes = CallStyle("<tool_call>", "</tool_call>", *keys)
+    >>> hermes = CallStyle("<tool_call>", "</tool_call>", "name", "arguments")
     >>> call = '<tool_call>{"name": "look", "arguments": {"place": "Bay"}}</tool_call>'
     >>> read(hermes, "Let me see. " + call)
     ('Let me see.', [Call(id='', name='look', arguments='{"place": "Bay"}')])
@@ -105,8 +102,8 @@ def _call(style: CallStyle, text: str) -> Call | None:
         return None
     if not isinstance(call, dict) or len(call) != len(fields):  # a key occurs twice
         return None
-    kinds = {style.name: str, style.arguments: dict, style.purpose: str}
-    if not {style.name, style.arguments} <= call.keys() <= kinds.keys():
+    kinds = {style.name: str, style.arguments: dict}
+    if call.keys() != kinds.keys():
         return None
     if any(not isinstance(value, kinds[key]) for key, value in call.items()):
         return None

@@ -1,9 +1,8 @@
 """The grammar of a call, checked over its JSON tokens.
 
-A call is an object with a name, an object of arguments and, optionally, a purpose. The
-values of arguments are scalars. With a depth of more than 1 they may also be objects
-and arrays, in which scalars are the leaves; a small stack holds the containers that are
-open.
+A call is an object with a name and an object of arguments. The values of arguments are
+scalars. With a depth of more than 1 they may also be objects and arrays, in which
+scalars are the leaves; a small stack holds the containers that are open.
 """
 
 from typing import NamedTuple
@@ -40,9 +39,9 @@ class Call(NamedTuple):
 
     Attributes:
       well_formed: whether the grammar holds.
-      keys: the keys of the first and the second string, and of the arguments. The
-        caller checks that they are "name", "purpose" and "arguments".
-      texts: the two strings.
+      keys: the keys of the name and of the arguments. The caller checks that they are
+        "name" and "arguments".
+      name: the name.
       paths: the keys of each leaf, outermost first; the last one is its own. That of an
         element of an array is the token with which the element begins.
       indices: for a key that is an index, that index; else -1.
@@ -50,8 +49,8 @@ class Call(NamedTuple):
     """
 
     well_formed: Bool[Array, ""]
-    keys: Int[Array, "3"]
-    texts: Int[Array, "2"]
+    keys: Int[Array, "2"]
+    name: Int[Array, ""]
     paths: Int[Array, "K M"]
     indices: Int[Array, "K M"]
     values: Int[Array, "K"]
@@ -68,7 +67,7 @@ class _Stack(NamedTuple):
 
 def max_tokens(max_pairs: int, depth: int) -> int:
     """Return the most JSON tokens of a call with so many leaves."""
-    return 15 + max_pairs * (4 + 5 * (depth - 1))
+    return 11 + max_pairs * (4 + 5 * (depth - 1))
 
 
 def check(json: Tokens, max_pairs: int, depth: int) -> Call:
@@ -83,7 +82,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
     pair = jnp.arange(max_pairs)
 
     def step(carry, item):
-        state, key, keys, texts, num, paths, indices, values, stack = carry
+        state, key, keys, name, num, paths, indices, values, stack = carry
         kind, index = item
         text, bare = kind == STRING, kind == BARE
         opens, closes = kind == OPEN, kind == CLOSE
@@ -92,7 +91,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         def goes(condition, to, other: int | jax.Array = _FAIL):
             return jnp.where(condition, to, other)
 
-        some, all_ = (keys[0] >= 0) & (keys[2] >= 0), jnp.all(keys >= 0)
+        complete = jnp.all(keys >= 0)
         ends, next_, after, into = closes, _ARG, _MORE, _FAIL
         if nested:
             in_list = jnp.any(stack.is_list & (row == stack.level - 1))
@@ -108,9 +107,9 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         table[_KEY] = goes(text, _KEY_COLON)
         table[_KEY_COLON] = goes(colon, _KEY_VALUE)
         table[_KEY_VALUE] = goes(
-            text & (keys[1] < 0), _MORE, goes(opens & (keys[2] < 0), _ARG_OR_END)
+            text & (keys[0] < 0), _MORE, goes(opens & (keys[1] < 0), _ARG_OR_END)
         )
-        table[_MORE] = goes(comma & ~all_, _KEY, goes(closes & some, _END))
+        table[_MORE] = goes(comma & ~complete, _KEY, goes(closes & complete, _END))
         table[_ARG_OR_END] = goes(text, _ARG_COLON, goes(closes, after))
         table[_ARG] = goes(text, _ARG_COLON)
         table[_ARG_COLON] = goes(colon, _VALUE)
@@ -125,10 +124,8 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         key = jnp.where(new == _KEY_COLON, index, key)
         is_text = (state == _KEY_VALUE) & (new == _MORE)
         is_object = (state == _KEY_VALUE) & (new == _ARG_OR_END)
-        first = is_text & (keys[0] < 0)
-        which = jnp.stack([first, is_text & ~first, is_object])
-        keys = jnp.where(which, key, keys)
-        texts = jnp.where(which[:2], index, texts)
+        keys = jnp.where(jnp.stack([is_text, is_object]), key, keys)
+        name = jnp.where(is_text, index, name)
         if nested:
             stack, leaf, path = _moved(stack, state, new, kind, index)
             new = jnp.where(leaf & (num >= max_pairs), _FAIL, new)
@@ -143,7 +140,7 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
             values = jnp.where((new == _ARG_MORE) & (pair == num), index, values)
             new = jnp.where((new == _ARG_COLON) & (num >= max_pairs), _FAIL, new)
             num = num + (new == _ARG_MORE)
-        return (new, key, keys, texts, num, paths, indices, values, stack), None
+        return (new, key, keys, name, num, paths, indices, values, stack), None
 
     none = jnp.full(max_pairs, -1, jnp.int32)
     no_path = jnp.full((max_pairs, depth), -1, jnp.int32)
@@ -151,8 +148,8 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
     start = (
         jnp.int32(_START),
         jnp.int32(-1),
-        jnp.full(3, -1, jnp.int32),
         jnp.full(2, -1, jnp.int32),
+        jnp.int32(-1),
         jnp.int32(0),
         no_path,
         no_path if nested else no_path[:0],
@@ -160,11 +157,11 @@ def check(json: Tokens, max_pairs: int, depth: int) -> Call:
         _Stack(jnp.int32(1), no_key > 0, no_key, no_key) if nested else None,
     )
     items = (json.kind, jnp.arange(json.kind.shape[0], dtype=jnp.int32))
-    (state, _, keys, texts, _, paths, indices, values, _), _ = jax.lax.scan(
+    (state, _, keys, name, _, paths, indices, values, _), _ = jax.lax.scan(
         step, start, items
     )
     indices = indices if nested else no_path
-    return Call(state == _END, keys, texts, paths, indices, values)
+    return Call(state == _END, keys, name, paths, indices, values)
 
 
 def _moved(

@@ -353,7 +353,7 @@ def _json(layout: Layout[str]) -> dict[str, Any]:
     if keys:
         raise _unknown(f"a call has a key {min(keys.values())!r}", text)
     marks = text[:begin].strip().encode(), text[stop:].strip().encode()
-    names = dict(key_name=name, key_arguments=arguments, key_purpose="purpose")
+    names = dict(key_name=name, key_arguments=arguments)
     return dict(marks=styles.Marks(*marks), **names)
 
 

@@ -40,7 +40,7 @@ from typing import Any
 from openagent_jax.text import chat, nesting, schema_paths, style
 from openagent_jax.text.style import Layout, Piece, Style, literal, slot
 
-MAX_PURPOSE = 100  # bytes of what a call repeats of a description
+MAX_PURPOSE = 100  # bytes of what `purpose` returns
 MAX_DEPTH = 32  # of a nested schema
 MAX_REFERENCES = 256  # of a schema; more are not replaced by what they refer to
 # The end of a sentence, or of what stands for one.
@@ -52,8 +52,7 @@ _SILENT = ("$schema", "additionalProperties")  # keys of parameters that are lef
 def purpose(description: str) -> str:
     r"""Return the beginning of a description that says what the tool is for.
 
-    A call in the compact style repeats it. It is the whole description if that is
-    short, and otherwise its first sentence.
+    It is the whole description if that is short, and otherwise its first sentence.
 
     >>> purpose("opening hour of a place")
     'opening hour of a place'

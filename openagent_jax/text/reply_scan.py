@@ -6,13 +6,13 @@ meaning: each environment binds the name of a call to a tool and its arguments t
 parameters (see `environments/tools/parse.py`).
 
 A call is a JSON object, between the marks of the style (such as `<tool_call>`) if the
-style has any. The object has a name, an object of arguments and, optionally, the
-purpose of the call. White space, the order of the keys and escapes are free, and text
-before the marks is ignored. The values of arguments are strings, numbers, booleans and
-null; a number may have up to 32 characters. Up to a depth they may be nested in objects
-and arrays; then the leaves are returned, each with its path. In a reply without a call,
-the last line counts: `Answer: ` and a value, `Refuse` or `Ask`. Everything else,
-including bytes that are not UTF-8, is MALFORMED; no input raises an error.
+style has any. The object has a name and an object of arguments, and no other key. White
+space, the order of the keys and escapes are free, and text before the marks is ignored.
+The values of arguments are strings, numbers, booleans and null; a number may have up to
+32 characters. Up to a depth they may be nested in objects and arrays; then the leaves
+are returned, each with its path. In a reply without a call, the last line counts:
+`Answer: ` and a value, `Refuse` or `Ask`. Everything else, including bytes that are not
+UTF-8, is MALFORMED; no input raises an error.
 
 Because tokens are converted to bytes first, every segmentation of a text gives the same
 result. All escapes are replaced in parallel. The bytes are then split into JSON tokens
@@ -154,7 +154,7 @@ def scan(
     call = call_grammar.check(json, max_pairs, depth)
     well_formed, keys, arg_values = call.well_formed, call.keys, call.values
     # The keys of all arguments, level by level.
-    spans = [keys, call.texts, *jnp.moveaxis(call.paths, 1, 0), arg_values]
+    spans = [keys, call.name[None], *jnp.moveaxis(call.paths, 1, 0), arg_values]
     spans = jnp.concatenate(spans)
     # The answer is looked up beside them: what is done twice is compiled once.
     texts = jnp.stack([json.text, text])
@@ -178,10 +178,8 @@ def scan(
     def reads(symbol, text: int):
         return lexicons.same_text(lexicon, symbol, jnp.int32(text))
 
-    is_name = reads(symbols[:2], style.key_name)
-    is_purpose = reads(symbols[:2], style.key_purpose) | (keys[:2] < 0)
-    right_keys = (is_name & is_purpose[::-1]).any()
-    right_keys &= reads(symbols[2], style.key_arguments)
+    right_keys = reads(symbols[0], style.key_name)
+    right_keys &= reads(symbols[1], style.key_arguments)
     called = marked & well_formed & json.valid & right_keys
     kind = jnp.int32(MALFORMED)
     kind = jnp.where(asks, ASK, kind)
@@ -193,7 +191,7 @@ def scan(
     kind = jnp.where(valid, kind, MALFORMED)
     is_call = kind == CALL
     given = arg_values >= 0
-    names, values = symbols[5:-max_pairs], symbols[-max_pairs:]
+    names, values = symbols[3:-max_pairs], symbols[-max_pairs:]
     path = jnp.zeros((max_pairs, 0), jnp.int32)
     is_empty, repeated = jnp.zeros((2, max_pairs), bool), jnp.bool_(False)
     if depth > 1:
@@ -205,7 +203,7 @@ def scan(
         values = jnp.where(jnp.any(is_empty, axis=0), -1, values)
     return Scan(
         kind=kind,
-        name=jnp.where(is_call, symbols[3 + jnp.argmax(is_name)], -1),
+        name=jnp.where(is_call, symbols[2], -1),
         arg_names=jnp.where(is_call, names, -1),
         arg_path=jnp.where(is_call, path, 0),
         arg_values=jnp.where(is_call, values, -1),

@@ -170,7 +170,6 @@ class Style(Generic[T]):
     marks: Marks
     key_name: T  # keys of the JSON object of a call
     key_arguments: T
-    key_purpose: T
     code: T  # name of the field that holds a code
     new_tool: T  # name of the field that holds the name of a tool
     done: T
@@ -338,29 +337,26 @@ DOC_OPEN, DOC_NAME = '{"description":"', '","name":"'
 DOC_PARAMS = ('","parameters":["', '","', '"]', '","parameters":[]')
 DOC_NEEDS, DOC_CLOSE = (',"code_from":"', ',"call_after":"', '"'), "}"
 CALL_OPEN = '{"name":"'
-# Calls of earlier backbones, such as `nano`, repeat the description before the name.
-PURPOSE_OPEN, PURPOSE_CLOSE = '{"purpose":"', '","name":"'
 CALL_ARGS = ('","arguments":{"', '":"', '","', '"}}', '","arguments":{}}')
 SPEAKERS = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 END = "<|end|>"
 
 
-def compact(max_args: int, purpose: bool = True) -> Style[str]:
+def compact(max_args: int) -> Style[str]:
     """Return the style of the small backbone, which takes few tokens.
+
+    The request comes before the documents and again after them: a causal model then
+    knows what it looks for while it reads them (compare arXiv 2407.05483).
 
     Args:
       max_args: the largest number of arguments of a tool, not counting the code.
-      purpose: whether a call begins with the description of the tool, its purpose, and
-        the request comes after the documents only; see `has_purpose`. Without it, the
-        request also comes before them: a causal model then knows what it looks for
-        while it reads them (compare arXiv 2407.05483).
 
     >>> compact(2).end
     '<|end|>'
     """
     system, user, assistant, tool = SPEAKERS
     return Style(
-        request_first=not purpose,
+        request_first=True,
         system=system,
         documents=tuple(map(_document, range(max_args + 1))),
         between="",
@@ -371,7 +367,7 @@ def compact(max_args: int, purpose: bool = True) -> Style[str]:
         code_is_parameter=False,
         string="",
         integer="",
-        calls=tuple(_call(num, purpose) for num in range(max_args + 2)),
+        calls=tuple(map(_call, range(max_args + 2))),
         answer=(literal(ANSWER), slot(VALUE)),
         refuse=(literal(REFUSE),),
         ask=(literal(ASK),),
@@ -383,14 +379,8 @@ def compact(max_args: int, purpose: bool = True) -> Style[str]:
         marks=Marks(b"", b""),
         key_name="name",
         key_arguments="arguments",
-        key_purpose="purpose",
         **shared(),
     )
-
-
-def has_purpose(tokenizer: Any) -> bool:
-    """Tell whether the compact style of a tokenizer is that of earlier backbones."""
-    return tokenizer.token_to_id(PURPOSE_OPEN) is not None
 
 
 def syntax_tokens() -> list[str]:
@@ -412,14 +402,11 @@ def _document(num: int) -> Layout[str]:
     return (*start, *params, slot(NEEDS), literal(DOC_CLOSE))
 
 
-def _call(num: int, purpose: bool) -> Layout[str]:
+def _call(num: int) -> Layout[str]:
     first, equals, comma, last, none = map(literal, CALL_ARGS)
     pairs = [[slot(ARGUMENT, i), equals, slot(VALUE, i)] for i in range(num)]
     arguments = [first, *_joined(pairs, comma), last] if num else [none]
-    start = [literal(CALL_OPEN)]
-    if purpose:
-        start = [literal(PURPOSE_OPEN), slot(TEXT), literal(PURPOSE_CLOSE)]
-    return (*start, slot(NAME), *arguments)
+    return (literal(CALL_OPEN), slot(NAME), *arguments)
 
 
 def _joined(parts: list[list[Piece]], between: Piece) -> list[Piece]:

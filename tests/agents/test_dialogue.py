@@ -119,7 +119,7 @@ BAD = {
     "a tool that is not there": [called("no_such", "{}")],
     "no JSON": [called("N", "{place")],
     "a list": [called("N", "[]")],
-    "more than JSON": [called("N", '{"x":"1"},"purpose":"x"')],
+    "more than JSON": [called("N", '{"x":"1"},"id":"x"')],
     "a list in an argument": [called("N", '{"place":["x"]}')],
     "a word that is nothing here": [called("N", '{"place":"Atlantis \\ud83d"}')],
     "an argument too many": [called("N", '{"place":"x","more":1}')],

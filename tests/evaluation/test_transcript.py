@@ -74,7 +74,7 @@ def call(name, arguments):
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
-        ('{"purpose":"p","name":"f","arguments":{"x":"9"}}', {"x": "9"}),
+        ('{"name":"f","arguments":{"x":"9"}}', {"x": "9"}),
         ('<tool_call>\n{"name": "f", "arguments": {"x": 9}}\n</tool_call>', {"x": 9}),
         ('{"name": "f", "parameters": {"x": "9", "y": "z"}}', {"x": "9", "y": "z"}),
         ('{"name":"f","arguments":{"x":"1","x":"9"}}', {"x": 1}),  # a repeated key

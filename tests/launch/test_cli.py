@@ -439,7 +439,7 @@ def test_build_and_show(commands, tmp_path):
     done = commands("data", "show", out, "--split=test", "--num=1")
     assert done.code == 0, done.err
     assert re.search(r"^domain +poi$", done.out, re.MULTILINE)
-    assert re.search(r"^num_tokens +448$", done.out, re.MULTILINE)
+    assert re.search(r"^num_tokens +512$", done.out, re.MULTILINE)
     assert "split test" in done.out and "split train" not in done.out
     (episode,) = re.findall(r"<\|system\|>.*", done.out)
     said = re.findall("«(.*?)»", episode)

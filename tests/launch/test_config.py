@@ -63,7 +63,7 @@ def test_sections_become_types_of_the_library():
             "monitor.min_calls": 0.5,
         }
     )
-    assert c.sandbox.sizes == Sizes(3, 224, 60, 64, 576)
+    assert c.sandbox.sizes == Sizes(3, 320, 60, 64, 640)
     limits = Limits(num_tools=21, conditions=True, paging=True)
     assert make.limits_of(c.sandbox) == limits
     assert c.grpo.groups == grpo.Groups(paired=True)

@@ -50,12 +50,12 @@ def test_defaults_that_suffice_stay(monkeypatch, own):
 
 
 def test_what_nobody_has_set_is_raised(monkeypatch, own, capsys):
-    made = fitted(monkeypatch, longest(prompt=271, result=60), own)
-    assert made.prompt_tokens == 288 and made.result_tokens == 96
+    made = fitted(monkeypatch, longest(prompt=347, result=60), own)
+    assert made.prompt_tokens == 352 and made.result_tokens == 96
     assert made.action_tokens == 60  # the default
-    assert made.context_tokens >= 576 - 224 + 288
+    assert made.context_tokens >= 640 - 320 + 352
     said = capsys.readouterr().out
-    assert "sandbox.prompt_tokens=288, sandbox.result_tokens=96, " in said
+    assert "sandbox.prompt_tokens=352, sandbox.result_tokens=96, " in said
     assert "action_tokens" not in said
 
 
@@ -65,14 +65,14 @@ def test_builtin_domains_are_not_measured(monkeypatch):
 
 
 def test_a_limit_that_was_set_is_kept_or_refused(monkeypatch, own, capsys):
-    for given, set_to in ((("sandbox.prompt_tokens",), 224), ((), 256), ((), 200)):
+    for given, set_to in ((("sandbox.prompt_tokens",), 320), ((), 256), ((), 200)):
         made = fitted(monkeypatch, longest(200), own, given, prompt_tokens=set_to)
         assert made.prompt_tokens == set_to
         with pytest.raises(UsageError) as caught:
-            fitted(monkeypatch, longest(300), own, given, prompt_tokens=set_to)
+            fitted(monkeypatch, longest(340), own, given, prompt_tokens=set_to)
         assert str(caught.value) == (
-            f"sandbox.prompt_tokens={set_to} is too small for {own}: 300 tokens in "
-            "clean; give --config.sandbox.prompt_tokens=320"
+            f"sandbox.prompt_tokens={set_to} is too small for {own}: 340 tokens in "
+            "clean; give --config.sandbox.prompt_tokens=352"
         )
     with pytest.raises(UsageError, match=r"_tokens=320 --config\.sandbox\.result_tok"):
         too_small = {"prompt_tokens": 100, "result_tokens": 10}
@@ -95,20 +95,20 @@ def test_the_context_of_the_model_is_the_bound(monkeypatch, own):
 
 def test_a_run_has_room_for_what_it_trains_on_too(monkeypatch, own):
     c = tiny.full_config().replace({"sandbox.domain": own})
-    assert c.algorithm.num_tokens == 448
+    assert c.algorithm.num_tokens == 512
     model = tiny.backbones.backbone(c)
-    monkeypatch.setattr(sizing, "measure", lambda *_: longest(230, episode=300))
-    training = longest(260, episode=460)
+    monkeypatch.setattr(sizing, "measure", lambda *_: longest(330, episode=400))
+    training = longest(360, episode=530)
     monkeypatch.setattr(sizing, "_of_training", lambda *_: training)
     run = sizing.fitted(c, model, (), "suite", trains=True)
-    assert run.sandbox.prompt_tokens == 288 and run.algorithm.num_tokens == 480
+    assert run.sandbox.prompt_tokens == 384 and run.algorithm.num_tokens == 544
     # Nothing has to be measured again, unless a limit is set or the context too short.
     assert sizing.fits(c, run, model, ())
     assert not sizing.fits(c, run, model, ("sandbox.prompt_tokens",))
     whole = run.replace({"sandbox.context_tokens": model.config.max_positions})
     assert not sizing.fits(c, whole, model, ())
     alone = sizing.fitted(c, model, (), "suite")
-    assert alone.sandbox.prompt_tokens == 256 and alone.algorithm.num_tokens == 448
+    assert alone.sandbox.prompt_tokens == 352 and alone.algorithm.num_tokens == 512
     # The same command continues the run: its limits are those that it began with.
     stored = configs.to_dict(run)
     assert sizing.as_stored(c, stored, ()) == run

@@ -14,7 +14,7 @@ from tests.serving import host
 
 openai = pytest.importorskip("openai")
 
-CALL = '{"purpose":"p","name":"look","arguments":{"place":"Oak Bay"}}'
+CALL = '{"name":"look","arguments":{"place":"Oak Bay"}}'
 TOOLS = [messages.tool("look", "opening hour of a place", {"place": "string"})]
 ASKED = [{"role": "user", "content": "Show me the opening hour of Oak Bay."}]
 

@@ -15,9 +15,9 @@ def written(arguments):
         messages.result("look", "9"),
     ]
     text = "".join(compact.render(history, [look], True))
-    begin = text.index('{"purpose"')
+    begin = text.index('{"name"')
     call, _ = json.JSONDecoder().raw_decode(text[begin:])
-    assert (call["name"], call["purpose"]) == ("look", "opening hour")
+    assert call["name"] == "look"
     return call["arguments"]
 
 
@@ -39,15 +39,14 @@ def test_what_is_very_deep_is_a_text():
     assert written({"a": deep}) == {"a": json.dumps(deep)}
 
 
-def test_style_without_a_purpose():
+def test_the_request_comes_twice():
     look = messages.tool("look", "opening hour", {"place": "string"})
     history = [
         {"role": "user", "content": "When?"},
         messages.call("look", {"place": "Ur"}),
         messages.call("look", {"to": {"city": "Ur"}}),
     ]
-    text = "".join(compact.render(history, [look], True, purpose=False))
-    assert "purpose" not in text
+    text = "".join(compact.render(history, [look], True))
     assert text.startswith('<|user|>When?<|system|>{"description":"opening hour"')
     assert text.count("When?") == 2
     assert '{"name":"look","arguments":{"place":"Ur"}}<|end|>' in text

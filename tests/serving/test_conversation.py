@@ -64,19 +64,15 @@ def over_the_wire(said):
 
 
 @pytest.mark.parametrize("entry", helpers.SHOWN)
-@pytest.mark.parametrize(
-    ("name", "form"),
-    [*((x, helpers.COMPACT) for x in helpers.DOMAINS), ("poi", helpers.REQUEST_FIRST)],
-)
-def test_tokens_match_the_renderer(name, form, entry):
+@pytest.mark.parametrize("name", helpers.DOMAINS)
+def test_tokens_match_the_renderer(name, entry):
     """For a whole conversation that has not been seen before."""
-    spelled, num = tokenizer(name, form), 0
-    purpose = form == helpers.COMPACT
-    for episode, tokens, mask in test_chat.written(name, form, entry):
+    spelled, num = tokenizer(name), 0
+    for episode, tokens, mask in test_chat.written(name, helpers.COMPACT, entry):
         starts = np.flatnonzero(mask & ~np.roll(mask, 1))
         *before, _ = episode.messages()
         for start, said in zip(starts, before, strict=True):
-            pieces = compact.render(said, episode.documents(), True, purpose)
+            pieces = compact.render(said, episode.documents(), True)
             assert "".join(pieces) == helpers.spell(tokens[:start])
             # An envelope of a result closes as a call does, which is one text.
             if entry != "nonstandard_feedback":
@@ -219,11 +215,10 @@ def test_several_calls_and_their_results():
     two = called() | {"tool_calls": called()["tool_calls"] * 2}
     two = messages.for_template([*ASKED, two, told(), told()])
     assert text(two, TOOLS) == (
+        "<|user|>Show me the opening hour of Oak Bay."
         '<|system|>{"description":"opening hour of a place","name":"look","parameters":'
         '["place"]}<|user|>Show me the opening hour of Oak Bay.<|assistant|>'
-        + '{"purpose":"opening hour of a place","name":"look","arguments":{"place":'
-        '"Oak Bay"}}'
-        * 2
+        + '{"name":"look","arguments":{"place":"Oak Bay"}}' * 2
         + '<|end|><|tool|>{"hour":"12"}<|tool|>{"hour":"12"}<|assistant|>'
     )
 
@@ -243,7 +238,7 @@ def test_any_tools():
     )
     assert '{"description":"","name":"bare","parameters":[]}' in written
     assert (
-        '{"purpose":"","name":"look","arguments":{"n":"1.5","o":{"x":"null"},'
+        '{"name":"look","arguments":{"n":"1.5","o":{"x":"null"},'
         '"q":"\\"\\n","t":"true"}}<|end|>'
     ) in written
     assert written.endswith('"name":"look","arguments":{}}<|end|>')

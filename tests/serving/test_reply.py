@@ -16,8 +16,8 @@ from openagent_jax.text.messages import Call
 from tests import helpers
 
 COMPACT = reply.call_style(style.compact(3), flat=True)
-HERMES = reply.CallStyle("<tool_call>", "</tool_call>", "name", "arguments", "purpose")
-LLAMA = reply.CallStyle("", "", "name", "parameters", "purpose")
+HERMES = reply.CallStyle("<tool_call>", "</tool_call>", "name", "arguments")
+LLAMA = reply.CallStyle("", "", "name", "parameters")
 FORMS = {"compact": COMPACT, "hermes": HERMES, "llama": LLAMA}
 
 
@@ -38,7 +38,6 @@ def test_call_styles_of_templates(form):
 ONE = '{"place": "Oak Bay"}'
 CALLS = {
     "compact": ("compact", call(ONE), "", [ONE]),
-    "with a purpose": ("compact", '{"purpose":"x",' + call(ONE)[1:], "", [ONE]),
     "arguments first": (
         "compact",
         f'{{"arguments": {ONE}, "name": "look"}}',
@@ -90,7 +89,6 @@ TALK = {
     "a key twice": ("compact", '{"name":"x",' + call(ONE)[1:]),
     "no name": ("compact", f'{{"arguments": {ONE}}}'),
     "a name that is none": ("compact", '{"name":1,"arguments":{}}'),
-    "a purpose that is none": ("compact", '{"purpose":1,' + call(ONE)[1:]),
     "arguments that are none": ("compact", call("[]")),
     "a list, in the compact form": ("compact", call('{"a": [1.5]}')),
     "a long number, there": ("compact", call(f'{{"a": {"1" * 33}}}')),

@@ -23,10 +23,10 @@ SETTINGS = Settings(
     num_tools=NUM_GATES + 1,
     num_visible=NUM_GATES + 1,
     max_turns=1,
-    prompt_tokens=224,
+    prompt_tokens=320,
     action_tokens=60,
     result_tokens=36,
-    context_tokens=512,
+    context_tokens=608,
 )
 SIZES, LIMITS = SETTINGS.sizes, make.limits_of(SETTINGS)
 
@@ -233,17 +233,17 @@ def test_rooms():
         sizes = (np.array([1, x]) for x in (prompt, action, result, episode))
         return rehearsal.Rehearsed(np.arange(2), no, yes, yes, Lengths(*sizes))
 
-    seen = {"clean": lengths(224, 60, 36, 300)}
-    trained = {"clean": lengths(224, 60, 36, 288)}
+    seen = {"clean": lengths(320, 60, 36, 400)}
+    trained = {"clean": lengths(320, 60, 36, 288)}
     assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == []
-    trained["runtime_error"] = lengths(225, 61, 37, 289)
-    seen["runtime_error"] = lengths(226, 1, 1, 511)
-    seen["rule_shift"] = lengths(300, 1, 1, 513)
+    trained["runtime_error"] = lengths(321, 61, 37, 289)
+    seen["runtime_error"] = lengths(322, 1, 1, 607)
+    seen["rule_shift"] = lengths(396, 1, 1, 609)
     assert list(rehearsal.rooms(seen, trained, SIZES, 288)) == [
-        ("sandbox.prompt_tokens", 224, 300, "rule_shift"),
+        ("sandbox.prompt_tokens", 320, 396, "rule_shift"),
         ("sandbox.action_tokens", 60, 61, "runtime_error"),
         ("sandbox.result_tokens", 36, 37, "runtime_error"),
-        ("sandbox.context_tokens", 512, 513, "rule_shift"),
+        ("sandbox.context_tokens", 608, 609, "rule_shift"),
         ("algorithm.num_tokens", 288, 289, "runtime_error"),
     ]
 

@@ -47,7 +47,6 @@ from openagent_jax.environments.tools.worlds import documents as tool_documents
 from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.text import nesting, wording
-from openagent_jax.text.documents import purpose
 
 BLOCK_SIZE = 256  # tasks that are measured at once
 NUM_AROUND = 2  # pieces around a rewritten request: one before it, one after it
@@ -247,8 +246,7 @@ def fitted(limits: Limits, tasks: Iterable[LoggedTask]) -> Limits:
     """Return limits with room for what no config key limits, such as facts."""
     tasks = list(tasks)
     documents = [document for task in tasks for document in task.documents]
-    is_long = any(purpose(x.description) != x.description for x in documents)
-    least = types.NUM_PURPOSE_PIECES + is_long + types.NUM_REMARKS
+    least = types.NUM_TEXT_PIECES + types.NUM_REMARKS
     phrases = [NUM_AROUND + len(task.phrase) for task in tasks]
     kinds = [len(y.kinds) for x in documents for y in x.arguments]
     depths = [task.needs()["sandbox.depth"][0] for task in tasks]

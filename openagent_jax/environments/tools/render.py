@@ -72,11 +72,7 @@ def action(style: Style[int], task: Task, act: Action) -> Int[Array, "P"]:
         is_other = scalars.within(call.args, low, high)
         bare = jnp.where(is_other, low >= scalars.UNQUOTED, bare)
     bare = jnp.append(bare, False)[order]
-    # Only documented tools have a known purpose, whatever their arguments are by now.
-    purpose = task.tools.description[tool, : types.NUM_PURPOSE_PIECES]
-    same = task.tools.visible & (task.tools.name == task.tools.name[tool])
-    purpose = jnp.where(jnp.any(same), purpose, 0)
-    slots = {styles.NAME: task.tools.name[tool][None], styles.TEXT: purpose}
+    slots = {styles.NAME: task.tools.name[tool][None]}
     spelled = scalars.spell(style.digits, values)
     if style.nested is None:
         slots |= {styles.ARGUMENT: names, styles.VALUE: spelled.reshape(-1)}
@@ -110,7 +106,7 @@ def _nested_call(
     Args:
       style: the style.
       nested: its part for nested arguments.
-      slots: the name and the purpose of the tool.
+      slots: the name of the tool.
       leaves: the arguments of `nesting.pieces` after the syntax.
     """
     there = jnp.any(leaves[2])

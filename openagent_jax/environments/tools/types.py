@@ -35,9 +35,9 @@ from openagent_jax.environments.tools.cells import Access, Cells, Steps
 from openagent_jax.environments.tools.choices import Choices
 from openagent_jax.environments.tools.pages import Pages, Reading
 
-# A call in the compact style repeats this many pieces of a description, its purpose.
-NUM_PURPOSE_PIECES = Limits.num_pieces
-# The last pieces of a description are free for remarks that perturbations add: one that
+# The first pieces of a description say what the tool is for.
+NUM_TEXT_PIECES = Limits.num_pieces
+# The last ones are free for remarks that perturbations add: one that
 # names two values, with a text before, between and after them, and then an idle one.
 NUM_REMARKS = 6
 FOREVER = 1 << 20  # `Faults.failures` of a tool that never works

@@ -16,17 +16,15 @@ from openagent_jax.environments import registry
 from openagent_jax.environments.crafting import make, types
 from openagent_jax.environments.world import Settings, Spelling, World
 from openagent_jax.text import chat
-from openagent_jax.text import style as styles
 from tests import helpers
 
 BATCH = 1024
 # Tokens of an episode; chat templates take many with so small a tokenizer.
-ROOM = {"compact": 512, "request_first": 640, "hermes": 1600, "llama3": 1600}
+ROOM = {"compact": 640, "hermes": 1600, "llama3": 1600}
 SETTINGS = Settings(domain="crafting")
 CATALOGUE = {entry.name: entry for entry in make.SPEC.perturbations}
 EDITS = (draw.CLEAN, *CATALOGUE)
 COMPACT, HERMES, LLAMA3 = "compact", "hermes", "llama3"
-REQUEST_FIRST = "request_first"  # the compact style of later tokenizers
 
 
 @functools.cache
@@ -34,9 +32,6 @@ def world(style: str = COMPACT) -> World:
     """The worlds under the tokenizer of the small backbone."""
     if style == COMPACT:
         return registry.make(SETTINGS, Spelling(helpers.tokenizer()))
-    if style == REQUEST_FIRST:
-        later = styles.compact(max_args=1, purpose=False)
-        return registry.make(SETTINGS, Spelling(helpers.tokenizer(), later))
     read = chat.read(helpers.template(style), max_args=3)
     return registry.make(SETTINGS, Spelling(helpers.chat_tokenizer(), read))
 

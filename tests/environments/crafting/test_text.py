@@ -15,7 +15,7 @@ from openagent_jax.text import lexicon as lexicons
 from tests import helpers
 from tests.environments.crafting import crafts
 
-STYLES = (crafts.COMPACT, crafts.REQUEST_FIRST, crafts.HERMES, crafts.LLAMA3)
+STYLES = (crafts.COMPACT, crafts.HERMES, crafts.LLAMA3)
 # Together they contain every kind of action and result that the expert meets.
 SHOWN = ("clean", "vague_goal", "failing_bench", "sold_out", "nonstandard_feedback")
 NUM = 48  # episodes of each entry
@@ -25,9 +25,8 @@ ROOM = 80  # tokens of an action
 def render(style, messages, tools):
     """Render a conversation up to the agent's next turn, or to its end."""
     speaks = messages[-1]["role"] != "assistant"
-    if style in (crafts.COMPACT, crafts.REQUEST_FIRST):
-        purpose = style == crafts.COMPACT
-        return "".join(compact.render(messages, tools, speaks, purpose))
+    if style == crafts.COMPACT:
+        return "".join(compact.render(messages, tools, speaks))
     return helpers.template(style).render(messages, tools, speaks)
 
 

@@ -156,12 +156,12 @@ def read_call(data):
     if type(value) is not Object:
         raise ValueError("not an object")
     keys = sorted(key for key, _ in value)
-    if keys not in (["arguments", "name"], ["arguments", "name", "purpose"]):
+    if keys != ["arguments", "name"]:
         raise ValueError("not a call")
     call = dict(value)
     if type(call["arguments"]) is not Object:
         raise ValueError("not a call")
-    if type(call["name"]) is not str or type(call.get("purpose", "")) is not str:
+    if type(call["name"]) is not str:
         raise ValueError("not a call")
     return parsing.to_bytes(call["name"]), call["arguments"]
 

@@ -18,8 +18,7 @@ from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
 
-WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3",
-          "poi request_first")  # fmt: skip  # and the style
+WORLDS = ("poi", "medical", "random", "poi hermes", "medical llama3")  # and the style
 ROOM = 176  # tokens of an action
 BLANKS = b" \t\n\r"
 MAX_PAIRS = helpers.LIMITS.num_args + 1
@@ -195,13 +194,13 @@ def read_call(data, arguments):
         raise ValueError("not an object")
     keys = sorted(key for key, _ in value)
     arguments = arguments.decode()
-    if keys not in (sorted(["name", arguments, *more]) for more in ([], ["purpose"])):
+    if keys != sorted(["name", arguments]):
         raise ValueError("not a call")
     call = dict(value)
     one, two = call["name"], call[arguments]
     if type(two) is not tuple or len(two) > MAX_PAIRS:
         raise ValueError("not a call")
-    if type(one) is not str or type(call.get("purpose", "")) is not str:
+    if type(one) is not str:
         raise ValueError("not a call")
     pairs = []
     for key, item in two:

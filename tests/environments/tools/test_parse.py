@@ -81,8 +81,6 @@ class TestRoundTrip:
                     for key, v in pairs
                 }
                 call[key] = arguments
-                if rng.random() < 0.5:
-                    call.pop("purpose", None)
                 call = {key: call[key] for key in rng.permutation([*call])}
                 indent = rng.choice([None, 0, 1])
                 text = json.dumps(call, indent=indent, ensure_ascii=False).encode()

@@ -72,7 +72,7 @@ def mutated(text, rng):
             case 8:  # white space around the punctuation
                 data = data.replace(b":", b" : ").replace(b",", b"\n,")
             case 9:
-                words = [b"name", b"arguments", b"parameters", b"code", b"purpose"]
+                words = [b"name", b"arguments", b"parameters", b"code"]
                 word = rng.choice(words)
                 data = data.replace(word, rng.choice([word.title(), b"x", word[:-1]]))
             case 10:  # another argument
@@ -89,7 +89,7 @@ def mutated(text, rng):
 def soup(rng):
     """Return pieces of the grammar in any order."""
     pieces = [
-        b'{"name":"', b'{"purpose":"', b'","name":"', b'","arguments":{"', b'":"',
+        b'{"name":"', b'{"arguments":{"', b'","name":"', b'","arguments":{"', b'":"',
         b'","', b'"}}', b'","arguments":{}}',
         b"{", b"}", b'"', b":", b",", b"name", b"arguments", b"17", b"007", b" ",
         b"Answer: ", b"Refuse", b"Ask", b"\n", b"code", b"\\", b"-1", b"1.5", b"2e3",

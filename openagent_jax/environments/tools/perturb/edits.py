@@ -61,8 +61,7 @@ OF_ROWS = (
     "untold",
 )
 
-# The piece of a description that holds a note on the source of a result. It follows the
-# purpose of the tool, and calls repeat both.
+# The piece of a description that holds a note on the source of a result.
 NOTE = 1
 # The pieces that hold a remark on which value stands for another one.
 FILING = slice(-NUM_REMARKS, -1)

@@ -15,7 +15,6 @@ from openagent_jax.environments.tools.perturb.edits import (
     variant,
     withheld,
 )
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, NUM_REMARKS
 from openagent_jax.perturb import Perturbation, bernoulli
 from openagent_jax.text.noisy_names import NUM_LEVELS, NUM_VARIANTS
 
@@ -122,7 +121,7 @@ def description_rewrite(pools: Pools) -> Perturbation:
         hit = bernoulli(coin, strength, text.shape) & (text > 0)
         old = task.tools.description
         # Notes and remarks stay: they say what no paraphrase knows.
-        new = old.at[:, NUM_PURPOSE_PIECES:-NUM_REMARKS].set(0).at[:, 0].set(text)
+        new = old.at[:, 0].set(text)
         return edit_tools(task, description=jnp.where(hit[:, None], new, old))
 
     return apply

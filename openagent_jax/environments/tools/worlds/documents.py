@@ -17,7 +17,7 @@ from jaxtyping import Int
 from openagent_jax.domains.domain_spec import DomainSpec
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import render
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES, NUM_REMARKS
+from openagent_jax.environments.tools.types import NUM_REMARKS, NUM_TEXT_PIECES
 from openagent_jax.text import chat, documents, messages, nesting, style
 from openagent_jax.text.style import Layout, Piece, Style
 from openagent_jax.text.symbols import Symbols
@@ -77,13 +77,8 @@ class Documents:
         return symbol
 
     def description(self, symbols: Symbols, text: str, num_pieces: int) -> list[int]:
-        """Return a description as pieces: its purpose first, and the rest last."""
-        purpose = documents.purpose(text)
-        rest = text[len(purpose) :]
-        pieces = [self.text(symbols, purpose)] + [0] * (num_pieces - 1)
-        if rest:
-            pieces[NUM_PURPOSE_PIECES] = self.text(symbols, rest)
-        return pieces
+        """Return a description as pieces, of which the first has all of its text."""
+        return [self.text(symbols, text)] + [0] * (num_pieces - 1)
 
     def original(self, symbol: int, texts: Sequence[str]) -> str:
         """Return a piece of a description as it is in its file.
@@ -188,14 +183,11 @@ def _slots(paths: Sequence[str], limits: Limits) -> dict[str, int]:
 
 def fitted(limits: Limits, specs: Sequence[DomainSpec]) -> Limits:
     """Return limits with room for what domains have, and for nothing that they lack."""
-    texts = [tool.description for spec in specs for tool in spec.tools]
-    is_long = any(documents.purpose(text) != text for text in texts)
-    least = NUM_PURPOSE_PIECES + is_long + NUM_REMARKS
     columns = [len(table.columns) for spec in specs for table in spec.tables]
     also = [len(x) for spec in specs for tool in spec.tools for x in tool.also.values()]
     return replace(
         limits,
-        num_pieces=max(limits.num_pieces, least),
+        num_pieces=max(limits.num_pieces, NUM_TEXT_PIECES + NUM_REMARKS),
         num_columns=max(columns, default=0),
         num_unions=max([limits.num_unions, *also]),
         conditions=any(goal.conditions for spec in specs for goal in spec.goals),

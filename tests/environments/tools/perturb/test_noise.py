@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax.environments.tools.types import NUM_PURPOSE_PIECES
+from openagent_jax.environments.tools.types import NUM_TEXT_PIECES
 from openagent_jax.environments.tools.worlds import asides, noise
 from openagent_jax.environments.world import SPLITS
 from openagent_jax.text import misspelling, noisy_names
@@ -305,14 +305,13 @@ class TestNames:
 
 class TestDescriptions:
     @every_split
-    def test_remarks_are_no_part_of_the_purpose(self, split):
-        """The purpose is repeated in each call."""
+    def test_remarks_come_after_the_text(self, split):
         old, new = (
             x.tools.description
             for x in (clean(split), edited("description_noise", split))
         )
         there, texts = old[..., 0] > 0, helpers.texts("poi")
-        remarks = {texts[x] for x in np.unique(new[there][:, NUM_PURPOSE_PIECES:]) if x}
+        remarks = {texts[x] for x in np.unique(new[there][:, NUM_TEXT_PIECES:]) if x}
         assert remarks == {*asides.REMARKS[split]}
 
     def test_training_adds_and_keeps(self):
