@@ -235,7 +235,7 @@ def get_config(arg: str = "") -> ConfigDict:
     c.optim.master_copy = False
 
     c.train = ConfigDict()
-    c.train.num_steps = 1100  # steps; each makes one batch and trains on it
+    c.train.num_steps = 600  # steps; each makes one batch and trains on it
     # The run also ends when it has sampled and trained on this many tokens; 0 is no
     # limit.
     c.train.max_tokens = 0

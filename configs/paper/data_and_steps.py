@@ -7,9 +7,9 @@ not cure the fragility of SFT. Its training set has 6,050 samples, on which SFT 
 800 steps (as readers of the full text report).
 
 `train.num_tasks` is the number of different tasks, which are repeated in epochs, and
-`train.num_steps` the number of batches of 8 of them. 275 steps see 2,200 tasks, and
-2,200 steps see 17,600: 35 epochs of 500 tasks. The base has the most of both.
-Time: not measured; 45 runs of 275 to 2,200 steps, which are as many steps as 49 runs of
+`train.num_steps` the number of batches of 8 of them. 150 steps see 1,200 tasks, and
+1,200 steps see 9,600: 19 epochs of 500 tasks. The base has the most of both.
+Time: not measured; 45 runs of 150 to 1,200 steps, which are as many steps as 49 runs of
 `configs/sft.py` have.
 Result: not measured yet.
 """
@@ -17,7 +17,7 @@ Result: not measured yet.
 from configs.paper import study
 
 NUM_TASKS = (500, 2000, 8000)
-NUM_STEPS = (275, 1100, 2200)
+NUM_STEPS = (150, 600, 1200)
 
 
 def get_study(arg: str = "") -> study.Study:

@@ -18,8 +18,8 @@ Result: docs/results.md, of three seeds (exploratory).
 from configs.paper import study
 from configs.paper.study import Setting
 
-TOKENS = 1_900_000  # sampled and trained on by each method, as by configs/sft.py
-SFT_STEPS = 1_100  # of configs/sft.py
+TOKENS = 1_060_000  # sampled and trained on by each method, as by configs/sft.py
+SFT_STEPS = 600  # of configs/sft.py
 # Name, config, share of the tokens, the method that it starts from, and title.
 METHODS = (
     ("sft", "sft", 1.0, "", "SFT"),

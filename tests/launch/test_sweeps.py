@@ -83,10 +83,10 @@ def test_the_list_of_runs(commands, tmp_path):
     assert commands(FAKE, *words, "--max_runs=1").code == 0
     listed = commands("ablate", *words, "--dry_run").out.splitlines()
     assert "1 of them done" in listed[0] and " done; " in listed[2]
-    # 1,100 steps of 0.5 s.
-    said = "about 9 min (1,100 steps of 0.5 s, and 0 s for compiling and evaluating, "
+    # 600 steps of 0.5 s.
+    said = "about 5 min (600 steps of 0.5 s, and 0 s for compiling and evaluating, "
     assert f"{said}as in paft.alpha=0.1_0)" in listed[3]
-    assert listed[-1] == "All of these 7 together: about 64 min."
+    assert listed[-1] == "All of these 7 together: about 35 min."
 
 
 def test_what_is_left_out_should_be_evaluated(commands, tmp_path):
@@ -103,7 +103,7 @@ def test_a_folder_of_another_run_is_refused(commands, tmp_path):
     assert commands(FAKE, *words, "--max_runs=1").code == 0
     done = commands(FAKE, *words, "--config.train.num_steps=90", "--max_runs=1")
     assert done.code == 2 and done.err.count("\n") == 1
-    for word in ("paft.alpha=0_0 holds a run", "num_steps is 1100 there, 90 here"):
+    for word in ("paft.alpha=0_0 holds a run", "num_steps is 600 there, 90 here"):
         assert word in done.err
 
 
@@ -190,7 +190,7 @@ def test_budgets_of_methods_are_equal(tmp_path):
         if c.algorithm.is_reinforcement:
             assert c.train.max_tokens == methods.TOKENS // (2 if half else 1)
         else:
-            assert c.train.num_steps == 1100 // (2 if half else 1)
+            assert c.train.num_steps == methods.SFT_STEPS // (2 if half else 1)
         if run.after:
             assert c.init_from == (tmp_path / run.after).as_posix()
             assert run.after.endswith(f"half_{run.seed}")
