@@ -149,7 +149,7 @@ def test_the_base_of_a_sweep(tmp_path):
     assert make_plan(tmp_path, "train.num_steps=50").base == "base"
     made = plans.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
     plan = plans.plan(made, tmp_path)
-    last = "train.num_tasks=8000,train.num_steps=2200"
+    last = "train.num_tasks=8000,train.num_steps=1200"
     assert plan.base == f"{last},optim.learning_rate=0.001"
     assert len(plan.settings) == 18
 
