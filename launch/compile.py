@@ -1,12 +1,14 @@
-"""Compile the training step of a config for chips that are not here.
+"""Compile a training step and an evaluation for chips that are not here.
 
     python -m launch.compile --config=configs/sft.py --topology=v5e:4x4
     python -m launch.compile --config=configs/sft.py --topology=local
 
-It prints, for one chip, the memory of a step by what takes it, its operations, what it
-sends to other chips, and the least time that a step takes at full speed. All of that
-is computed, not measured. The exit code is 1 if the step does not fit. A TPU is not
-needed, but its compiler is: pip install -e ".[tpu]". "local" are the devices here.
+It prints, for one chip, the memory by what takes it, and the operations of each program
+(the batch, which contains the rollout of GRPO and PPO, the update, and the rollout of
+the evaluation), what they send to other chips, and the least time that a training step
+takes at full speed. All of that is computed, not measured. The exit code is 1 if a
+program does not fit. A TPU is not needed, but its compiler is: pip install -e ".[tpu]".
+"local" are the devices here.
 """
 
 import json
@@ -51,9 +53,10 @@ def main() -> None:
         print("\n".join(programs.lines(held)))
         print(report.lacking(c, model, source, target, sum(held.values())))
         sys.exit(cli.FAILURE)
-    traced = build.traced(c, model, source, arrays)
+    traced = programs.trace(c, model, source, arrays)
+    total = sum(programs.resident(arrays).values())
     try:
-        made = programs.compile(traced, arrays.mesh)
+        made = programs.compile(traced, arrays.mesh, total)
     except programs.TooLarge as error:
         print("\n".join(programs.lines(held | {"temporaries": error.needed})))
         needed = sum(held.values()) + error.needed

@@ -20,6 +20,7 @@ from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import Spelling, World
+from openagent_jax.evaluation import evaluate
 from openagent_jax.interop import chat_template
 from openagent_jax.models import embedding_shuffle, lora, transformer
 from openagent_jax.text import chat, style
@@ -312,6 +313,38 @@ def traced(c: Config, model: Backbone, source: World, arrays: Abstract) -> Trace
     mesh, state, tables = arrays
     shardings = jax.tree.map(lambda x: x.sharding, state)
     return _traced(c, model, source, mesh, shardings, state, tables)
+
+
+def traced_rollout(c: Config, model: Backbone, source: World, arrays: Abstract) -> Any:
+    """Return the rollout of an evaluation before it is lowered.
+
+    Args:
+      c: the config.
+      model: the model that is evaluated.
+      source: the world of the evaluation.
+      arrays: those of its training step, whose state and mesh it has.
+    """
+    environment, platform = source.environment, arrays.mesh.devices.flat[0].platform
+    num_tasks = draw.num_tasks(
+        environment, source.tables, c.eval.split, c.eval.num_tasks
+    )
+    num = min(c.eval.batch_size, num_tasks * c.eval.repeats)
+    tasks = draw.make_batch(environment, (), c.eval.split, num, c.eval.repeats)
+    start, strength = jnp.int32(0), jnp.float32(c.eval.strength)
+    edited, keys = jax.eval_shape(
+        tasks, source.tables, start, jax.random.key(0), start, strength
+    )
+    roll = evaluate.make_roll(
+        model.policy,
+        environment,
+        c.eval.temperature,
+        sharding.local_then_shared(arrays.mesh, num),
+        c.rollout.num_rows or rollout.usual_rows(platform),
+    )
+    whole = sharding.replicated(arrays.mesh)
+    given = source.tables, keys, edited.task
+    tables, keys, task = jax.tree.map(lambda x: as_abstract(x, whole), given)
+    return roll.trace((tables, train.all_params(arrays.state)), (keys, task))
 
 
 def as_abstract(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:

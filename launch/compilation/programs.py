@@ -1,4 +1,4 @@
-"""The cost of the programs of a training step, for one device."""
+"""The cost of the programs of a training step and an evaluation, for one device."""
 
 import re
 import time
@@ -11,11 +11,15 @@ import jax
 from launch.common import build
 from launch.common.config import Config
 from launch.common.errors import UsageError
+from launch.common.model_loading import Backbone
 from launch.compilation import collectives, flops
 from launch.compilation.chips import Chip
 from launch.compilation.collectives import Collective
 from openagent_jax import sharding
+from openagent_jax.environments.world import World
 from openagent_jax.types import Params
+
+BATCH, UPDATE, EVALUATION = "batch", "update", "evaluation"
 
 
 class TooLarge(Exception):
@@ -32,6 +36,7 @@ class Program:
 
     name: str
     compile_s: float
+    beside: int  # what is in memory while it runs, besides its arguments
     arguments: int
     outputs: int  # that do not take the place of an argument
     temporaries: int
@@ -39,6 +44,11 @@ class Program:
     flops: float
     open_flops: float  # of one iteration of loops whose length only data decide
     collectives: tuple[Collective, ...]
+
+    @property
+    def memory(self) -> int:
+        """What a device needs while it runs, without code."""
+        return self.beside + self.arguments + self.outputs + self.temporaries
 
     @property
     def moved(self) -> int:
@@ -59,14 +69,38 @@ class Program:
         }
 
 
-def compile(traced: build.Traced, mesh: jax.sharding.Mesh) -> list[Program]:
-    """Compile both programs of a step for a mesh, and read what they cost.
+def trace(
+    c: Config, model: Backbone, source: World, arrays: build.Abstract
+) -> dict[str, Any]:
+    """Return the programs of a run by name, before they are lowered.
+
+    Args:
+      c: the config.
+      model: the model.
+      source: the world of the training.
+      arrays: the arrays of a training step.
+    """
+    make, update = build.traced(c, model, source, arrays)
+    played = build.world(c, model, c.eval_domain)
+    roll = build.traced_rollout(c, model, played, arrays)
+    return {BATCH: make, UPDATE: update, EVALUATION: roll}
+
+
+def compile(
+    traced: Mapping[str, Any], mesh: jax.sharding.Mesh, total: int
+) -> list[Program]:
+    """Compile programs for a mesh, and read what they cost.
+
+    Args:
+      traced: the programs by name, before they are lowered.
+      mesh: the devices.
+      total: the bytes that a device always holds, whether a program uses them or not.
 
     Raises:
       TooLarge: a program does not fit into the memory of a device.
     """
     made, shards = [], sharding.num_shards(mesh)
-    for name, program in zip(("batch", "update"), traced, strict=True):
+    for name, program in traced.items():
         counted = flops.count(program.jaxpr, shards)
         start = time.perf_counter()
         try:
@@ -84,6 +118,7 @@ def compile(traced: build.Traced, mesh: jax.sharding.Mesh) -> list[Program]:
             Program(
                 name,
                 seconds,
+                max(total - memory.argument_size_in_bytes, 0),
                 memory.argument_size_in_bytes,
                 memory.output_size_in_bytes - memory.alias_size_in_bytes,
                 memory.temp_size_in_bytes,
@@ -168,9 +203,9 @@ def _bytes(x: Any, shape: tuple[int, ...]) -> int:
 
 
 def peak(programs: list[Program]) -> int:
-    """Return the most bytes that a device needs while a step runs."""
+    """Return the most bytes that a device needs while any of them runs."""
     code = sum(x.code for x in programs)
-    return code + max(x.arguments + x.outputs + x.temporaries for x in programs)
+    return code + max(x.memory for x in programs)
 
 
 def lines(values: Mapping[str, float]) -> list[str]:

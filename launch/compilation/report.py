@@ -54,15 +54,15 @@ def text(target: Target, arrays: build.Abstract, made: list[Program]) -> str:
             lines.append(f"  {name:22}" + "".join(f"{x:12.4g}" for x in values))
     if target.chip:
         seconds, bound = roofline(target, made)
-        lines.append(f"a step takes {1e3 * seconds:.4g} ms or more: {bound}")
+        lines.append(f"a training step takes {1e3 * seconds:.4g} ms or more: {bound}")
     lines += ["collectives", *_collectives(made)]
     return "\n".join(lines)
 
 
 def roofline(target: Target, made: list[Program]) -> tuple[float, str]:
-    """Return the least seconds of a step, and what bounds most of them."""
+    """Return the least seconds of a training step, and what bounds most of them."""
     assert target.chip
-    parts = [x.seconds(target.chip) for x in made]
+    parts = [x.seconds(target.chip) for x in made if x.name != programs.EVALUATION]
     longest = max(parts, key=lambda x: max(x.values()))
     return sum(max(x.values()) for x in parts), max(longest, key=lambda x: longest[x])
 

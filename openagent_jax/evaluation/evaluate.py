@@ -7,7 +7,7 @@ index: one draws the tasks, one plays them, and others grade and describe the ep
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from openagent_jax.evaluation.claims import Claims
 from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout, rollout
 from openagent_jax.types import (
+    Environment,
     Local,
     Outcome,
     Params,
@@ -75,6 +76,42 @@ class Scored(NamedTuple):
     cost: report.Json | None = None  # the sums over all episodes, if they are known
 
 
+def make_roll(
+    policy: Policy,
+    environment: Environment,
+    temperature: float = 0.0,
+    local: Local = together,
+    num_rows: int = 0,
+) -> Any:
+    """Return a compiled function `((tables, params), (keys, tasks)) -> Rollout`.
+
+    Args:
+      policy: the policy that plays.
+      environment: the environment that it plays in.
+      temperature: the temperature at which tokens are sampled; 0 means greedily.
+      local: lets each device play its own episodes.
+      num_rows: the number of episodes that are played at once; see `rollout.rollout`.
+    """
+
+    @jax.jit
+    @local
+    def roll(shared, rows) -> Rollout:
+        (tables, params), (keys, tasks) = shared, rows
+        sampling = Sampling(temperature)
+        return rollout(
+            policy,
+            environment,
+            tables,
+            params,
+            keys,
+            tasks,
+            sampling,
+            num_rows=num_rows,
+        )
+
+    return roll
+
+
 def make_player(
     policy: Policy,
     world: World,
@@ -111,25 +148,11 @@ def make_player(
       ValueError: the environment has no perturbation of a name.
     """
     environment, observe = world.environment, world.transcriber.observe
-    # Only the rollout is worth compiling for speed.
     names = tuple(scenarios)
+    # Only the rollout is worth compiling for speed.
+    roll = make_roll(policy, environment, temperature, local, num_rows)
     tasks = draw.make_batch(environment, names, split, batch_size, repeats)
     scripted = bounds.player(environment)
-
-    @jax.jit
-    @local
-    def roll(shared, rows) -> Rollout:
-        (tables, params), (keys, task) = shared, rows
-        return rollout(
-            policy,
-            environment,
-            tables,
-            params,
-            keys,
-            task,
-            Sampling(temperature),
-            num_rows=num_rows,
-        )
 
     @brief.jit
     def describe(tables, task):

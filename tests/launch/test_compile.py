@@ -1,5 +1,6 @@
 """The compilation of a step for devices that are not here."""
 
+import itertools
 import json
 
 import jax
@@ -85,8 +86,9 @@ def test_the_step_of_a_small_config():
     arrays = build.abstract(c, model, build.world(c, model, "poi"))
     target = topology.find("local")
     source = build.world(c, model, "poi")
-    made = programs.compile(build.traced(c, model, source, arrays), arrays.mesh)
     held = programs.resident(arrays)
+    traced = programs.trace(c, model, source, arrays)
+    made = programs.compile(traced, arrays.mesh, sum(held.values()))
     assert made[1].arguments > held["parameters"] + held["optimizer"]
     axes = {x.kind: {*x.axes} for x in made[1].collectives if x.kind != "all-reduce"}
     assert axes == {"all-gather": {"fsdp"}, "reduce-scatter": {"fsdp"}}
@@ -94,6 +96,11 @@ def test_the_step_of_a_small_config():
     # All parameters but the norms, half of which the other device has.
     assert gathered == pytest.approx(held["parameters"], rel=0.01)
     assert made[1].flops > 0
+    # The rollout has no state of the optimizer, but shares the memory with it.
+    played = made[2]
+    assert played.name == "evaluation" and played.open_flops > 0
+    assert played.beside > 0.9 * held["optimizer"]
+    assert {*itertools.chain(*(x.axes for x in played.collectives))} <= {"data", "fsdp"}
     text = report.text(target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text
     assert report.figures(c, target, arrays, made)["peak"] == programs.peak(made)
