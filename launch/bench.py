@@ -14,21 +14,25 @@ train     time of a training step with its data, and the share of a run that is 
           (benchmarks/torch_training.py); without torch, a line says that it is missing
 load      seconds until the weights are on the devices; for a GGUF file also the seconds
           to convert it
-decode    greedy tokens/s after a short prompt, and those of `generate` of transformers
-          with the same weights; transformers and torch must be installed
+save      seconds to save a training state, and to restore it
+decode    tokens/s of prefilling a prompt and of greedy decoding, in 1, 16 and 64 rows;
+          those of `generate` of transformers with the same weights; and the share of
+          the rate at which the device can read the weights
 agents    the time that playing an agent over HTTP adds to the agent's own, in percent,
           with eight episodes at once; and the memory that many episodes add to the peak
 serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop, by the
           length of replies
 
---parts=sandbox,rollout measures only these two. The peak of memory is that of the whole
-process so far; to get the peak of one part, measure this part alone.
+--parts=sandbox,rollout measures only these two. Figures are of medians. --json writes
+them to a file with the commit, the versions and the device, and for each part how much
+its times varied and what its first calls took, which compile. The peak of memory is
+that of the whole process so far; to get that of one part, measure this part alone.
 """
 
-import json
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
@@ -50,6 +54,7 @@ PARTS = (
     "episodes",
     "train",
     "load",
+    "save",
     "decode",
     "agents",
     "serve",
@@ -63,6 +68,8 @@ def main() -> None:
 
     from launch.benchmarks import timing
     from launch.common import backbones, build, checks, compile_cache, config, errors
+    from launch.common.origin import origin
+    from openagent_jax import files
 
     errors.check_names("--parts", ONLY.value, PARTS)
     c = config.resolve(CONFIG.value)
@@ -73,41 +80,44 @@ def main() -> None:
     device = jax.devices()[0].device_kind
     machine = f"{jax.device_count()} x {device}, {os.cpu_count()} cores"
     print(f"{machine}, jax {jax.__version__}")
-    figures = {}
+    found = origin() | {"config": config.to_dict(c), "repeats": REPEATS.value}
     for name in PARTS:
         if name in ONLY.value:
-            values = _part(name, c, model, source)()
-            figures[name] = values | {"peak_gb": timing.peak_memory()}
-            text = ", ".join(f"{k} {v:,.4g}" for k, v in figures[name].items())
+            timer = timing.Timer(REPEATS.value)
+            figures = _part(name, c, model, source, timer)()
+            figures |= {"peak_gb": timing.peak_memory()}
+            text = ", ".join(f"{k} {v:,.4g}" for k, v in figures.items())
             print(f"{name}  {text}", flush=True)
-    if JSON.value:
-        with open(JSON.value, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+            about = {"spread": timer.spread, "first_calls_s": timer.first_s}
+            found.setdefault("parts", {})[name] = about | {"figures": figures}
+            if JSON.value:  # after each part, so that a later failure loses nothing
+                files.write_json(Path(JSON.value), found)
 
 
-def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
+def _part(name: str, c, model, source, timer) -> Callable[[], dict[str, float]]:
     """Return the function that measures a part; imports what it needs."""
-    from launch.benchmarks import pretrained, rollouts, sandbox, timing, training
+    from launch.benchmarks import pretrained, rollouts, sandbox, training
     from launch.common import errors
 
-    medians = partial(timing.medians, repeats=REPEATS.value)
     played = c.seed, model, source
     match name:
         case "sandbox":
-            return partial(sandbox.measure, source, ENVS.value, medians)
+            return partial(sandbox.measure, source, ENVS.value, timer)
         case "rollout":
             how = ROWS.value, c.rollout.num_rows
-            return partial(rollouts.tokens, *played, *how, medians)
+            return partial(rollouts.tokens, *played, *how, timer)
         case "episodes":
             num = ROWS.value, GROUP.value, c.rollout.num_rows
             how = c.algorithm.temperature, *num
-            return partial(rollouts.episodes, *played, *how, medians)
+            return partial(rollouts.episodes, *played, *how, timer)
         case "train":
-            return partial(training.measure, c, model, source, REPEATS.value, medians)
+            return partial(training.measure, c, model, source, timer)
         case "load":
-            return partial(pretrained.load, c, model, medians)
+            return partial(pretrained.load, c, model, timer)
+        case "save":
+            return partial(pretrained.checkpoint, c, model, source, timer)
         case "decode":
-            return partial(pretrained.decode, c, model, medians)
+            return partial(pretrained.decode, c, model, timer)
         case "agents":
             with errors.needs_extra("--parts=agents", "agents"):
                 import openai  # noqa: F401
@@ -117,7 +127,7 @@ def _part(name: str, c, model, source) -> Callable[[], dict[str, float]]:
         case _:
             with errors.needs_extra("--parts=serve", "serve"):
                 from launch.benchmarks import serving
-            return partial(serving.measure, c, model, ROWS.value, medians)
+            return partial(serving.measure, c, model, ROWS.value, timer)
 
 
 if __name__ == "__main__":

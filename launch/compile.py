@@ -11,8 +11,8 @@ program does not fit. A TPU is not needed, but its compiler is: pip install -e "
 "local" are the devices here.
 """
 
-import json
 import sys
+from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
@@ -37,6 +37,7 @@ JSON = flags.DEFINE_string("json", None, "File to write the figures to.")
 def main() -> None:
     from launch.common import backbones, build, checks, config
     from launch.compilation import programs, report, topology
+    from openagent_jax import files
 
     c = config.resolve(CONFIG.value)
     checks.check(c)
@@ -65,8 +66,7 @@ def main() -> None:
     print(report.text(target, arrays, made))
     if JSON.value:
         figures = report.figures(c, target, arrays, made)
-        with open(JSON.value, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=2)
+        files.write_json(Path(JSON.value), figures)
     if programs.peak(made) > target.memory:
         print(report.lacking(c, model, source, target, programs.peak(made)))
         sys.exit(cli.FAILURE)

@@ -15,7 +15,6 @@ lacks a seed or the reports were not made alike.
 """
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from absl import flags
 
 from configs.paper import methods, study
 from launch.common import cli
+from openagent_jax import files
 
 ONLY = flags.DEFINE_list("only", None, "Names of methods; default: all.")
 SEEDS = flags.DEFINE_list(
@@ -102,8 +102,7 @@ def _keep(plan: Any, run: Any, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     if run.setting.is_trained:
-        text = json.dumps(manifest(run), indent=2) + "\n"
-        (folder / "manifest.json").write_text(text, "utf-8")
+        files.write_json(folder / "manifest.json", manifest(run))
     # Copied last, so that a folder with a report is complete.
     shutil.copy(run.report, folder / "report.json")
 

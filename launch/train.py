@@ -9,8 +9,6 @@ its report is printed again.
 import contextlib
 import dataclasses
 import json
-import os
-import platform
 import time
 from pathlib import Path
 
@@ -108,9 +106,9 @@ def main() -> None:
     held = contextlib.ExitStack()  # until this process ends
     if first:
         held.enter_context(runs.alone(workdir))
-        _write_json(workdir / "config.json", config.to_dict(c))
+        files.write_json(workdir / "config.json", config.to_dict(c))
         manifest = _manifest(c) | {runs.STAGE: model.stage, lineage.KEY: [*stages]}
-        _write_json(workdir / "manifest.json", manifest)
+        files.write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
         if c.has_tasks and not data and not fits:
@@ -183,7 +181,7 @@ def main() -> None:
             evaluate(ended.state, last)
     if first:
         end = {"step": last, "num_tokens": ended.num_tokens}
-        _write_json(workdir / "manifest.json", manifest | {"ended": end})
+        files.write_json(workdir / "manifest.json", manifest | {"ended": end})
         scoring.show(workdir, last)
         print(f"{ended.num_tokens:,} tokens, {time.time() - started:.0f} s")
 
@@ -204,39 +202,18 @@ def _report_logs(workdir: Path, *worlds) -> None:
             part.write_text(text, encoding="utf-8")
 
 
-def _write_json(file: Path, value) -> None:
-    with files.replacing(file) as part:
-        part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
 def _manifest(c) -> dict:
     """Return what is needed to reproduce this run."""
-    from importlib import metadata
-
-    import jax
-
     from launch.common import config
+    from launch.common.origin import origin
     from openagent_jax.evaluation import evaluate
 
-    names = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device, status = jax.devices()[0], cli.git("status", "--porcelain")
-    return {
-        "git_commit": cli.git("rev-parse", "HEAD"),
-        "git_dirty": None if status is None else status != "",
+    return origin() | {
         "config": config.to_dict(c),
         "config_hash": config.config_hash(c),
         "seed": c.seed,
         "eval_seed": c.eval.seed,
-        "device_kind": device.device_kind,
-        "platform": device.platform,
-        "num_devices": jax.device_count(),
-        "num_processes": jax.process_count(),
-        "cpu_count": os.cpu_count(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in names},
         "grading_version": evaluate.GRADING_VERSION,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 

@@ -1,9 +1,11 @@
 """Files that are written as a whole or not at all."""
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -25,3 +27,9 @@ def replacing(file: Path) -> Iterator[Path]:
         os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write a value as JSON, as a whole or not at all."""
+    with replacing(file) as part:
+        part.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

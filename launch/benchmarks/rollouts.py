@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from launch.benchmarks import python_loop
-from launch.benchmarks.timing import Medians
+from launch.benchmarks.timing import Timer
 from launch.common.model_loading import Backbone
 from openagent_jax import rollout
 from openagent_jax.environments.world import World
@@ -21,7 +21,7 @@ def tokens(
     source: World,
     num_rows: int,
     at_once: int,
-    medians: Medians,
+    timer: Timer,
 ) -> dict[str, float]:
     """Compare a rollout with the same model over as many tokens, without environment.
 
@@ -31,7 +31,7 @@ def tokens(
       source: the world that tasks are drawn from.
       num_rows: episodes that are played together.
       at_once: how many of them at once; see `rollout.at_once`.
-      medians: measures the times.
+      timer: measures the times.
 
     Returns:
       Tokens per second of both, their ratio, and the share of idle rows.
@@ -58,7 +58,7 @@ def tokens(
     num_steps = jnp.round(played.num_steps[0] * (1 - played.idle[0])).astype(int)
     inputs = played.tokens, prompts, num_steps
     num_tokens = float(jnp.sum(played.valid))
-    ours, rival = medians(lambda: play(params, tasks), lambda: bare(params, *inputs))
+    ours, rival = timer(lambda: play(params, tasks), lambda: bare(params, *inputs))
     return {
         "tokens_per_s": num_tokens / ours,
         "bare_tokens_per_s": num_tokens / rival,
@@ -76,7 +76,7 @@ def episodes(
     num_rows: int,
     group: int,
     at_once: int,
-    medians: Medians,
+    timer: Timer,
 ) -> dict[str, float]:
     """Compare a rollout with the same policy in a loop in Python (python_loop.py).
 
@@ -88,7 +88,7 @@ def episodes(
       num_rows: episodes that are played together.
       group: episodes of each task, as GRPO samples them.
       at_once: how many of them at once; see `rollout.at_once`.
-      medians: measures the times.
+      timer: measures the times.
 
     Returns:
       Episodes per second of both, their ratio, and the success rate of both.
@@ -129,7 +129,7 @@ def episodes(
         python_loop.play(agent, games, sizes, tables.lexicon.end_token, key)
         success["python"] = sum(game.success for game in games) / num_rows
 
-    ours, rival = medians(lambda: compiled(params), loop)
+    ours, rival = timer(lambda: compiled(params), loop)
     return {
         "per_s": num_rows / ours,
         "python_loop_per_s": num_rows / rival,

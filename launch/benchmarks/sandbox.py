@@ -2,12 +2,12 @@
 
 import jax
 
-from launch.benchmarks.timing import Medians
+from launch.benchmarks.timing import Timer
 from openagent_jax import expert
 from openagent_jax.environments.world import World
 
 
-def measure(source: World, num_envs: int, medians: Medians) -> dict[str, float]:
+def measure(source: World, num_envs: int, timer: Timer) -> dict[str, float]:
     """Return environment steps per second: one jitted scan over `num_envs` worlds.
 
     The actions are those of the expert, found beforehand. An episode that is over goes
@@ -35,6 +35,6 @@ def measure(source: World, num_envs: int, medians: Medians) -> dict[str, float]:
         return jax.vmap(one)(tasks, actions)
 
     played = demonstrate(jax.random.split(jax.random.key(0), num_envs))
-    (seconds,) = medians(lambda: play(*played))
+    (seconds,) = timer(lambda: play(*played))
     num_steps = num_envs * environment.sizes.max_turns
     return {"env_steps_per_s": num_steps / seconds}

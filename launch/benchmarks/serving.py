@@ -14,7 +14,7 @@ import json
 import multiprocessing
 import threading
 
-from launch.benchmarks.timing import Medians
+from launch.benchmarks.timing import Timer
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 
@@ -24,7 +24,7 @@ REQUEST = "Show me the opening hour of Oak Bay, and walk {0} minutes."
 
 
 def measure(
-    c: Config, model: Backbone, num_requests: int, medians: Medians
+    c: Config, model: Backbone, num_requests: int, timer: Timer
 ) -> dict[str, float]:
     """Return tokens per second of both, and the overhead, by the length of replies."""
     from launch.common import backbones, endpoint
@@ -46,7 +46,7 @@ def measure(
             requests = [protocol.parse_request(body.encode()) for body in bodies]
             tokens = served.conversations.tokens
             prompts = [tokens(x.messages, x.tools) for x in requests]
-            seconds, rival = medians(
+            seconds, rival = timer(
                 lambda bodies=bodies: clients.submit(ask_all, port, bodies).result(),
                 lambda prompts=prompts, num=num: bare(decoder, prompts, num),
             )

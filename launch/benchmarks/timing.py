@@ -4,31 +4,44 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 
-class Medians(Protocol):
-    """`medians` with a fixed number of repeats."""
+class Timer:
+    """Takes the median times of functions, and notes how much they vary.
 
-    def __call__(self, *runs: Callable[[], Any]) -> list[float]: ...
-
-
-def medians(*runs: Callable[[], Any], repeats: int) -> list[float]:
-    """Return for each function the median seconds of `repeats` calls.
-
-    The functions are called in turn, so that a machine that is slow for a while slows
-    all of them down. The first call of each, which compiles, is not counted.
+    Attributes:
+      repeats: how often each function is called.
+      first_s: seconds of the first calls of all functions, which compile.
+      spread: the largest difference between two times of the same function, as a share
+        of their median.
     """
-    times: list[list[float]] = [[] for _ in runs]
-    for repeat in range(repeats + 1):
-        for run, kept in zip(runs, times, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(run())
-            if repeat:
-                kept.append(time.perf_counter() - start)
-    return [statistics.median(kept) for kept in times]
+
+    def __init__(self, repeats: int):
+        self.repeats, self.first_s, self.spread = repeats, 0.0, 0.0
+
+    def __call__(self, *runs: Callable[[], Any]) -> list[float]:
+        """Return the median seconds of each function.
+
+        The functions are called in turn, so that a machine that is slow for a while
+        slows all of them down. The first call of each is not among these times.
+        """
+        times: list[list[float]] = [[] for _ in runs]
+        for repeat in range(self.repeats + 1):
+            for run, kept in zip(runs, times, strict=True):
+                start = time.perf_counter()
+                jax.block_until_ready(run())
+                seconds = time.perf_counter() - start
+                if repeat:
+                    kept.append(seconds)
+                else:
+                    self.first_s += seconds
+        medians = [statistics.median(kept) for kept in times]
+        for kept, median in zip(times, medians, strict=True):
+            self.spread = max(self.spread, (max(kept) - min(kept)) / median)
+        return medians
 
 
 def peak_memory() -> float:

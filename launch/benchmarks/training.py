@@ -1,7 +1,6 @@
 """The time of a training step with its data, and of a run outside of its steps."""
 
 import contextlib
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -9,8 +8,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from launch.benchmarks import torch_training
-from launch.benchmarks.timing import Medians
+from launch.benchmarks import torch_training, utilisation
+from launch.benchmarks.timing import Timer
 from launch.common import batching, build
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
@@ -20,47 +19,47 @@ from openagent_jax.environments.world import World
 
 
 def measure(
-    c: Config, model: Backbone, source: World, repeats: int, medians: Medians
+    c: Config, model: Backbone, source: World, timer: Timer
 ) -> dict[str, float]:
     """Return the seconds of a step, its tokens per second, and the share of padding.
 
-    The share of time outside of the steps, the number of parameters and, where torch
-    can train in the same way, the comparison with it are included.
+    The share of time outside of the steps, the number of parameters and, for SFT, the
+    speed on batches that are made beforehand are included.
     """
-    source, fed = batching.of_run(c, model, source)
-    step, state = build.trainer(c, model, source, fed=fed)
+    source, feed = batching.of_run(c, model, source)
+    step, state = build.trainer(c, model, source, fed=feed)
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])
     num_slots = c.num_rows * c.num_columns * c.train.num_epochs
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        state, measured = step(state)
-        jax.block_until_ready(state)
-        times.append(time.perf_counter() - start)
-    seconds = statistics.median(times)
+    held = [state]
+
+    def one():
+        held[0], _ = step(held[0])
+        return held[0]
+
+    (seconds,) = timer(one)
     figures = {
         "step_s": seconds,
-        "outside_share": _outside_share(c, step, state),
+        "outside_share": _outside_share(c, step, held[0]),
         "tokens_per_s": num_tokens / seconds,
         "padding_share": 1 - num_tokens / num_slots,
-        "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(state.params))),
+        "parameters": float(sum(jnp.size(x) for x in jax.tree.leaves(held[0].params))),
     }
-    return figures | beside_torch(c, model, source, medians)
+    if not c.algorithm.is_reinforcement:
+        figures |= fed(c, model, source, timer)
+    return figures
 
 
-def beside_torch(
-    c: Config, model: Backbone, source: World, medians: Medians
-) -> dict[str, float]:
-    """Return the comparison with torch; empty, after a line that says why, without."""
+def fed(c: Config, model: Backbone, source: World, timer: Timer) -> dict[str, float]:
+    """Return the speed on batches made beforehand, beside torch where it can train."""
     reason = torch_training.unlike(c)
     try:
         if not reason:
-            return torch_training.compare(c, model, source, medians)
+            return torch_training.compare(c, model, source, timer)
     except ImportError as error:
         reason = f'{error}: pip install -e ".[hf,torch]"'
     print(f"train  not compared with torch: {reason}")
-    return {}
+    return utilisation.measure(c, model, source, timer)
 
 
 def _outside_share(c: Config, step, state) -> float:

@@ -14,13 +14,32 @@ class Chip(NamedTuple):
     links: float  # bytes per second that it sends to other chips, over all links
 
 
-# Values of cloud.google.com/tpu/docs, where links are given in both directions.
+# Values of cloud.google.com/tpu/docs; links in one direction.
 CHIPS = {
     "v4": Chip(275e12, 32e9, 1_228e9, 300e9),
     "v5e": Chip(197e12, 16e9, 819e9, 200e9),
     "v5p": Chip(459e12, 95e9, 2_765e9, 600e9),
-    "v6e": Chip(918e12, 32e9, 1_638e9, 448e9),
+    "v6e": Chip(918e12, 32e9, 1_640e9, 448e9),
 }
+# What devices are, by parts of their names in JAX. Values of GPUs are those of
+# nvidia.com for SXM modules: dense products, and NVLink in one direction.
+DEVICES = {
+    "H200": Chip(989e12, 141e9, 4_800e9, 450e9),
+    "H100": Chip(989e12, 80e9, 3_350e9, 450e9),
+    "TPU v4": CHIPS["v4"],
+    "TPU v5 lite": CHIPS["v5e"],
+    "TPU v5": CHIPS["v5p"],
+    "TPU v6 lite": CHIPS["v6e"],
+}
+
+
+def of_device(kind: str) -> Chip | None:
+    """Return what a device does at most, by its `device_kind`; None if unknown.
+
+    >>> of_device("TPU v5 lite") == CHIPS["v5e"], of_device("cpu")
+    (True, None)
+    """
+    return next((chip for name, chip in DEVICES.items() if name in kind), None)
 
 
 def parse(topology: str) -> tuple[Chip, int]:

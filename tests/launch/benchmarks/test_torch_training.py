@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from launch.benchmarks import torch_training, training
+from launch.benchmarks import torch_training, training, utilisation
 from launch.common import backbones, build
 from tests import tiny
 
@@ -29,7 +29,7 @@ def test_losses_agree(changes):
     c = tiny.config("sft", optim__learning_rate=5e-3, **changes)
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
-    batches = torch_training.first_batches(c, model, source)
+    batches = utilisation.first_batches(c, model, source)
     step, state, rival = torch_training.sides(c, model, source, batches)
     made_by_step, _ = build.trainer(c, model, source)
     _, first = made_by_step(tiny.copy(state))
@@ -49,11 +49,11 @@ def test_losses_agree(changes):
 @pytest.mark.parametrize(
     ("changes", "per_token", "per_loss_token"),
     [
-        # A layer has 4 matrices [16 16] and 3 of [16 16]; the vocabulary has 6144.
-        ({}, 6 * 7 * 256, 4 * 6144 * 16),
-        ({"optim__train_embedding": True}, 6 * 7 * 256, 6 * 6144 * 16),
+        # A layer has 4 matrices [16 16] and 3 of [16 16]; the vocabulary has 12575.
+        ({}, 6 * 7 * 256, 4 * 12575 * 16),
+        ({"optim__train_embedding": True}, 6 * 7 * 256, 6 * 12575 * 16),
         # An adapter of rank 2 adds [16 2] and [2 16] to each matrix.
-        ({"model__lora__rank": 2}, (4 * 256 + 6 * 64) * 7, 4 * 6144 * 16),
+        ({"model__lora__rank": 2}, (4 * 256 + 6 * 64) * 7, 4 * 12575 * 16),
     ],
 )
 def test_flops_by_hand(changes, per_token, per_loss_token):
@@ -62,22 +62,26 @@ def test_flops_by_hand(changes, per_token, per_loss_token):
     batch = SimpleNamespace(valid=valid, loss_mask=valid & (np.arange(4) > 0))
     config = backbones.backbone(c).config
     expected = 5 * per_token + 3 * per_loss_token + 6 * 16 * (9 + 4)
-    assert torch_training.num_flops(c, config, [batch]) == expected
+    assert utilisation.num_flops(c, config, [batch]) == expected
 
 
 def test_without_torch(monkeypatch, capsys):
+    """The speed of our side is measured alone."""
+
     def missing(*args):
         raise ImportError("No module named 'torch'")
 
+    alone = {"utilisation": 0.5}
+    monkeypatch.setattr(utilisation, "measure", lambda *args: alone)
     monkeypatch.setattr(torch_training, "compare", missing)
-    made = tiny.config("sft"), None, None, None
-    assert training.beside_torch(*made) == {}
+    assert training.fed(tiny.config("sft"), None, None, None) == alone
     line = "No module named 'torch': pip install -e \".[hf,torch]\""
     assert capsys.readouterr().out == f"train  not compared with torch: {line}\n"
     monkeypatch.setattr(torch_training, "compare", lambda *args: {"ratio": 1.0})
-    assert training.beside_torch(*made) == {"ratio": 1.0}
-    assert not training.beside_torch(tiny.config("grpo"), None, None, None)
-    assert 'algorithm.name="grpo" is not "sft"' in capsys.readouterr().out
+    assert training.fed(tiny.config("sft"), None, None, None) == {"ratio": 1.0}
+    c = tiny.config("sft", model__dtype="bfloat16")
+    assert training.fed(c, None, None, None) == alone
+    assert 'model.dtype="bfloat16" is not "float32"' in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared():

@@ -1,0 +1,76 @@
+"""What launch.bench measures and writes."""
+
+import json
+import time
+
+import jax
+import pytest
+
+from launch.benchmarks import pretrained, timing, utilisation
+from launch.common import backbones, build
+from tests import tiny
+
+
+def test_a_timer_keeps_the_first_calls_and_the_spread_apart():
+    waits = iter([0.2, 0.01, 0.03, 0.02])
+    timer = timing.Timer(repeats=3)
+    (median,) = timer(lambda: time.sleep(next(waits)))
+    assert 0.02 <= median < 0.03
+    assert 0.2 <= timer.first_s < 0.25
+    assert timer.spread == pytest.approx(0.02 / 0.02, rel=0.3)
+
+
+def test_decoding_without_weights_of_transformers(capsys):
+    """Batches of several sizes are decoded, and none reads faster than the memory."""
+    c = tiny.config("sft", init_from="nano", model__dtype="bfloat16")
+    figures = pretrained.decode(c, backbones.backbone(c), timing.Timer(1))
+    assert 'model.dtype="bfloat16" is not "float32"' in capsys.readouterr().out
+    rates = [figures[f"tokens_per_s_{rows}"] for rows in pretrained.ROWS]
+    assert rates == sorted(rates) and figures["read_gb_per_s"] > 1
+    assert 0 < figures["read_share_1"] < 2  # a small model is read from the cache
+
+
+@pytest.mark.slow
+def test_decoding_beside_transformers():
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    c = tiny.config("sft", init_from="nano")
+    figures = pretrained.decode(c, backbones.backbone(c), timing.Timer(1))
+    assert figures["same_tokens_1"] == figures["same_tokens_16"] == 1
+    assert figures["generate_tokens_per_s_1"] < figures["tokens_per_s_1"]
+
+
+def test_training_states_are_saved_and_restored():
+    c = tiny.config("sft")
+    model = backbones.backbone(c)
+    source = build.world(c, model, c.sandbox.domain)
+    figures = pretrained.checkpoint(c, model, source, timing.Timer(2))
+    num = sum(x.size for x in jax.tree.leaves(backbones.first_params(c, model)))
+    # With the moments of all but the embedding, which is not trained.
+    assert 4 * num < 1e9 * figures["gb"] < 3 * 4 * num
+    assert figures["save_s"] > 0 and figures["restore_s"] > 0
+
+
+@pytest.mark.slow
+def test_utilisation_without_a_rival():
+    c = tiny.config("sft")
+    model = backbones.backbone(c)
+    source = build.world(c, model, c.sandbox.domain)
+    figures = utilisation.measure(c, model, source, timing.Timer(2))
+    assert 0 < figures["utilisation"] < 1
+    assert "mfu" not in figures  # no vendor states it for a CPU
+
+
+def test_the_file_says_where_the_figures_are_from(commands, tmp_path):
+    file = tmp_path / "bench.json"
+    done = commands(
+        "bench", "--parts=load", "--repeats=2", "--config=configs/base.py",
+        f"--json={file}",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads(file.read_text())
+    assert len(found["git_commit"]) == 40 and found["device_kind"] == "cpu"
+    assert found["versions"]["jax"] == jax.__version__ and found["repeats"] == 2
+    part = found["parts"]["load"]
+    assert part["figures"]["seconds"] > 0 and part["first_calls_s"] > 0
+    assert part["spread"] >= 0 and f"{part['figures']['peak_gb']:,.4g}" in done.out
