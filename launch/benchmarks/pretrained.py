@@ -134,8 +134,8 @@ def _generator(c: Config, model: Backbone) -> tuple[Any, str]:
 
     if c.model.dtype != "float32":
         return None, f'model.dtype="{c.model.dtype}" is not "float32"'
-    if not (model.folder / "model.safetensors").is_file():
-        return None, f"{model.folder} has no weights"
+    if c.init_from == "random":
+        return None, f'init_from="{c.init_from}" has no weights to load'
     try:
         return torch_peer.Generator(model.folder), ""
     except ImportError as error:

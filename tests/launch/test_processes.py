@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -117,6 +118,71 @@ def errors(process):
     """The lines that the command itself has written to stderr."""
     lines = process.communicate(timeout=120)[1].splitlines()
     return [x for x in lines if x.startswith("train.py: ")]
+
+
+LONG = """init_from=random model.width=32 model.num_layers=1 train.num_steps=300
+optim.learning_rate=1e-4 train.log_every=1 checkpoint.every=30 mesh.data=1 mesh.fsdp=-1
+paft.alpha=0.0 eval.scenarios=()""".split()
+LONG = [f"--config.{change}" for change in LONG]
+
+
+def test_processes_are_lost_and_fewer_go_on(tmp_path):
+    """Four, then two, then one do the same as one that is never interrupted."""
+    workdir, whole = tmp_path / "run", tmp_path / "whole"
+    for num, victim in ((4, 3), (2, 0)):
+        steps = checkpoints(workdir)
+        started = start(num, workdir, lambda i: LONG)
+        wait_for(lambda before=steps: checkpoints(workdir) - before, started)
+        started[victim].kill()
+        lost = time.monotonic()
+        for i, process in enumerate(started):
+            if i == victim:
+                process.communicate()
+                continue
+            out, err = process.communicate(timeout=60)
+            assert time.monotonic() - lost < 60
+            assert process.returncode != 0, out
+            # JAX aborts a process if it is the first to miss the one that leads.
+            said = "another process of this run has ended" in err
+            assert said or "another task died" in err and victim == 0, err
+    (alone,) = start(1, workdir, lambda i: LONG)
+    out, err = alone.communicate(timeout=600)
+    assert alone.returncode == 0, err
+    (begun,) = [x for x in out.splitlines() if "from step" in x]
+    assert int(begun.split()[-1]) > max(steps)  # the two have gone on from the four
+    (other,) = start(1, whole, lambda i: LONG)
+    assert other.communicate(timeout=600) and other.returncode == 0
+
+    def steps_of(folder):
+        rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        return {row["step"]: row for row in rows if "train/loss" in row}
+
+    got, expected = steps_of(workdir), steps_of(whole)
+    assert [*got] == [*expected] == [*range(1, 301)]  # none is missing or twice there
+    for step, row in expected.items():
+        assert got[step]["train/num_tokens"] == row["train/num_tokens"]  # same tasks
+        assert got[step]["train/loss"] == pytest.approx(row["train/loss"], rel=1e-3)
+    reports = [
+        json.loads((x / "eval/300/report.json").read_text()) for x in (workdir, whole)
+    ]
+    assert reports[0]["cost"]["episodes"] == reports[1]["cost"]["episodes"]
+
+
+def checkpoints(workdir):
+    """The steps that have been saved."""
+    names = {x.parent.name for x in workdir.glob("checkpoints/*/state")}
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def wait_for(done, started):
+    """Wait until something is done, while processes run."""
+    for _ in range(1200):
+        if done():
+            return
+        ended = [x for x in started if x.poll() is not None]
+        assert not ended, ended[0].communicate()
+        time.sleep(0.25)
+    raise AssertionError("nothing was done in five minutes")
 
 
 @pytest.mark.parametrize("what", ["config", "commit"])
