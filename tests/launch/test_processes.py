@@ -161,7 +161,7 @@ def test_processes_are_lost_and_fewer_go_on(tmp_path):
     got, expected = steps_of(workdir), steps_of(whole)
     assert (
         [*got] == [*expected] == [*range(1, LAST + 1)]
-    )  # none is missing or twice there
+    )  # each once
     for step, row in expected.items():
         assert got[step]["train/num_tokens"] == row["train/num_tokens"]  # same tasks
         assert got[step]["train/loss"] == pytest.approx(row["train/loss"], rel=1e-3)
