@@ -38,6 +38,36 @@ def test_slurm_starts_one_process_for_each_gpu(tmp_path):
     assert words[:-6] and all(x.startswith("--") for x in words[:-6])
 
 
+# Starts two processes on this machine, which have another seed each.
+SRUN = """
+while [[ $1 == --* ]]; do shift; done
+export SLURM_JOB_ID=$$ SLURM_STEP_NODELIST=localhost SLURM_NTASKS=2
+for i in 0 1; do
+  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" --config.seed=$i &
+done
+wait
+"""
+
+
+@pytest.mark.slow
+def test_slurm_tells_processes_who_the_others_are(tmp_path):
+    """They meet without any variable of ours, and find that they differ."""
+    imitate(tmp_path, "srun", SRUN)
+    args = f"--config={FOLDER.parents[1] / 'configs/sft.py'}", "--dry_run"
+    jax = "JAX_COORDINATOR_ADDRESS JAX_NUM_PROCESSES JAX_PROCESS_ID".split()
+    assert not {*jax} & {*os.environ}
+    done = run(
+        "slurm.sh",
+        *args,
+        folder=tmp_path,
+        PYTHONPATH=str(FOLDER.parents[1]),
+        JAX_CPU_COLLECTIVES_IMPLEMENTATION="gloo",
+    )
+    lines = [x for x in done.stderr.splitlines() if x.startswith("train.py: ")]
+    assert len(lines) == 2
+    assert all("process 0 has the config" in line for line in lines)
+
+
 def test_a_pod_runs_the_same_command_on_every_worker(tmp_path):
     def git(*words):
         done = subprocess.run(

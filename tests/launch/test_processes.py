@@ -159,9 +159,7 @@ def test_processes_are_lost_and_fewer_go_on(tmp_path):
         return {row["step"]: row for row in rows if "train/loss" in row}
 
     got, expected = steps_of(workdir), steps_of(whole)
-    assert (
-        [*got] == [*expected] == [*range(1, LAST + 1)]
-    )  # each once
+    assert [*got] == [*expected] == [*range(1, LAST + 1)]  # each once
     for step, row in expected.items():
         assert got[step]["train/num_tokens"] == row["train/num_tokens"]  # same tasks
         assert got[step]["train/loss"] == pytest.approx(row["train/loss"], rel=1e-3)
