@@ -9,9 +9,9 @@ The methods are those of configs/paper/methods.py, and the runs those of launch.
 a method is one run of launch.train, or one that starts from the run of another method.
 The report and the manifest of each run are kept in docs/results/NAME_SEED, and
 docs/results.md is made from them. A run that was killed is continued. All runs are
-evaluated on the whole catalogue. The page states its number of seeds and tasks, is
-headed "exploratory" if there are fewer than by default, and is refused if a method
-lacks a seed or the reports were not made alike.
+evaluated on the suite of their environment. The page states its number of seeds and
+tasks, is headed "exploratory" if there are fewer than by default, and is refused if a
+method lacks a seed or the reports were not made alike.
 """
 
 import dataclasses

@@ -70,6 +70,7 @@ def get_study(arg: str = "") -> study.Study:
     elif arg != SMOKE:
         same |= {"model.dtype": "bfloat16", "train.batch_size": GPU_BATCH}
         same |= {"train.num_micro_batches": 4, **study.evaluation("")}
+        same |= {"eval.scenarios": ("all",)}
         steps = {"train.num_steps": GPU_STEPS}
     sampled = {"train.num_steps": 1_000, "train.max_tokens": TOKENS} if steps else {}
 

@@ -85,7 +85,7 @@ def test_by_default_there_are_five_seeds_and_many_tasks(executed):
     assert [run.name for run in executed] == [f"sft_{seed}" for seed in range(5)]
     for run in executed:
         assert run.config.eval.num_tasks == 384
-        assert run.config.eval.scenarios == ("all",)
+        assert run.config.eval.scenarios == ("default",)
 
 
 @pytest.mark.parametrize(
