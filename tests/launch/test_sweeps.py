@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from configs.paper import alpha, data_and_steps, methods, smollm2, study
+from configs.paper import abstain, alpha, data_and_steps, methods, smollm2, study
 from launch.common import runs
 from launch.common.errors import UsageError
 from launch.sweeps import plans
@@ -154,7 +154,7 @@ def test_the_base_of_a_sweep(tmp_path):
     assert len(plan.settings) == 18
 
 
-@pytest.mark.parametrize("name", ["alpha", "data_and_steps", "methods"])
+@pytest.mark.parametrize("name", ["abstain", "alpha", "data_and_steps", "methods"])
 @pytest.mark.parametrize("arg", ["", "smoke"])
 def test_studies(tmp_path, name, arg):
     file = f"configs/paper/{name}.py" + (f":{arg}" if arg else "")
@@ -174,6 +174,10 @@ def test_what_the_studies_compare(tmp_path):
         {},
         {"paft.alpha": (0.0, 0.1)},
     ]
+    plan = plans.plan(abstain.get_study(), tmp_path)
+    assert len(plan.runs) == 25 and plan.base == "paft_half"
+    after = {run.after for run in plan.runs if run.setting.name != "paft_half"}
+    assert after == {f"paft_half_{seed}" for seed in study.SEEDS}
     plan = plans.plan(data_and_steps.get_study(), tmp_path)
     assert len(plan.settings) == 9 and plan.base == [*plan.settings][-1]
     changed = {key for x in plan.settings for key in plan.changes(x)}
