@@ -15,8 +15,9 @@ from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import World
 
-NUM_TASKS = 256  # tasks of each scenario
-BLOCK = 128  # tasks that are played at once
+NUM_TASKS = 256  # tasks of each scenario; fewer if there are many scenarios
+MOST_TASKS = 4096  # tasks of all scenarios: more take minutes in large mixtures
+BLOCK = 64  # tasks that are played at once
 # The part of `expert.Lengths` that each setting limits, and what becomes of tasks for
 # which it is too small.
 OF_DEMONSTRATIONS = {"algorithm.num_tokens": ("episode", "not trained on")}
@@ -74,7 +75,9 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
     """
     names = mix.chosen(source.environment, c.paft.perturbations, c.paft.leave_out)
     names = dict.fromkeys(names if c.paft.alpha else ())
-    drawn = Drawn(tuple(names), "train", c.seed, NUM_TASKS, c.paft.strength)
+    num_blocks = MOST_TASKS // (1 + len(names)) // BLOCK
+    num_tasks = min(max(num_blocks, 1) * BLOCK, NUM_TASKS)
+    drawn = Drawn(tuple(names), "train", c.seed, num_tasks, c.paft.strength)
     return of_tasks(c, source, drawn)
 
 
