@@ -11,7 +11,7 @@ train     time of a training step with its data, and the share of a run that is 
           outside of the steps, on logs, checkpoints and Python. For SFT also tokens/s
           on batches that are made beforehand, those of torch on the same batches, and
           both as shares of the rate of a large matrix product
-          (benchmarks/torch_training.py); without torch, a line says that it is missing
+          (benchmarks/utilisation.py); without torch, a line says that it is missing
 load      seconds until the weights are on the devices; for a GGUF file also the seconds
           to convert it
 save      seconds to save a training state, and to restore it
@@ -25,8 +25,9 @@ serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop
 
 --parts=sandbox,rollout measures only these two. Figures are of medians. --json writes
 them to a file with the commit, the versions and the device, and for each part how much
-its times varied and what its first calls took, which compile. The peak of memory is
-that of the whole process so far; to get that of one part, measure this part alone.
+its times varied and the seconds of the first calls, which are not counted: they
+compile, unless compile_cache has the program. The peak of memory is that of the whole
+process so far; to get that of one part, measure this part alone.
 """
 
 import os

@@ -55,9 +55,8 @@ def main() -> None:
         print(report.lacking(c, model, source, target, sum(held.values())))
         sys.exit(cli.FAILURE)
     traced = programs.trace(c, model, source, arrays)
-    total = sum(programs.resident(arrays).values())
     try:
-        made = programs.compile(traced, arrays.mesh, total)
+        made = programs.compile(traced, arrays.mesh)
     except programs.TooLarge as error:
         print("\n".join(programs.lines(held | {"temporaries": error.needed})))
         needed = sum(held.values()) + error.needed

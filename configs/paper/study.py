@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from openagent_jax.environments import registry
+
 SEEDS = (0, 1, 2, 3, 4)  # as many as a comparison needs
 NUM_TASKS = 384  # of each scenario, likewise
 SMOKE = "smoke"  # argument of a study or a config: runs of a few steps
@@ -74,4 +76,5 @@ def evaluation(arg: str) -> dict[str, Any]:
     """
     if arg == SMOKE:
         return {}
-    return {"eval.num_tasks": NUM_TASKS, "eval.scenarios": ("default",)}
+    # By names: "default" is the whole catalogue where nothing is trained.
+    return {"eval.num_tasks": NUM_TASKS, "eval.scenarios": registry.spec("poi").suite}

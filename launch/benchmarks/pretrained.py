@@ -74,9 +74,11 @@ def decode(c: Config, model: Backbone, timer: Timer) -> dict[str, float]:
     """
     policy = model.policy
     params = jax.tree.map(jnp.asarray, backbones.first_params(c, model))
-    weights = sum(x.nbytes for x in jax.tree.leaves(params))
+    width = jnp.dtype(c.model.dtype).itemsize  # weights may be cast to it just once
+    sizes = (x.size * min(x.itemsize, width) for x in jax.tree.leaves(params))
+    weights = sum(sizes)
     if not model.config.tied:  # of the embedding, a row is read for each token
-        weights -= params["embed"].nbytes
+        weights -= params["embed"].size * min(params["embed"].itemsize, width)
     rival, reason = _generator(c, model)
     if reason:
         print(f"decode  not compared with transformers: {reason}")
@@ -86,6 +88,7 @@ def decode(c: Config, model: Backbone, timer: Timer) -> dict[str, float]:
 
     @partial(jax.jit, static_argnums=(1, 2))
     def ours(params, rows, num_new):
+        """Decode `num_new` tokens, of which the prompt gives the first."""
         tokens = jnp.broadcast_to(jnp.asarray(prompt, jnp.int32), (rows, len(prompt)))
         cache = policy.init_cache(rows, [len(prompt) + NEW_TOKENS])
         each = jnp.full(rows, len(prompt))
@@ -99,7 +102,9 @@ def decode(c: Config, model: Backbone, timer: Timer) -> dict[str, float]:
             return (cache, policy.head(params, hidden[:, 0])), tokens
 
         start = cache, policy.head(params, hidden[:, -1])
-        return jax.lax.scan(token, start, length=num_new)[1].T
+        (_, logits), tokens = jax.lax.scan(token, start, length=num_new - 1)
+        last = sampling.greedy(logits)[0]
+        return jnp.concatenate([tokens.T, last[:, None]], axis=1)
 
     unstacked = jax.jit(policy.unstack_layers)(params)
     for rows in ROWS:
@@ -134,8 +139,10 @@ def _generator(c: Config, model: Backbone) -> tuple[Any, str]:
 
     if c.model.dtype != "float32":
         return None, f'model.dtype="{c.model.dtype}" is not "float32"'
-    if c.init_from == "random":
-        return None, f'init_from="{c.init_from}" has no weights to load'
+    if jax.default_backend() != "cpu":
+        return None, "it would run on the CPU"
+    if c.init_from == "random" or not [*model.folder.glob("model*.safetensors")]:
+        return None, f'init_from="{c.init_from}" is no folder with weights'
     try:
         return torch_peer.Generator(model.folder), ""
     except ImportError as error:

@@ -14,7 +14,8 @@ class Timer:
 
     Attributes:
       repeats: how often each function is called.
-      first_s: seconds of the first calls of all functions, which compile.
+      first_s: seconds of the first calls of all functions, which are not counted: they
+        compile, unless the functions have been called before.
       spread: the largest difference between two times of the same function, as a share
         of their median.
     """

@@ -28,6 +28,8 @@ from openagent_jax.types import Batch
 
 def unlike(c: Config) -> str:
     """Return why torch cannot train in the same way; "" if it can."""
+    if jax.default_backend() != "cpu":
+        return "it would run on the CPU"
     needed = {
         "algorithm.name": (c.algorithm.name, "sft"),
         "algorithm.num_rows": (c.algorithm.num_rows, 0),

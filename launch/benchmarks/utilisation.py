@@ -57,15 +57,18 @@ def measure(
         return held[0]
 
     seconds, multiplied = timer(train_all, product(c.model.dtype))
-    achieved = num_flops(c, model.config, rows) / seconds / jax.device_count()
+    passes = c.train.num_epochs
+    needed = passes * num_flops(c, model.config, rows)
+    achieved = needed / seconds / jax.device_count()
     rate = 2 * size() ** 3 / multiplied
     figures = {
-        "fed_tokens_per_s": sum(batch.valid.sum() for batch in rows) / seconds,
-        "fed_padded_tokens_per_s": sum(batch.valid.size for batch in rows) / seconds,
+        "fed_tokens_per_s": passes * sum(x.valid.sum() for x in rows) / seconds,
+        "fed_padded_tokens_per_s": passes * sum(x.valid.size for x in rows) / seconds,
         "matmul_gflops": rate / 1e9,
         "utilisation": achieved / rate,
     }
-    if chip := chips.of_device(jax.devices()[0].device_kind):
+    chip = chips.of_device(jax.devices()[0].device_kind)
+    if chip and c.model.dtype == "bfloat16":  # the vendor's figure is of this type
         figures["mfu"] = achieved / chip.flops
     return figures
 
@@ -87,7 +90,9 @@ def num_flops(
     head_is_trained = not tuned and (c.optim.train_embedding or not config.tied)
     per_loss_token = (6 if head_is_trained else 4) * config.vocab_size * config.width
     heads = config.num_layers * config.num_heads * config.head_size
-    lengths = np.concatenate([batch.valid.sum(axis=1) for batch in batches])
+    # A row may hold several texts, which are numbered from 1 on; 0 is padding.
+    rows = itertools.chain(*(np.asarray(batch.segments) for batch in batches))
+    lengths = np.concatenate([np.bincount(row)[1:] for row in rows])
     num_loss_tokens = sum(batch.loss_mask.sum() for batch in batches)
     return float(
         per_token * lengths.sum()

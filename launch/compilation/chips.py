@@ -24,8 +24,8 @@ CHIPS = {
 # What devices are, by parts of their names in JAX. Values of GPUs are those of
 # nvidia.com for SXM modules: dense products, and NVLink in one direction.
 DEVICES = {
-    "H200": Chip(989e12, 141e9, 4_800e9, 450e9),
-    "H100": Chip(989e12, 80e9, 3_350e9, 450e9),
+    "NVIDIA H200": Chip(989e12, 141e9, 4_800e9, 450e9),
+    "H100 80GB HBM3": Chip(989e12, 80e9, 3_350e9, 450e9),
     "TPU v4": CHIPS["v4"],
     "TPU v5 lite": CHIPS["v5e"],
     "TPU v5": CHIPS["v5p"],

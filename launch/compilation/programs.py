@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -69,9 +69,16 @@ class Program:
         }
 
 
+class Traced(NamedTuple):
+    """A program before it is lowered."""
+
+    program: Any
+    beside: int = 0  # bytes that a device holds while it runs, besides its arguments
+
+
 def trace(
     c: Config, model: Backbone, source: World, arrays: build.Abstract
-) -> dict[str, Any]:
+) -> dict[str, Traced]:
     """Return the programs of a run by name, before they are lowered.
 
     Args:
@@ -83,24 +90,26 @@ def trace(
     make, update = build.traced(c, model, source, arrays)
     played = build.world(c, model, c.eval_domain)
     roll = build.traced_rollout(c, model, played, arrays)
-    return {BATCH: make, UPDATE: update, EVALUATION: roll}
+    waiting = size(arrays.state.opt_state)  # for the next step of training
+    return {
+        BATCH: Traced(make),
+        UPDATE: Traced(update),
+        EVALUATION: Traced(roll, waiting),
+    }
 
 
-def compile(
-    traced: Mapping[str, Any], mesh: jax.sharding.Mesh, total: int
-) -> list[Program]:
+def compile(traced: Mapping[str, Traced], mesh: jax.sharding.Mesh) -> list[Program]:
     """Compile programs for a mesh, and read what they cost.
 
     Args:
       traced: the programs by name, before they are lowered.
       mesh: the devices.
-      total: the bytes that a device always holds, whether a program uses them or not.
 
     Raises:
       TooLarge: a program does not fit into the memory of a device.
     """
     made, shards = [], sharding.num_shards(mesh)
-    for name, program in traced.items():
+    for name, (program, beside) in traced.items():
         counted = flops.count(program.jaxpr, shards)
         start = time.perf_counter()
         try:
@@ -118,7 +127,7 @@ def compile(
             Program(
                 name,
                 seconds,
-                max(total - memory.argument_size_in_bytes, 0),
+                beside,
                 memory.argument_size_in_bytes,
                 memory.output_size_in_bytes - memory.alias_size_in_bytes,
                 memory.temp_size_in_bytes,

@@ -165,7 +165,7 @@ def _collectives(made: list[Program]) -> Iterator[str]:
             often = f"{x.repeats} times" if x.repeats else "in an open loop"
             where = f", each {often}" if x.in_loop else ""
             yield (
-                f"  {program.name:8}{x.kind:20}{axes:14}{x.number:4} of them, "
+                f"  {program.name:12}{x.kind:20}{axes:14}{x.number:4} of them, "
                 f"{x.sent / 1e6:.4g} MB{where}"
             )
     if not any(program.collectives for program in made):

@@ -88,7 +88,7 @@ def test_the_step_of_a_small_config():
     source = build.world(c, model, "poi")
     held = programs.resident(arrays)
     traced = programs.trace(c, model, source, arrays)
-    made = programs.compile(traced, arrays.mesh, sum(held.values()))
+    made = programs.compile(traced, arrays.mesh)
     assert made[1].arguments > held["parameters"] + held["optimizer"]
     axes = {x.kind: {*x.axes} for x in made[1].collectives if x.kind != "all-reduce"}
     assert axes == {"all-gather": {"fsdp"}, "reduce-scatter": {"fsdp"}}
@@ -99,7 +99,7 @@ def test_the_step_of_a_small_config():
     # The rollout has no state of the optimizer, but shares the memory with it.
     played = made[2]
     assert played.name == "evaluation" and played.open_flops > 0
-    assert played.beside > 0.9 * held["optimizer"]
+    assert played.beside == held["optimizer"] > 0
     assert {*itertools.chain(*(x.axes for x in played.collectives))} <= {"data", "fsdp"}
     text = report.text(target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text

@@ -59,9 +59,17 @@ def test_losses_agree(changes):
 def test_flops_by_hand(changes, per_token, per_loss_token):
     c = tiny.config("sft", **changes)
     valid = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool)
-    batch = SimpleNamespace(valid=valid, loss_mask=valid & (np.arange(4) > 0))
+    batch = SimpleNamespace(
+        valid=valid,
+        segments=valid.astype(int),
+        loss_mask=valid & (np.arange(4) > 0),
+    )
     config = backbones.backbone(c).config
     expected = 5 * per_token + 3 * per_loss_token + 6 * 16 * (9 + 4)
+    assert utilisation.num_flops(c, config, [batch]) == expected
+    # Of two texts in a row, each attends to itself alone.
+    batch.segments = np.array([[1, 1, 2, 0], [1, 1, 0, 0]])
+    expected += 6 * 16 * (4 + 1 - 9)
     assert utilisation.num_flops(c, config, [batch]) == expected
 
 
