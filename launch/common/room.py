@@ -15,10 +15,8 @@ from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import World
 
-NUM_TASKS = (
-    256  # tasks of each scenario, but at least BLOCK and about MOST_TASKS of all
-)
-MOST_TASKS = 4096  # more take minutes in large mixtures
+NUM_TASKS = 256  # tasks of each scenario, or fewer: BLOCK if there are many scenarios
+MOST_TASKS = 4096  # of all scenarios: more take minutes in large mixtures
 BLOCK = 64  # tasks that are played at once
 # The part of `expert.Lengths` that each setting limits, and what becomes of tasks for
 # which it is too small.
