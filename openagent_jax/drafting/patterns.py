@@ -23,6 +23,9 @@ NUM_TRIES = 60  # for each text that is wanted
 MAX_STEPS = 2000  # of writing one text
 MAX_DEPTH = 40  # of nested groups
 SPREADS = (3, 8, 24)  # most repetitions beyond the fewest
+# Characters of a text, beyond the fewest, if its pattern has repetitions in repetitions.
+# The time that `re` needs can grow exponentially with the length of such a text.
+NESTED_SPREAD = 8
 # Values have no quotes and no backslashes; see `domain_schema`.
 PRINTABLE = "".join(chr(x) for x in range(32, 127) if chr(x) not in '"\\')
 _CLASSES = {
@@ -292,11 +295,24 @@ def _sampled(tree: Node, pattern: str, num: int) -> Iterator[str]:
             f"no text of at most {MAX_TEXT} characters: the shortest has {shortest}"
         )
     source = random.Random(pattern)
+    longest = min(shortest + NESTED_SPREAD, MAX_TEXT) if _is_nested(tree) else MAX_TEXT
     for i in range(NUM_TRIES * num):
-        writer = _Writer(source, SPREADS[i % len(SPREADS)])
+        writer = _Writer(source, SPREADS[i % len(SPREADS)], longest)
         with contextlib.suppress(_TooLong):
             writer.write(tree)
             yield "".join(writer.text)
+
+
+def _is_nested(node: Node, in_repeat: bool = False) -> bool:
+    """Return whether repetitions or alternatives are in a repetition, all of which vary."""
+    if isinstance(node, Chars):
+        return False
+    if isinstance(node, Choice):
+        return in_repeat or any(_is_nested(x) for x in node.options)
+    if isinstance(node, Sequence):
+        return any(_is_nested(x, in_repeat) for x in node.parts)
+    varies = node.high is None or node.high > max(node.low, 1)
+    return (in_repeat and varies) or _is_nested(node.part, in_repeat or varies)
 
 
 def _shortest(node: Node) -> int:
@@ -316,13 +332,14 @@ class _TooLong(Exception):
 class _Writer:
     """Writes one random text; a text that becomes too long is given up."""
 
-    def __init__(self, source: random.Random, spread: int):
+    def __init__(self, source: random.Random, spread: int, longest: int):
         self.text: list[str] = []
-        self._source, self._spread, self._num_steps = source, spread, 0
+        self._source, self._spread, self._longest = source, spread, longest
+        self._num_steps = 0
 
     def write(self, node: Node) -> None:
         self._num_steps += 1
-        if len(self.text) > MAX_TEXT or self._num_steps > MAX_STEPS:
+        if len(self.text) > self._longest or self._num_steps > MAX_STEPS:
             raise _TooLong
         if isinstance(node, Chars):
             plain = [x for x in node.marks if x.isascii() and x.isalnum()]

@@ -1,6 +1,7 @@
 """Texts made up for patterns: each is matched as a whole."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -82,6 +83,21 @@ def test_what_is_not_supported_is_named(pattern, words):
 def test_nested_counts_end(pattern):
     for text in patterns.values(pattern, 5, lambda x: len(x) < 9):
         assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^(?:(.|[a\]]|\.))+[^a-z](?:\/){1,3}[a^](?:a){0,2}(?:(?:a)*)+?[a\]][A-Z0-9]$",
+        "^(a|a)*a{9}b?$",
+        "^((x+)+y?)+$",
+    ],
+)
+def test_patterns_that_re_matches_slowly(pattern):
+    """Of a long text, `re` would try every way to divide it."""
+    start = time.monotonic()
+    assert len(patterns.values(pattern, 5, lambda _: True)) == 5
+    assert time.monotonic() - start < 20
 
 
 LITERALS = st.sampled_from(["a", "Z", "7", "-", r"\.", r"\-", r"\/", "_", r"\d", r"\w"])
