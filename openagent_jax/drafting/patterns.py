@@ -23,8 +23,8 @@ NUM_TRIES = 60  # for each text that is wanted
 MAX_STEPS = 2000  # of writing one text
 MAX_DEPTH = 40  # of nested groups
 SPREADS = (3, 8, 24)  # most repetitions beyond the fewest
-# Characters of a text, beyond the fewest, if its pattern has repetitions in repetitions.
-# The time that `re` needs can grow exponentially with the length of such a text.
+# Characters of a text, beyond the fewest, if its pattern repeats repetitions: the time
+# that `re` needs can grow exponentially with the length of such a text.
 NESTED_SPREAD = 8
 # Values have no quotes and no backslashes; see `domain_schema`.
 PRINTABLE = "".join(chr(x) for x in range(32, 127) if chr(x) not in '"\\')
@@ -304,7 +304,7 @@ def _sampled(tree: Node, pattern: str, num: int) -> Iterator[str]:
 
 
 def _is_nested(node: Node, in_repeat: bool = False) -> bool:
-    """Return whether repetitions or alternatives are in a repetition, all of which vary."""
+    """Return whether a repetition has alternatives or repetitions in it that vary."""
     if isinstance(node, Chars):
         return False
     if isinstance(node, Choice):
