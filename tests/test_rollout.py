@@ -20,7 +20,7 @@ NUM, TURNS, ACTION, RESULT = 16, 4, 8, 32
 CONTEXT = 3 * (ACTION + RESULT) // 2  # besides the prompt: not always four turns
 WARM = Sampling(temperature=1.0)
 # Likely tokens: without them, a random policy would never end, refuse or ask.
-LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
+LIKELY = {"<|end|>": 9.5, "Refuse": 9, "Ask": 10, "Answer: ": 9}
 
 
 @pytest.fixture(scope="module")

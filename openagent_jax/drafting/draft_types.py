@@ -180,7 +180,8 @@ class Types:
         values, left_out = value_pools.choices(schema), value_pools.left_out(schema)
         is_narrowed = False
         if values and value_pools.are_texts(values):
-            name, kept = self._enums[frozenset(values)]
+            # A type that was added before may have been narrowed, and is kept so.
+            name, kept = self._enums.get(frozenset(values), (name, values))
             is_narrowed = {*kept} != {*values}
             schema = {**schema, "enum": kept}
         elif [*map(str, values)] in (["True", "False"], ["False", "True"]):

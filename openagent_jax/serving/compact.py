@@ -47,7 +47,7 @@ def render(messages: Messages, tools: Tools, add_generation_prompt: bool) -> lis
     >>> request = {"role": "user", "content": "When does it open?"}
     >>> look = messages.tool("look", "opening hour", {"place": "string"})
     >>> "".join(render([request], [look], True)[2:11])
-    '<|system|>{"description":"opening hour","name":"look","parameters":["place"]'
+    '<|system|>{"description":"opening hour","name":"look","parameters":["place"]}'
     >>> "".join(render([request], [], True))
     '<|user|>When does it open?<|system|><|user|>When does it open?<|assistant|>'
     """

@@ -137,7 +137,7 @@ REAL = {
     "grpo.size": 4,
     "reward.progress": 1.0,
     "surrogate.kl": 0.1,
-    "optim.learning_rate": 1e-4,
+    "optim.learning_rate": 1e-5,
 }
 
 
@@ -164,15 +164,15 @@ def one_device():
 @pytest.mark.slow
 def test_a_full_training_step(one_device):
     state, (first, second) = one_device
-    # All groups of the first step have equal rewards, and DAPO leaves them out.
-    assert first["frac_reward_zero_std"] == 1
-    assert first["train/grad_norm"] == first["train/kl"] == 0
-    assert second["frac_reward_zero_std"] < 1 and second["train/grad_norm"] > 0
+    for metrics in (first, second):  # some groups have equal rewards
+        assert (
+            0 < metrics["frac_reward_zero_std"] < 1 and metrics["train/grad_norm"] > 0
+        )
     assert min(x["rewards/progress/mean"] for x in (first, second)) > 0
     assert first["sampler_trainer/logp_abs_diff_max"] < 1e-4
     assert second["sampler_trainer/logp_abs_diff_max"] < 1e-4
     # The KL divergence is 0 in the first update that learns, and only there.
-    assert 0 < second["train/kl"] < 0.1
+    assert 0 < first["train/kl"] < second["train/kl"] < 0.1
     assert first["num_sampled_tokens"] > 16
     start = nano_trainer("paft_grpo")[1].params
     for name in ("reference", "embed"):

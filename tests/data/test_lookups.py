@@ -158,7 +158,7 @@ def test_rows_are_filled_with_exercises(made):
             here = segments == one
             assert positions[here].tolist() == [*range(here.sum())]
             text = decode(tokens[here])
-            assert text.startswith("<|system|>") and text.endswith("<|end|>")
+            assert text.startswith("<|user|>") and text.endswith("<|end|>")
             own = decode(tokens[here & mask])
             assert own.count("<|end|>") == text.count("<|end|>") > 0
             assert not re.search(r"<\|(user|tool|assistant)\|>", own)

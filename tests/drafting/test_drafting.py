@@ -356,7 +356,26 @@ TOOLS = st.lists(
 )
 
 
+NARROWED = [
+    {"name": "abort", "inputSchema": {"type": "object", "properties": {}}},
+    {"name": "A", "inputSchema": {"type": "object", "properties": {}}},
+    {
+        "name": "activate",
+        "inputSchema": {"type": "object", "properties": {}},
+        "outputSchema": {"properties": {"abort": {"enum": ["'"]}}},
+    },
+    {
+        "name": "accept",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"abort": {"type": "string"}, "a": {"enum": ['"', "00"]}},
+        },
+    },
+]
+
+
 @settings(max_examples=150, deadline=None)
+@hypothesis.example(NARROWED)
 @given(TOOLS)
 def test_any_draft_can_be_used_once_it_is_filled_in(tools):
     try:

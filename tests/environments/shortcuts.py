@@ -114,7 +114,9 @@ class Score(NamedTuple):
 
 def read_tools(prompt: str) -> Reading:
     """Return the request, and the parts of each document of a tool."""
-    documents, request = prompt.removeprefix(SYSTEM).split(USER)
+    _, first, again = prompt.split(USER)
+    request, documents = first.split(SYSTEM)
+    assert again == request + ASSISTANT  # it is there twice
     found, decoder, at = [], json.JSONDecoder(), 0
     while at < len(documents):
         document, at = decoder.raw_decode(documents, at)
@@ -122,9 +124,7 @@ def read_tools(prompt: str) -> Reading:
         parts += document.pop("parameters")
         parts += [f"{key} {value}" for key, value in document.items()]
         found.append(tuple(parts))
-    return Reading(
-        (request.removesuffix(ASSISTANT),), tuple(found), places=_places(found)
-    )
+    return Reading((request,), tuple(found), places=_places(found))
 
 
 def _places(documents) -> dict[str, int]:

@@ -264,6 +264,6 @@ def test_bad_tokenizers_are_named(tmp_path):
     large.add_tokens(["<|more|>"])
     large.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(
-        UsageError, match="tokenizer.json: 6145 tokens, but vocab_size of"
+        UsageError, match="tokenizer.json: 12576 tokens, but vocab_size of"
     ):
         backbones.backbone(c)

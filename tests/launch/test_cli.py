@@ -240,7 +240,7 @@ BAD_USE = [
     ([SFT, "--config.data.num_threads=0"], ["data.num_threads=0", "from 1"]),
     (
         [PAFT, "--config.algorithm.num_rows=4", "--config.algorithm.num_tokens=200"],
-        ["algorithm.num_tokens=200", "no room for one demonstration", "284"],
+        ["algorithm.num_tokens=200", "no room for one demonstration", "380"],
     ),
     (
         [

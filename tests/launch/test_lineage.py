@@ -5,6 +5,7 @@ import json
 
 from launch.common import backbones, lineage, model_folders, model_loading
 from openagent_jax import perturb
+from openagent_jax.domains import library
 from openagent_jax.environments.tools import make as tools
 from tests import tiny
 
@@ -53,8 +54,12 @@ def test_stored_demonstrations_say_what_they_are():
 def test_backbones(tmp_path):
     """Ours says what it was trained on, random weights on nothing, others do not."""
     c = tiny.full_config("sft")
-    (nano,) = backbones.backbone(c).trained_on
-    assert nano["domains"] == ["random"] and nano["perturbations"] == []
+    start, short, last = backbones.backbone(c).trained_on
+    never = {*library.HELD_OUT, *library.DEV, "poi"}
+    for stage in (start, short, last):
+        assert "random" in stage["domains"] and not never & {*stage["domains"]}
+    assert start["perturbations"] == short["perturbations"] == []
+    assert "tool_redirection" in last["perturbations"]
     assert backbones.backbone(c.replace({"init_from": "random"})).trained_on == ()
     assert lineage.claims(c, ()).trained.domains == frozenset()
     (other,) = lineage.of_folder(tmp_path)

@@ -201,15 +201,18 @@ def test_a_missing_or_changed_base_model(trained, tmp_path):
 
 
 def test_learns():
-    """A few steps at a high learning rate, in bfloat16, lower the loss."""
+    """A few steps at a high learning rate, in bfloat16, lower the loss.
+
+    Without learning, the loss of the same steps does not fall (0.26 after 0.23).
+    """
     c = config(
         init_from="nano",
         model__dtype="bfloat16",
         model__lora__rank=8,
         algorithm__num_tokens=192,
-        optim__learning_rate=1e-2,
+        optim__learning_rate=1e-3,
     )
-    losses = [line["train/loss"] for line in play(*tiny.trainer(c), 8)[1]]
+    losses = [line["train/loss"] for line in play(*tiny.trainer(c), 12)[1]]
     assert np.mean(losses[-3:]) < 0.7 * np.mean(losses[:2])
 
 
@@ -266,14 +269,14 @@ def test_reinforcement(name):
     c = config(
         name,
         init_from="nano",
-        sandbox__max_turns=2,
+        # Enough turns and episodes that rewards differ within some group in each step.
+        sandbox__max_turns=3 if name == "grpo" else 2,
         sandbox__action_tokens=40,
-        # Enough episodes that rewards differ within some group in each step.
         train__batch_size=8 if name == "grpo" else 16,
         grpo__size=4,
         reward__progress=1.0,
         surrogate__kl=0.1,
-        optim__learning_rate=1e-2,
+        optim__learning_rate=1e-3 if name == "grpo" else 1e-2,
         optim__warmup_steps=0,
     )
     _, lines = play(*tiny.trainer(c), 2)

@@ -62,7 +62,7 @@ def test_accepted_requests_are_completed_at_shutdown(commands, how, code):
     pid = commands.start("serve", *SMALL, "--port=0", "--name=tiny", "--max_batch=2")
     address = wait_for_address(commands)
     assert address.startswith("http://127.0.0.1:")
-    assert commands.output() == f"tiny: {address}, 2 rows of 512 tokens\n"
+    assert commands.output() == f"tiny: {address}, 2 rows of 576 tokens\n"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = [pool.submit(post, address, ASKED) for _ in range(6)]
         asked[0].result()  # the last requests still wait for a row

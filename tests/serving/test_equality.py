@@ -21,7 +21,7 @@ from tests.serving import host
 
 NUM, TURNS = 12, 6
 # Longer calls are cut off, and long episodes run out of room.
-SIZES = Sizes(TURNS, 210, 18, 36, 264)
+SIZES = Sizes(TURNS, 210, 18, 48, 264)
 SCENARIOS = ("query_underspecified", "nonstandard_feedback")
 SEED = 5
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}

@@ -21,7 +21,8 @@ from tests import helpers
 BATCH = 1024
 # Tokens of an episode; chat templates take many with so small a tokenizer.
 ROOM = {"compact": 640, "hermes": 1600, "llama3": 1600}
-SETTINGS = Settings(domain="crafting")
+# With the room that `launch.common.sizing` gives it.
+SETTINGS = Settings(domain="crafting", prompt_tokens=416, context_tokens=736)
 CATALOGUE = {entry.name: entry for entry in make.SPEC.perturbations}
 EDITS = (draw.CLEAN, *CATALOGUE)
 COMPACT, HERMES, LLAMA3 = "compact", "hermes", "llama3"

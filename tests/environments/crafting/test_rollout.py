@@ -13,7 +13,7 @@ from tests import helpers
 from tests.environments.crafting import crafts
 
 NUM = 8
-LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
+LIKELY = {"<|end|>": 10.5, "Refuse": 10, "Ask": 10, "Answer: ": 9.5}
 
 
 @pytest.mark.slow
@@ -21,10 +21,10 @@ def test_rollout():
     world = crafts.world()
     sizes = world.environment.sizes._replace(
         max_turns=3,
-        prompt_tokens=192,
+        prompt_tokens=416,
         action_tokens=6,
         result_tokens=12,
-        context_tokens=256,
+        context_tokens=480,
     )
     environment = world.environment._replace(sizes=sizes)
     policy, params = helpers.biased_policy(LIKELY)

@@ -248,10 +248,13 @@ class TestRemarks:
     @every_domain
     def test_the_request_says_the_old_value(self, name, split):
         old, new, rows, _ = update(name, split)
-        marker = "<|user|>"
         texts = (prompt_texts(name, x) for x in (old, new))
         for i, (before, after) in enumerate(zip(*texts, strict=True)):
-            assert before.split(marker)[1] == after.split(marker)[1]
+            # The request is before the documents, and again after them.
+            first, documents, again = re.split(r"<\|system\|>|<\|user\|>", before)[1:]
+            assert again.startswith(first) and documents
+            assert after.startswith(f"<|user|>{first}<|system|>")
+            assert after.endswith(f"<|user|>{again}")
             assert (before != after) == (i in rows)
 
     @every_split
