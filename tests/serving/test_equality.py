@@ -83,7 +83,7 @@ def served(agent):
     ("agent", "does", "num_full"),
     [
         (nano, {reply_scan.CALL, reply_scan.ANSWER, reply_scan.MALFORMED}, 1),
-        (biased, {reply_scan.ASK, reply_scan.MALFORMED}, 0),
+        (biased, {reply_scan.ANSWER, reply_scan.REFUSE, reply_scan.MALFORMED}, 0),
     ],
 )
 def test_episodes_over_http_equal_the_rollout(agent, does, num_full):
