@@ -37,6 +37,7 @@ CHANGES = {
     "optim.warmup_steps": 2,
     "sandbox.action_tokens": 10,
     "grpo.size": 2,
+    "mesh.tensor": 1,
     "train.num_epochs": 1,
     "train.num_minibatches": 1,
     "train.batch_size": 8,

@@ -12,7 +12,7 @@ from openagent_jax.types import Sizes
 from tests import helpers
 
 NUM = 8
-SIZES = Sizes(4, 120, 6, 32, 195)  # some episodes are cut off
+SIZES = Sizes(4, 160, 6, 32, 205)  # some episodes are cut off
 SAMPLING = decoding.Sampling(temperature=1.0)
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
