@@ -4,6 +4,7 @@
 
 The paper (arXiv 2607.01084) finds that PAFT does not cure reinforcement learning, whose
 blindness comes from its reward.
+
 With the reward of `configs/paft_grpo.py`, refusals spread to tasks that can be solved:
 a refusal earns 0.2 there, where most attempts at a perturbed task earn nothing, and
 GRPO compares the episodes of a task with one another. So each value of `reward.abstain`
