@@ -12,6 +12,7 @@ from launch import diagnose
 from launch.common import config
 from launch.pages import diagnosis_page
 from launch.sweeps import execution
+from openagent_jax.environments import registry
 from openagent_jax.evaluation.evaluate import GRADING_VERSION
 from tests import fake_runs, pages
 
@@ -85,7 +86,7 @@ def test_by_default_there_are_five_seeds_and_many_tasks(executed):
     assert [run.name for run in executed] == [f"sft_{seed}" for seed in range(5)]
     for run in executed:
         assert run.config.eval.num_tasks == 384
-        assert run.config.eval.scenarios == ("default",)
+        assert run.config.eval.scenarios == registry.spec("poi").suite
 
 
 @pytest.mark.parametrize(
