@@ -87,7 +87,7 @@ def main() -> None:
         return
     first = jax.process_index() == 0  # the process that writes plain files and prints
     if first and (workdir / runs.LOCK).exists():
-        with runs.alone(workdir):
+        with runs.lock(workdir):
             pass  # raises now, not after worlds have been made, if it is in use
     started = time.time()
     compile_cache.use(c.compile_cache)
@@ -105,7 +105,7 @@ def main() -> None:
     scorer = scoring.Scorer(c, trained, c.seed, mesh=mesh)
     held = contextlib.ExitStack()  # until this process ends
     if first:
-        held.enter_context(runs.alone(workdir))
+        held.enter_context(runs.lock(workdir))
         files.write_json(workdir / "config.json", config.to_dict(c))
         manifest = _manifest(c) | {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         files.write_json(workdir / "manifest.json", manifest)

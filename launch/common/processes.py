@@ -14,7 +14,7 @@ ADDRESS, NUMBER, INDEX = (
 
 # Seconds until the others are found missing: before they have met, while they work, and
 # when this one has failed and waits for them to end.
-MEET, BEAT, PART = 300, 30, 20
+CONNECT_TIMEOUT, HEARTBEAT_TIMEOUT, SHUTDOWN_TIMEOUT = 300, 30, 20
 # What the runtime says when a process of the run is gone.
 _LOST = re.compile(
     r"gloo|(closed|reset) by peer|coordination service|distributed service|heartbeat",
@@ -41,16 +41,16 @@ def join() -> None:
                 raise UsageError(f'--distributed: {name}="{text}" is not a number')
             known[argument] = int(text)
     # The runtime aborts the process if the others do not come, with pages of text.
-    clock = threading.Timer(MEET, _alone)
+    clock = threading.Timer(CONNECT_TIMEOUT, _not_connected)
     clock.daemon = True
     clock.start()
     try:
         jax.distributed.initialize(
             **known,
             local_device_ids=_visible(),
-            initialization_timeout=2 * MEET,
-            heartbeat_timeout_seconds=BEAT,
-            shutdown_timeout_seconds=PART,
+            initialization_timeout=2 * CONNECT_TIMEOUT,
+            heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
+            shutdown_timeout_seconds=SHUTDOWN_TIMEOUT,
         )
     except ValueError as error:
         raise UsageError(
@@ -72,13 +72,13 @@ def _visible() -> list[int] | None:
     return [0] if is_only else None
 
 
-def _alone() -> None:
+def _not_connected() -> None:
     """End this process with a line that says that the others have not come."""
     where = os.environ.get(ADDRESS, "the first one")
     print(
-        f"{os.path.basename(sys.argv[0])}: --distributed: after {MEET} s, not all "
-        f"processes of this run have met at {where}; start the same command in each, "
-        f"and check {ADDRESS} and {NUMBER}",
+        f"{os.path.basename(sys.argv[0])}: --distributed: after {CONNECT_TIMEOUT} s, "
+        f"not all processes of this run have met at {where}; start the same command in "
+        f"each, and check {ADDRESS} and {NUMBER}",
         file=sys.stderr,
     )
     leave(2)

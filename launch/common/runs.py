@@ -37,7 +37,7 @@ def save_model(folder: Path, model: Backbone) -> None:
 
 
 @contextlib.contextmanager
-def alone(workdir: Path) -> Iterator[None]:
+def lock(workdir: Path) -> Iterator[None]:
     """Keep other processes from training in a workdir, which is made if it is missing.
 
     The lock ends with the process, however that ends.

@@ -75,7 +75,7 @@ def execute(
     for run in reversed(plan.runs):
         if run.name in wanted:
             wanted.add(run.after)
-    with _alone(folder) as lock, _Child() as child:
+    with _locked(folder) as lock, _Child() as child:
         records = read(plan, folder)
         for i, run in enumerate(plan.runs, 1):
             record = records[run.name]
@@ -227,7 +227,7 @@ class _Child:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[int]:
+def _locked(folder: Path) -> Iterator[int]:
     """Wait until no other process is at work in a folder; yield the file of the lock.
 
     If an earlier command was killed, the run that it had started may still be at work.

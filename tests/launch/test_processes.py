@@ -201,7 +201,7 @@ def test_processes_that_differ_end_with_one_line(what, tmp_path):
 
 
 def test_a_coordinator_that_is_not_there():
-    code = "from launch.common import processes; processes.MEET = 3; processes.join()"
+    code = "from launch.common import processes as p; p.CONNECT_TIMEOUT = 3; p.join()"
     env = {processes_of.ADDRESS: "localhost:1", processes_of.NUMBER: "2"}
     done = subprocess.run(
         [sys.executable, "-c", code],
