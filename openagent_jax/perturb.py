@@ -274,22 +274,29 @@ def training_mix(entries: Sequence[Entry]) -> tuple[str, ...]:
     They are all kinds that can be trained on, in forms of the training split. A name
     that occurs more than once is drawn more often:
 
-    - A third of the draws are of unsolvable tasks and of their counterparts, in equal
-      numbers, so that the look alone is no reason to refuse.
-    - A third need a question to the user, which is right in no other task.
+    - A fifth as many as the others are unsolvable tasks, and as many again are their
+      counterparts, so that the look alone is no reason to refuse.
+    - A fifth as many need a question to the user, which is right in no other task.
 
-    Refusing and asking are learned slowest: each is right in tasks of few kinds only.
+    Refusing and asking are learned slowly, since each is right in tasks of few kinds.
+    The others are still five eighths of the draws: if they are rare, what is learned
+    slowly among them, such as to obey an inverted rule, is not learned at all.
     """
     within = {name for one in entries for name in one.includes}
     usable = [one for one in entries if not one.unseen and one.name not in within]
     pairs = [(one.name, one.counterpart) for one in usable if not one.solvable]
     paired = {name for pair in pairs for name in pair}
-    others = [one for one in usable if one.name not in paired]
-    asking = [one.name for one in others if one.response == "ask"]
-    others = [one.name for one in others if one.name not in asking]
-    times = _repeats(len(others) / 2, len(pairs))
-    others += asking * _repeats(len(others), len(asking))
-    return (*others, *(name for pair in pairs for name in pair * times))
+    asking = [
+        one.name for one in usable if one.response == "ask" and one.name not in paired
+    ]
+    others = [one.name for one in usable if one.name not in {*paired, *asking}]
+    wanted = len(others) / 5
+    refusing = [name for pair in pairs for name in pair]
+    return (
+        *others,
+        *(asking * _repeats(wanted, len(asking))),
+        *(refusing * _repeats(wanted, len(pairs))),
+    )
 
 
 def _repeats(wanted: float, num: int) -> int:

@@ -5,7 +5,8 @@
 The paper (arXiv 2607.01084) mixes a share alpha of perturbed trajectories into SFT. It
 is reported by readers of its full text that alpha = 0.3 lifts the refusals of
 unsolvable tasks to 97.8 to 99.6 %, and that 0.4 is no better, or worse. False refusals
-are not reported.
+are not reported. Here there are more kinds of perturbations, and no kind is learned
+from a few demonstrations, so larger shares are compared too.
 
 The base is alpha = 0, which is SFT. All runs have the same number of steps and tasks.
 Time: not measured; 25 runs, each as long as one of `configs/paft.py`.
@@ -14,7 +15,7 @@ Result: not measured yet.
 
 from configs.paper import study
 
-ALPHAS = (0.0, 0.1, 0.2, 0.3, 0.4)
+ALPHAS = (0.0, 0.3, 0.5, 0.7, 0.9)
 
 
 def get_study(arg: str = "") -> study.Study:
