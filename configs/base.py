@@ -217,7 +217,7 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.optim = ConfigDict()
     c.optim.name = "adamw"  # "adamw" or "muon"
-    c.optim.learning_rate = 2e-3  # peak learning rate of AdamW
+    c.optim.learning_rate = 7e-4  # peak learning rate of AdamW
     # With "muon": peak learning rate of the matrices of the layers. All other
     # parameters are updated by AdamW.
     c.optim.muon_learning_rate = 0.01

@@ -15,7 +15,7 @@ from configs import grpo
 def get_config(arg: str = ""):
     c = grpo.get_config(arg)
     c.name = c.name.replace("grpo", "paft_grpo")
-    c.paft.alpha = 0.3
+    c.paft.alpha = 0.7
     c.reward.refusal = 1.0
     c.reward.abstain = 0.2  # better than a wrong answer, worse than the right one
     return c

@@ -51,7 +51,7 @@ GRPO = {
     "optim.learning_rate": 1e-4,
     "train.log_every": 1,
 }
-ALPHA = {"paft.alpha": 0.3}
+ALPHA = {"paft.alpha": 0.7}  # as in configs/paft.py
 # Of SFT: steps, and demonstrations in each; about 560 tokens in each of these.
 GPU_STEPS, GPU_BATCH = 250, 32
 CPU_STEPS, CPU_BATCH = 300, 8
