@@ -1,7 +1,6 @@
 """The algebra of perturbations, with simple ones that show how they were called."""
 
 import dataclasses
-from collections import Counter
 from types import SimpleNamespace
 
 import chex
@@ -303,22 +302,6 @@ class TestCatalogue:
             perturb.entry(has, "tipos")
         with pytest.raises(ValueError, match=message):
             perturb.make(has, (), "tipos", "train")
-
-
-def test_shares_of_the_training_mix():
-    """Of the tools: 32 kinds once, and for each of three things an eighth of all."""
-    kinds = tools.DOMAINS.perturbations
-    times = Counter(perturb.training_mix(kinds))
-    assert times == Counter(tools.DOMAINS.training_mix)
-    asking = {x.name for x in kinds if x.response == "ask" and times[x.name] > 1}
-    assert asking == {"query_underspecified", "query_ambiguous"}
-    assert {x: n for x, n in times.items() if n > 1} == {
-        "query_underspecified": 3,
-        "query_ambiguous": 3,
-        "unsolvable": 6,
-        "still_solvable": 6,
-    }
-    assert times.total() == 32 + 3 * 6
 
 
 def test_no_kind_of_a_small_catalogue_is_lost():

@@ -18,7 +18,7 @@ def counts(left_out=(), spec=tools.DOMAINS):
 
 
 @pytest.mark.parametrize("domain", ["poi", "crafting"])
-def test_a_third_refuses_and_a_third_asks(domain):
+def test_shares_of_what_is_refused_and_asked(domain):
     spec = registry.spec(domain)
     entries, found = perturb.catalogue(spec), counts(spec=spec)
     pairs = {(x.name, x.counterpart) for x in entries.values() if not x.solvable}
@@ -26,13 +26,15 @@ def test_a_third_refuses_and_a_third_asks(domain):
     for one, other in pairs:
         assert found[one] == found[other]
         share += found[one] / found.total()
-    assert abs(share - 1 / 6) < 0.04
+    assert abs(share - 1 / 8) < 0.02
     within = {name for x in entries.values() for name in x.includes}
     trained = {x.name for x in entries.values() if not x.unseen} - within
     assert {*found} == trained  # every kind
     asking = {x.name for x in entries.values() if x.response == "ask"}
     share = sum(found[name] for name in asking) / found.total()
-    assert abs(share - 1 / 3) < 0.04
+    assert abs(share - 1 / 8) < 0.02
+    others = trained.difference(asking, *pairs)
+    assert {found[name] for name in others} == {1}
 
 
 def test_a_kind_is_left_out():
