@@ -1,7 +1,7 @@
 """Train with many settings and seeds, and compare them in one table.
 
     python -m launch.ablate --config=configs/paft.py \\
-        --sweep=paft.alpha=0,0.1,0.2,0.3,0.4 --sweep=seed=0..4
+        --sweep=paft.alpha=0,0.3,0.5,0.7 --sweep=seed=0..4
     python -m launch.ablate --config=configs/paft.py \\
         --ablate=no_semantic_trap --ablate=tier:reasoning
     python -m launch.ablate --study=configs/paper/alpha.py

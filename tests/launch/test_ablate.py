@@ -20,7 +20,7 @@ from tests import fake_runs, tiny
 
 FAKE = "tests.fake_runs"
 PAFT = "--config=configs/paft.py"
-SMALL = [PAFT, "--sweep=paft.alpha=0,0.3", "--sweep=seed=0..1"]
+SMALL = [PAFT, "--sweep=paft.alpha=0,0.7", "--sweep=seed=0..1"]
 PAGES = ("table.md", "figure.svg")
 
 
@@ -40,9 +40,9 @@ def test_a_sweep_ends_in_a_table(commands, tmp_path):
     done = commands(FAKE, *SMALL, f"--workdir={tmp_path}")
     assert done.code == 0, done
     text = (tmp_path / "table.md").read_text()
-    assert "| paft.alpha=0 " in text and "points from paft.alpha=0.3" in text
+    assert "| paft.alpha=0 " in text and "points from paft.alpha=0.7" in text
     assert (
-        "* **paft.alpha=0, paft.alpha=0.3**: unseen forms: tool_order, logic_" in text
+        "* **paft.alpha=0, paft.alpha=0.7**: unseen forms: tool_order, logic_" in text
     )
     assert text.split("## Table")[1].split("\n\n")[1] in done.out
     links = re.findall(r"\[\d\]\((\S+/report)\.html\)", text)
@@ -52,11 +52,11 @@ def test_a_sweep_ends_in_a_table(commands, tmp_path):
     listed = json.loads((tmp_path / "sweep.json").read_text())["runs"]
     assert [x["name"] for x in listed] == [
         "paft.alpha=0_0",
-        "paft.alpha=0.3_0",
+        "paft.alpha=0.7_0",
         "paft.alpha=0_1",
-        "paft.alpha=0.3_1",
+        "paft.alpha=0.7_1",
     ]
-    assert listed[0]["changes"] == {"paft.alpha": {"base": 0.3, "here": 0.0}}
+    assert listed[0]["changes"] == {"paft.alpha": {"base": 0.7, "here": 0.0}}
     assert listed[1]["changes"] == {} and listed[0]["seconds"] > 0
     assert Path(listed[0]["report"]).exists() and len(listed[0]["config_hash"]) == 16
     assert len({x["config_hash"] for x in listed}) == 4
@@ -68,7 +68,7 @@ def test_a_sweep_ends_in_a_table(commands, tmp_path):
 
 def test_numbers_of_the_table(tmp_path):
     """Against the letters of the outcomes, which nothing else here reads."""
-    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.7")
     for run in plan.runs:
         fake_runs.leave(run)
     results = sweep_page.load(plan)
@@ -85,7 +85,7 @@ def test_numbers_of_the_table(tmp_path):
         found = [letters[setting, seed][scenario] for seed in (0, 1)]
         return sum(x.count(counts) for x in found) / sum(map(len, found))
 
-    old, new = "paft.alpha=0.3", "paft.alpha=0"
+    old, new = "paft.alpha=0.7", "paft.alpha=0"
     for heading, scenario, counts in (
         ("clean", "clean", "1"),
         ("perception", "tool_order", "1"),
@@ -113,7 +113,7 @@ def leave_all(plan, outcomes):
 
 def test_differences_that_hold_are_marked(tmp_path):
     """Only where all tasks are lost; the other columns are those of the base."""
-    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.7")
 
     def played(setting, r):
         lost = setting == "paft.alpha=0" and r["tier"] == "perception"
@@ -135,7 +135,7 @@ def test_differences_that_hold_are_marked(tmp_path):
 
 def test_unsolvable_tasks_never_count_as_success(tmp_path):
     """An agent that refuses everything has no success, in any tier."""
-    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.3")
+    plan = fake_runs.make_plan(tmp_path, "paft.alpha=0,0.7")
     leave_all(plan, lambda setting, r: "R" * 20 + "r" * 20)
     results = sweep_page.load(plan)
     found = {k.heading: x["paft.alpha=0"]["mean"] for k, x in results.rates.items()}
@@ -147,17 +147,17 @@ def test_unsolvable_tasks_never_count_as_success(tmp_path):
 
 def test_a_failed_run_does_not_stop_the_others(commands, tmp_path):
     words = [*SMALL, f"--workdir={tmp_path}"]
-    done = commands(FAKE, *words, FAIL="paft.alpha=0.3_0")
+    done = commands(FAKE, *words, FAIL="paft.alpha=0.7_0")
     assert done.code == 1 and done.err.count("\n") == 1
-    why = "paft.alpha=0.3_0 (train.py: the loss is nan at step 2)"
+    why = "paft.alpha=0.7_0 (train.py: the loss is nan at step 2)"
     assert f"1 of 4 runs are not done; failed: {why}; start" in done.err
     found = fake_runs.states(tmp_path)
-    assert found.pop("paft.alpha=0.3_0") == "failed" and {*found.values()} == {"done"}
+    assert found.pop("paft.alpha=0.7_0") == "failed" and {*found.values()} == {"done"}
     assert "1 of 2" in (tmp_path / "table.md").read_text()
     listed = commands(FAKE, *words, "--dry_run").out.splitlines()
-    assert listed[3].startswith("paft.alpha=0.3_0  failed (train.py: the loss is nan")
+    assert listed[3].startswith("paft.alpha=0.7_0  failed (train.py: the loss is nan")
     assert commands(FAKE, *words).code == 0
-    log = (tmp_path / "paft.alpha=0.3_0/log.txt").read_text()
+    log = (tmp_path / "paft.alpha=0.7_0/log.txt").read_text()
     assert "from step 0" in log and "from step 2" in log  # it went on
     assert {*fake_runs.states(tmp_path).values()} == {"done"}
 
@@ -261,17 +261,17 @@ def test_a_budget(commands, tmp_path):
     assert [*fake_runs.states(tmp_path).values()] == ["done"] * 3 + ["waiting"]
     done = commands(FAKE, *words, "--max_hours=0.0001", STEP="0.5")
     assert done.code == 0 and "1 of 4 runs are not done" in done.out
-    assert fake_runs.states(tmp_path)["paft.alpha=0.3_1"] == "waiting"
-    assert "0.3_1: waiting" in done.out
+    assert fake_runs.states(tmp_path)["paft.alpha=0.7_1"] == "waiting"
+    assert "0.7_1: waiting" in done.out
 
 
 def test_reports_that_cannot_be_compared_are_refused(commands, tmp_path):
     """As soon as there are two of them, whenever the runs were executed."""
     words = [*SMALL, f"--workdir={tmp_path}"]
     for _ in range(2):
-        done = commands(FAKE, *words, OTHER="paft.alpha=0.3_0")
+        done = commands(FAKE, *words, OTHER="paft.alpha=0.7_0")
         assert done.code == 2 and done.err.count("\n") == 1
-        for word in ("none (paft.alpha=0_0)", "abc (paft.alpha=0.3_0)", "--workdir"):
+        for word in ("none (paft.alpha=0_0)", "abc (paft.alpha=0.7_0)", "--workdir"):
             assert word in done.err
         assert not (tmp_path / "paft.alpha=0_1").exists()
 

@@ -13,7 +13,7 @@ from tests.fake_runs import make_plan
 
 FAKE = "tests.fake_runs"
 PAFT = "--config=configs/paft.py"
-SMALL = [PAFT, "--sweep=paft.alpha=0,0.3", "--sweep=seed=0..1"]
+SMALL = [PAFT, "--sweep=paft.alpha=0,0.7", "--sweep=seed=0..1"]
 BAD_USE = [
     ([], ["give --config or --study"]),
     ([PAFT, "--study=configs/paper/alpha.py"], ["give --config or --study"]),
@@ -29,7 +29,7 @@ BAD_USE = [
     ([PAFT, "--sweep=seed="], ["--sweep=seed=", "no run is left"]),
     ([PAFT, "--sweep=seed=4..0"], ["seed=4..0", "no run is left"]),
     ([PAFT, "--sweep=seed=0,1,0"], ["0 is named twice"]),
-    ([PAFT, "--sweep=paft.alpha=0.3,0.30"], ["alpha=0.3 and paft.alpha=0.30 are"]),
+    ([PAFT, "--sweep=paft.alpha=0.7,0.70"], ["alpha=0.7 and paft.alpha=0.70 are"]),
     (
         [PAFT, "--sweep=seed=0", "--sweep=seed=1"],
         ["two sweeps of seed", "all values in one"],
@@ -75,8 +75,8 @@ def test_the_list_of_runs(commands, tmp_path):
     assert listed[0] == f"8 runs in {folder}, 0 of them done"
     assert listed[
         2
-    ].split() == "paft.alpha=0.1_0 not measured; paft.alpha 0.3 ->".split() + ["0.1"]
-    assert "paft.alpha 0.3 -> 0.1, paft.leave_out () -> (reasoning)" in listed[3]
+    ].split() == "paft.alpha=0.1_0 not measured; paft.alpha 0.7 ->".split() + ["0.1"]
+    assert "paft.alpha 0.7 -> 0.1, paft.leave_out () -> (reasoning)" in listed[3]
     assert listed[4].endswith("not measured; the base")
     assert listed[-1].startswith("Nothing has been measured yet.")
     assert not folder.exists()
@@ -108,7 +108,7 @@ def test_a_folder_of_another_run_is_refused(commands, tmp_path):
 
 
 def test_a_run_from_before_a_key_existed_is_the_same_run(tmp_path):
-    (run, *_) = make_plan(tmp_path, "paft.alpha=0,0.3").runs
+    (run, *_) = make_plan(tmp_path, "paft.alpha=0,0.7").runs
     fake_runs.leave(run)
     file = run.workdir / "config.json"
     stored = json.loads(file.read_text())
@@ -143,8 +143,8 @@ def test_values_may_be_tuples_and_strings(tmp_path):
 
 def test_the_base_of_a_sweep(tmp_path):
     """The config as it is, with what changes in all runs; or what the study names."""
-    plan = make_plan(tmp_path, "train.num_steps=50", "paft.alpha=0,0.3")
-    assert plan.base == "paft.alpha=0.3"
+    plan = make_plan(tmp_path, "train.num_steps=50", "paft.alpha=0,0.7")
+    assert plan.base == "paft.alpha=0.7"
     assert make_plan(tmp_path, "paft.alpha=0.1,0.2").base == "paft.alpha=0.1"
     assert make_plan(tmp_path, "train.num_steps=50").base == "base"
     made = plans.swept(data_and_steps.get_study(), ["optim.learning_rate=0.001,0.002"])
@@ -172,7 +172,7 @@ def test_what_the_studies_compare(tmp_path):
     plan = plans.plan(alpha.get_study(), tmp_path)
     assert [plan.changes(x) for x in plan.settings][:2] == [
         {},
-        {"paft.alpha": (0.0, 0.1)},
+        {"paft.alpha": (0.0, 0.3)},
     ]
     plan = plans.plan(abstain.get_study(), tmp_path)
     assert len(plan.runs) == 25 and plan.base == "paft_half"
