@@ -7,7 +7,7 @@ The paper (arXiv 2607.01084) compares SFT, GRPO and PAFT. It reports that SFT an
 are near-perfect where test is like training, that both fall under inverted logic and
 refuse about 0 % of the unsolvable tasks, that PAFT refuses nearly all of them, and that
 it does not cure GRPO, whose blindness comes from the reward. Its methods have unequal
-budgets; here each samples and trains on as many tokens as `configs/sft.py` trains on.
+budgets; here each samples and trains on as many tokens as `configs/paft.py` trains on.
 
 A method that starts from half of another one has half of the tokens of each. The base
 is SFT; the backbone is evaluated as it is.
@@ -18,8 +18,9 @@ Result: docs/results.md, of three seeds (exploratory).
 from configs.paper import study
 from configs.paper.study import Setting
 
-TOKENS = 1_060_000  # sampled and trained on by each method, as by configs/sft.py
-SFT_STEPS = 600  # of configs/sft.py
+TOKENS = 1_103_000  # sampled and trained on by each method, as by configs/paft.py
+# Steps of as many tokens: perturbed tasks have longer demonstrations.
+STEPS = {"sft": 636, "paft": 600}
 # Name, config, share of the tokens, the method that it starts from, and title.
 METHODS = (
     ("sft", "sft", 1.0, "", "SFT"),
@@ -39,16 +40,16 @@ def get_study(arg: str = "") -> study.Study:
         Setting(BACKBONE, study.config("base", arg), title="Backbone", is_trained=False)
     ]
     for name, config, share, after, title in METHODS:
-        changes = _budget("grpo" in config, share, arg)
+        changes = _budget(config, share, arg)
         settings.append(Setting(name, study.config(config, arg), changes, after, title))
     same = study.evaluation(arg)
     return study.Study(tuple(x.changed("", same) for x in settings), base="sft")
 
 
-def _budget(is_reinforcement: bool, share: float, arg: str) -> dict[str, int]:
+def _budget(config: str, share: float, arg: str) -> dict[str, int]:
     """Return the changes with which a method uses a share of the tokens."""
     if arg == study.SMOKE:
         return {"train.num_steps": round(4 * share)}
-    if is_reinforcement:
-        return {"train.num_steps": 1_000, "train.max_tokens": round(TOKENS * share)}
-    return {"train.num_steps": round(SFT_STEPS * share)}
+    if config in STEPS:
+        return {"train.num_steps": round(STEPS[config] * share)}
+    return {"train.num_steps": 1_000, "train.max_tokens": round(TOKENS * share)}
