@@ -44,11 +44,11 @@ CONFIG = config_flags.DEFINE_config_file(
     "config", "configs/base.py", "Config that is measured.", lock_config=True
 )
 ROWS = flags.DEFINE_integer(
-    "rows", 64, "Episodes of a rollout, and requests to a server."
+    "rows", 64, "Episodes of a rollout, and requests to a server.", 1
 )
-GROUP = flags.DEFINE_integer("group", 8, "Sampled episodes of each task.")
-ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the part sandbox.")
-REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.")
+GROUP = flags.DEFINE_integer("group", 8, "Sampled episodes of each task.", 1)
+ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the part sandbox.", 1)
+REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.", 1)
 PARTS = (
     "sandbox",
     "rollout",
@@ -108,6 +108,10 @@ def _part(name: str, c, model, source, timer) -> Callable[[], dict[str, float]]:
             how = ROWS.value, c.rollout.num_rows
             return partial(rollouts.tokens, *played, *how, timer)
         case "episodes":
+            if ROWS.value % GROUP.value:
+                raise cli.UsageError(
+                    f"--rows={ROWS.value} is not a multiple of --group={GROUP.value}"
+                )
             num = ROWS.value, GROUP.value, c.rollout.num_rows
             how = c.algorithm.temperature, *num
             return partial(rollouts.episodes, *played, *how, timer)

@@ -127,7 +127,7 @@ def main() -> None:
             "--suite is for --agent; without it, set config.eval.domain"
         )
     of_agents = (CONCURRENCY, MAX_CALLS, MAX_TOKENS, SYSTEM_PROMPT)
-    _unused(*OF_ENDPOINT, *of_agents, other="--agent")
+    cli.refuse_unused(*OF_ENDPOINT, *of_agents, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
     from launch.common import compile_cache, config, policies, runs, scoring, sizing
@@ -135,10 +135,11 @@ def main() -> None:
 
     given = ()  # keys that flags have set
     if CONFIG.value is not None:
+        cli.refuse_unused(STEP, other="--workdir without --config")
         given = config_flags.get_override_values(flags.FLAGS["config"])
         c, model, params, step = policies.of_config(config.resolve(CONFIG.value))
         workdir = Path(WORKDIR.value or Path("runs") / c.name)
-        seed = runs.seed(Path(c.init_from))
+        seed = runs.seed(Path(c.init_from).expanduser())
     else:
         workdir = Path(str(WORKDIR.value))
         c, model, params, step = policies.of_run(workdir, STEP.value)
@@ -173,7 +174,7 @@ def _agent() -> None:
             request=agents.request(REQUEST.value, c.eval.temperature),
         )
     else:
-        _unused(*OF_ENDPOINT, other="--agent=openai")
+        cli.refuse_unused(*OF_ENDPOINT, other="--agent=openai")
         spec = agents.function(str(AGENT.value), str(KEY_VARIABLE.value))
     prompt = agents.system_prompt(SYSTEM_PROMPT.value)
     prices = Prices(PRICE_IN.value, PRICE_OUT.value)
@@ -189,13 +190,6 @@ def _agent() -> None:
     scores = agents.score(c, log, spec, CONCURRENCY.value, budget, prompt)
     scoring.write(workdir, scores)
     scoring.show(workdir, 0)
-
-
-def _unused(*given: flags.FlagHolder, other: str) -> None:
-    """Refuse flags that would do nothing without the `other` one."""
-    for flag in given:
-        if flag.present:
-            raise cli.UsageError(f"--{flag.name} is for {other}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def main() -> None:
     with errors.needs_extra("launch.serve", "serve"):
         from launch.common import endpoint
     if CONFIG.value is not None:
+        cli.refuse_unused(STEP, other="--workdir")
         c, model, params, _ = policies.of_config(config.resolve(CONFIG.value))
     else:
         c, model, params, _ = policies.of_run(Path(str(WORKDIR.value)), STEP.value)

@@ -5,13 +5,14 @@ state of a run, and a resumed run continues bit for bit. A run that reads stored
 also does, since its checkpoints hold the position in the data.
 """
 
+import contextlib
 import dataclasses
 import math
 import signal
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -427,9 +428,8 @@ def run(
             if must_evaluate and not stopping:
                 pause = time.monotonic()
                 try:
-                    stop.at_once = True  # an evaluation can be repeated later
-                    scores = evaluate(state, done)
-                    stop.at_once = False
+                    with stop.interrupting():
+                        scores = evaluate(state, done)
                 except _Stop:
                     stopping = must_save = True
                 since += time.monotonic() - pause
@@ -481,14 +481,14 @@ class _Stop(Exception):
 
 
 class _Sigterm:
-    """Records that SIGTERM was received; raises `_Stop` while `at_once` is set.
+    """Records that SIGTERM was received; raises `_Stop` within `interrupting`.
 
     If there are several processes, they must stop at the same step, so JAX handles the
     signal instead.
     """
 
     def __init__(self):
-        self.asked = self.at_once = False
+        self.asked = self._interrupts = False
         self._together = jax.process_count() > 1
         # Only the main thread may handle signals.
         main = threading.current_thread() is threading.main_thread()
@@ -502,12 +502,23 @@ class _Sigterm:
             return multihost_utils.reached_preemption_sync_point(step)
         return self.asked
 
+    @contextlib.contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Raise `_Stop` in this block, also if the signal has come before it."""
+        try:
+            self._interrupts = True
+            if self.asked:
+                raise _Stop
+            yield
+        finally:
+            self._interrupts = False
+
     def restore(self) -> None:
         if self._old is not None:
             signal.signal(signal.SIGTERM, self._old)
 
     def _note(self, *_):
         self.asked = True
-        if self.at_once:
-            self.at_once = False
+        if self._interrupts:
+            self._interrupts = False
             raise _Stop

@@ -476,6 +476,27 @@ def test_sigterm_interrupts_an_evaluation(step, tmp_path):
     assert reached == [5] and saved(tmp_path) == [5]
 
 
+def test_sigterm_just_before_an_evaluation(step, tmp_path):
+    """The signal comes while the host waits for the metrics of the step."""
+
+    def watch(at, metrics):
+        if at == 5:
+            terminate()
+
+    reached = []
+    with pytest.raises(train.Preempted, match="step 5"):
+        run(
+            tmp_path,
+            step,
+            toy_state(),
+            checkpoint_every=100,
+            evaluate=lambda state, at: reached.append(at) or {},
+            evaluate_every=5,
+            watch=watch,
+        )
+    assert not reached and saved(tmp_path) == [5]
+
+
 @pytest.mark.parametrize("at", [4, 6])
 def test_disk_full(step, tmp_path, monkeypatch, at):
     save = Checkpoints.save

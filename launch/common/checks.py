@@ -81,7 +81,7 @@ def check(c: Config) -> None:
     if c.paft.alpha:
         with errors.blame("paft"):
             mix.check(c.paft.alpha, c.paft.paired, c.train.batch_size)
-    if c.grpo.paired and not c.paft.paired:
+    if c.grpo.paired and not (c.paft.alpha and c.paft.paired):
         raise UsageError("grpo.paired=True needs paft.paired=True and paft.alpha=0.5")
 
 

@@ -53,6 +53,13 @@ def run(
         sys.exit(code)
 
 
+def refuse_unused(*given: flags.FlagHolder, other: str) -> None:
+    """Refuse flags that would do nothing without the `other` one."""
+    for flag in given:
+        if flag.present:
+            raise UsageError(f"--{flag.name} is for {other}")
+
+
 def check_out(out: str | None) -> Path:
     """Return the file that --out names, before anything is computed for it.
 

@@ -25,10 +25,13 @@ def traced(step: Step, steps: range, done: int, folder: Path) -> Step:
     if not steps:
         return step
 
+    is_tracing = False
+
     def call(state: Any) -> tuple[Any, Any]:
-        nonlocal done
+        nonlocal done, is_tracing
         done += 1
-        if done == steps.start:
+        if done in steps and not is_tracing:  # a run may be resumed among these steps
+            is_tracing = True
             jax.block_until_ready(state)
             jax.profiler.start_trace(str(folder), create_perfetto_trace=True)
         if done not in steps:

@@ -79,7 +79,7 @@ def fitted(
       UsageError: a limit that was set is too small, or the model's context is.
     """
     usually, values = defaults(), flat(c)
-    domains = [*_domains(c)] if trains else [c.eval_domain]
+    domains = _domains(c) if trains else [c.eval_domain, c.suite]
     outgrows = any(map(_outgrows, domains))
     if not outgrows and all(values[x] >= usually[x] for x in FATAL):
         return c
@@ -133,8 +133,8 @@ def _outgrows(domain: str) -> bool:
     return registry.is_own(domain) or bool(names & large)
 
 
-def _domains(c: Config) -> tuple[str, str]:
-    return c.sandbox.domain, c.eval_domain
+def _domains(c: Config) -> list[str]:
+    return [c.sandbox.domain, c.eval_domain, c.suite]
 
 
 def fixed(c: Config, given: Collection[str]) -> set[str]:
@@ -160,7 +160,7 @@ def measure(
     with errors.blame("eval.split"):  # a log may have no task of this split
         source.check(c.eval.split)
     environment, tables = source.environment, source.tables
-    left_out = registry.left_out(domain)
+    left_out = registry.left_out(c.suite)
     drawn = room.Drawn(
         scenarios.choose(environment, c.eval.scenarios, usual, left_out).names,
         c.eval.split,

@@ -156,12 +156,13 @@ def make_edit(environment: Environment, names: Sequence[str], split: str) -> Edi
     """
     chosen = [perturb.entry(environment, name) for name in names]
     parts = [entry.parts or (entry,) for entry in chosen]
-    entries = [*{part.name: part for some in parts for part in some}.values()]
+    by_name = {part.name: part for some in parts for part in some}
+    entries, index = [*by_name.values()], {x: 1 + i for i, x in enumerate(by_name)}
     depth = max(map(len, parts), default=1)
     # Row i has the parts of scenario i as indices of branches; 0 leaves the task as is.
     table = np.zeros((1 + len(names), depth), np.int32)
     for row, some in zip(table[1:], parts, strict=True):
-        row[: len(some)] = [1 + entries.index(part) for part in some]
+        row[: len(some)] = [index[part.name] for part in some]
     shares = np.array([1, *(perturb.split_strength(x)[1] for x in names)], np.float32)
 
     def edit(

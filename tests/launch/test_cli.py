@@ -286,6 +286,10 @@ BAD_USE = [
     ([GRPO, "--config.ppo.trace=1.0"], ["--config.ppo.trace", "called ppo.gae_lambda"]),
     ([GRPO, "--config.grpo.paired"], ["grpo.paired=True", "paft.paired=True"]),
     (
+        [GRPO, "--config.grpo.paired", "--config.paft.paired"],
+        ["grpo.paired=True", "paft.alpha=0.5"],
+    ),
+    (
         [GRPO, "--config.train.num_minibatches=3"],
         ["train.num_minibatches=3", "train.batch_size * grpo.size=64"],
     ),

@@ -26,6 +26,16 @@ def test_the_steps_of_a_trace(tmp_path):
     assert list(folder.rglob("*.xplane.pb"))
 
 
+def test_a_run_that_is_resumed_among_these_steps(tmp_path):
+    traced = profiling.traced(lambda x: (x, {}), range(5, 8), 5, tmp_path)
+    x = jnp.eye(8)
+    for _ in range(6, 9):
+        x, _ = traced(x)
+    (file,) = tmp_path.rglob("perfetto_trace.json.gz")
+    events = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    assert sum(event.get("name") == "step" for event in events) == 2
+
+
 def test_no_steps_change_nothing(tmp_path):
     assert profiling.traced(len, range(0), 0, tmp_path) is len
 

@@ -64,6 +64,12 @@ def test_builtin_domains_are_not_measured(monkeypatch):
     assert fitted(monkeypatch, None, "poi") == sizes
 
 
+def test_the_domains_of_the_test_split_are_measured(monkeypatch, own):
+    """Those are played, although the policy is trained on a domain that fits."""
+    made = fitted(monkeypatch, longest(prompt=347), "", test_domains=own)
+    assert made.prompt_tokens == 352
+
+
 def test_a_limit_that_was_set_is_kept_or_refused(monkeypatch, own, capsys):
     for given, set_to in ((("sandbox.prompt_tokens",), 320), ((), 256), ((), 200)):
         made = fitted(monkeypatch, longest(200), own, given, prompt_tokens=set_to)

@@ -106,6 +106,24 @@ def test_errors_come_earlier_or_later():
     assert np.all(turns["early"][both] < turns["late"][both])
 
 
+def test_a_placed_one_may_occur_twice():
+    """As itself and as a part; it does what it does alone."""
+    names = "runtime_error:late", "semantic_trap+runtime_error:late"
+    tables = helpers.world("poi").tables
+    old, alone, _ = edited("poi", names[0])
+    edit = draw.make_edit(helpers.ENVIRONMENT, names, "test")
+
+    @jax.jit
+    @jax.vmap
+    def both(key, task):
+        return edit(tables, key, task, 1.0, jnp.int32(1)).task
+
+    found = helpers.host(both(helpers.keys(1), old))
+    failures = [np.asarray(x.faults.failures) for x in (old, alone, found)]
+    assert np.any(failures[0] != failures[1])
+    np.testing.assert_array_equal(failures[1] > 0, failures[2] > 0)
+
+
 def test_entries():
     late = perturb.entry(tools.DOMAINS, "runtime_error:late@0.5")
     assert (late.name, late.position, late.kind) == (
