@@ -446,14 +446,14 @@ def _answer_some(scene: Scene, game: Game) -> Game:
     ends = timestep.terminated if scene.show_end else over
     pieces = jnp.where(ends[:, None], 0, pieces)
     tokens, num_new = _write(tables, pieces, sizes.result_tokens)
+    overflow = game.overflow[episode] | (num_new > sizes.result_tokens)
+    num_new = jnp.minimum(num_new, sizes.result_tokens)
     # The context has no room for another turn: the episode is truncated here.
     needed = length + num_new + sizes.action_tokens + sizes.result_tokens
     cut = ~over & (needed > sizes.context_tokens)
     if not scene.show_end:
         num_new = jnp.where(cut, 0, num_new)
     timestep = dataclasses.replace(timestep, truncated=timestep.truncated | cut)
-    overflow = game.overflow[episode] | (num_new > sizes.result_tokens)
-    num_new = jnp.minimum(num_new, sizes.result_tokens)
 
     # What has no place gets an out-of-range index, so that it is dropped.
     to = jnp.where(waits, episode, num_episodes)

@@ -236,6 +236,20 @@ class TestEpisodes:
         assert np.any(other[0].tokens != played[0].tokens)
 
 
+@pytest.mark.slow
+def test_a_result_that_is_too_long_is_no_lack_of_room(agent, lengths, tables, tasks):
+    """There is room for two turns with results of the size that is allowed."""
+    policy, params = agent
+    size, longest = 2, int(lengths.max())
+    sizes = Sizes(TURNS, longest, ACTION, size, longest + 2 * (ACTION + size))
+    environment = make.functions(sizes, helpers.NUM_VISIBLE)
+    play = functools.partial(rollout.rollout, policy, environment)
+    rolled = jax.jit(lambda tables, keys: play(tables, params, keys, tasks, WARM))(
+        tables, helpers.keys(0, num=NUM)
+    )
+    assert np.any(rolled.cut) and not np.any(rolled.cut & ~rolled.overflow)
+
+
 @pytest.fixture
 def replay(agent, environment, tables, tasks):
     """`num_rows -> episodes`, those of `played` with so many rows at once."""
