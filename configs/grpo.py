@@ -3,11 +3,10 @@
     python -m launch.train --config=configs/grpo.py --config.init_from=runs/sft
 
 Differs from `base.py` in the algorithm, a lower and constant learning rate, and fewer
-but longer steps. Start from a run that already earns some reward and can still improve:
-the shipped backbone earns almost none.
-Time: 254 seconds on 2 CPU cores; 100 steps, 1.9 M tokens, starting from 120 steps of
-SFT.
-Result: success on clean tasks of `poi` rises from 49 to 62 %
+but longer steps. Start from a run that already earns some reward and can still improve.
+Time: not measured with the present backbone. With the one before it, 254 seconds on 2
+CPU cores; 100 steps, 1.9 M tokens, starting from 120 steps of SFT.
+Result: with the one before it, success on clean tasks of `poi` rose from 49 to 62 %
 (docs/reinforcement_learning.md).
 """
 

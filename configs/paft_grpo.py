@@ -4,9 +4,10 @@
 
 Differs from `grpo.py` in `paft.alpha` and the rewards for refusals.
 Time: like `grpo.py`; 100 steps.
-Result: after half of PAFT and 50 steps of this config, 93 % success on clean tasks of
-`poi`, and 89 % of the unsolvable tasks refused, but also 57 % of the solvable perturbed
-ones (means of three seeds; exploratory, docs/results.md).
+Result: not measured with the present backbone. With the one before it, after half of
+PAFT and 50 steps of this config, 93 % success on clean tasks of `poi`, and 89 % of the
+unsolvable tasks refused, but also 57 % of the solvable perturbed ones (means of three
+seeds; exploratory, docs/results.md).
 """
 
 from configs import grpo

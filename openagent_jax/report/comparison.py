@@ -195,9 +195,9 @@ def _about_intervals(reports: Mapping[str, Json], single: Sequence[str]) -> list
             )
         kinds.setdefault(kind, []).append(name)
     if len(kinds) == 1:
-        return [f"Intervals are of 95 %: {next(iter(kinds))}."]
+        return [f"Intervals are 95 % confidence intervals: {next(iter(kinds))}."]
     texts = [f"{', '.join(names)}: {kind}" for kind, names in kinds.items()]
-    return [f"Intervals are of 95 %. {'; '.join(texts)}."]
+    return [f"Intervals are 95 % confidence intervals. {'; '.join(texts)}."]
 
 
 def column(named: tuple[str, Json]) -> str:

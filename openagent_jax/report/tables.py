@@ -22,11 +22,11 @@ from openagent_jax.report.rows import (
 NOTE = """\
 Success, and delta from clean on the same tasks, are of tasks that can be solved.
 Refusal is of tasks that cannot, and is never part of success; false refusal is of tasks
-that can; tool errors are of calls. Intervals are of 95 % over the n distinct tasks that
-the scenario changed; tasks whose requests are worded alike are not counted as
-independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks that can be
-solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's correction over
-the scenarios of the report (adjusted p at most 5 %; not for means)."""
+that can; tool errors are of calls. Intervals are 95 % confidence intervals over the n
+distinct tasks that the scenario changed; tasks whose requests are worded alike are not
+counted as independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks
+that can be solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's
+correction over the scenarios of the report (adjusted p at most 5 %; not for means)."""
 HOLDS = "*"
 # Says what `bounds` of a report are.
 BOUNDS_NOTE = """\

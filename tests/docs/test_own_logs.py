@@ -40,7 +40,7 @@ def test_commands_of_the_page(tmp_path):
     ]
     rows = [json.loads(x) for x in (folder / "demos.jsonl").read_text().splitlines()]
     assert len(rows) == 100 and not list(folder.glob("*.part"))
-    assert sum(row["perturbation"] != "clean" for row in rows) == 30
+    assert sum(row["perturbation"] != "clean" for row in rows) == 70
 
 
 def test_named_files_exist():

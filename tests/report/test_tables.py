@@ -28,11 +28,11 @@ suite tiny, checkpoint step 3, split test, num tasks 8, seed 0, grading version 
 
 Success, and delta from clean on the same tasks, are of tasks that can be solved.
 Refusal is of tasks that cannot, and is never part of success; false refusal is of tasks
-that can; tool errors are of calls. Intervals are of 95 % over the n distinct tasks that
-the scenario changed; tasks whose requests are worded alike are not counted as
-independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks that can be
-solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's correction over
-the scenarios of the report (adjusted p at most 5 %; not for means).
+that can; tool errors are of calls. Intervals are 95 % confidence intervals over the n
+distinct tasks that the scenario changed; tasks whose requests are worded alike are not
+counted as independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks
+that can be solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's
+correction over the scenarios of the report (adjusted p at most 5 %; not for means).
 
 {CLAIMS}
 
@@ -99,7 +99,7 @@ refusals, unsolvable                  50.0 [21.5, 78.5]  50.0 [21.5, 78.5]
 
 Left out, because not all reports have tasks of it: semantic_trap at 0.5, tool_order, rule_shift.
 
-Intervals are of 95 %: over tasks, those that are worded alike taken together, for this one run: another seed may give other numbers.
+Intervals are 95 % confidence intervals: over tasks, those that are worded alike taken together, for this one run: another seed may give other numbers.
 """  # noqa: E501
 
 
