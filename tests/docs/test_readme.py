@@ -41,9 +41,9 @@ def table_of(text):
     return [cells(line) for line in table[0].splitlines()]
 
 
-def compared_reports():
-    """Return the reports that the command of the page compares."""
-    columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", COMPARISON)
+def compared_reports(text=COMPARISON):
+    """Return the reports that the first command of a text compares."""
+    columns = re.search(r"--compare=(\w+=docs/[^\s`]+)", text)
     assert columns
     return report.load_columns(columns[1].split(","))
 
@@ -55,6 +55,12 @@ def test_table_and_figure_match_their_command():
     assert report.picture(compared_reports()) == (ROOT / "docs" / figure[1]).read_text()
     assert f"]({figure[1]})" in COMPARISON
     assert f"](docs/{figure[1]})" in README
+
+
+def test_table_of_the_present_backbone():
+    section = COMPARISON.split("## The present backbone, so far")[1]
+    made = report.side_by_side(compared_reports(section), markdown=True)
+    assert table_of(section) == table_of(made + "\n")
 
 
 def test_readme_table_is_part_of_the_comparison():
