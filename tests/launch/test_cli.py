@@ -231,7 +231,7 @@ BAD_USE = [
     ([PAFT, "--config.train.num_micro_batches=3"], ["num_micro_batches=3", "size="]),
     ([PAFT, "--config.algorithm.num_rows=9"], ["num_rows=9", "train.batch_size=8"]),
     ([GRPO, "--config.algorithm.num_rows=4"], ["num_rows=4", '"grpo"', "set it to 0"]),
-    ([PAFT, "--config.data.path=x"], ["paft.alpha=0.3", "data.path", "paft.alpha=0,"]),
+    ([PAFT, "--config.data.path=x"], ["paft.alpha=0.7", "data.path", "paft.alpha=0,"]),
     ([GRPO, "--config.data.path=x"], ["data.path", '"grpo"', 'data.path=""']),
     (
         [SFT, "--config.data.path=x"],
@@ -312,7 +312,7 @@ BAD_USE = [
     ([GRPO, "--config.reward.outcome=nan"], ["reward.outcome=nan", "not a number"]),
     ([GRPO, "--config.reward.outcome=much"], ["reward.outcome", "much"]),
     ([GRPO, "--config.monitor.stop=('entropy',)"], ["monitor.stop", '"min_entropy"']),
-    ([PAFT, "--config.paft.paired"], ["paft.alpha=0.3", "paft.paired=True", "0.5"]),
+    ([PAFT, "--config.paft.paired"], ["paft.alpha=0.7", "paft.paired=True", "0.5"]),
     ([PAFT, "--config.mesh.data=3"], ["mesh.data=3", "1 devices"]),
     ([PAFT, "--config.mesh.data=0"], ["mesh.data=0", "positive"]),
     ([PAFT, "--config.mesh.fsdp=-1"], ["mesh.fsdp=-1", "one may be -1"]),
