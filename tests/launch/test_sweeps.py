@@ -1,6 +1,7 @@
 """Sweeps: what is planned, and what is refused before anything runs."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -194,7 +195,8 @@ def test_budgets_of_methods_are_equal(tmp_path):
         if c.algorithm.is_reinforcement:
             assert c.train.max_tokens == methods.TOKENS // (2 if half else 1)
         else:
-            assert c.train.num_steps == methods.SFT_STEPS // (2 if half else 1)
+            steps = methods.STEPS[pathlib.Path(run.setting.config).stem]
+            assert c.train.num_steps == steps // (2 if half else 1)
         if run.after:
             assert c.init_from == (tmp_path / run.after).as_posix()
             assert run.after.endswith(f"half_{run.seed}")
