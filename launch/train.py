@@ -121,13 +121,12 @@ def main() -> None:
         keep_last=c.checkpoint.keep_last,
         best_metric="eval/success" if c.eval.every else None,
     )
-    resumed, num_tokens = checkpoints.latest_step(), 0
+    resumed, meta = checkpoints.latest_step(), {}
     digests = runs.digests(state.frozen)
     if resumed is not None:
         restored, resumed, meta = checkpoints.restore(train.without_frozen(state))
         runs.check_frozen(workdir, digests, meta)
         state = dataclasses.replace(restored, frozen=state.frozen)
-        num_tokens = meta.get(train.NUM_TOKENS, 0)
         if fed:
             # A run that made its batches in its steps has stored no position.
             fed.restore(meta.get(DATA) or {ahead.STEP: resumed})
@@ -170,9 +169,10 @@ def main() -> None:
             meta={"config_hash": config.config_hash(c), runs.FROZEN: digests},
             evaluate=evaluate,
             evaluate_every=c.eval.every,
+            evaluate_first=meta.get(train.UNEVALUATED, False),
             log_every=c.train.log_every,
             max_tokens=c.train.max_tokens,
-            num_tokens=num_tokens,
+            num_tokens=meta.get(train.NUM_TOKENS, 0),
             watch=build.watch(c.monitor, warn),
             position=lambda: {DATA: fed.state()} if fed else {},
         )

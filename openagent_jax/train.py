@@ -41,7 +41,9 @@ VIEW = 0x56494557
 ORDER = 0x4F524452
 PERTURB = 0x50414654
 NUM_SAMPLED = "num_sampled_tokens"  # metric of making a batch
-NUM_TOKENS = "num_tokens"  # key in the meta of a checkpoint: tokens used so far
+# Keys in the meta of a checkpoint.
+NUM_TOKENS = "num_tokens"  # tokens used so far
+UNEVALUATED = "unevaluated"  # whether SIGTERM prevented the evaluation of its step
 
 
 class Preempted(Exception):
@@ -336,6 +338,7 @@ def run(
     meta: dict[str, Any],
     evaluate: Callable[[TrainState, int], Metrics] = lambda state, step: {},
     evaluate_every: int = 0,
+    evaluate_first: bool = False,
     log_every: int = 1,
     max_tokens: int = 0,
     num_tokens: int = 0,
@@ -359,6 +362,9 @@ def run(
       evaluate: `(state, step) -> scores`; the scores are stored as the metrics of the
         checkpoint of that step.
       evaluate_every: number of steps between evaluations; 0 turns them off.
+      evaluate_first: whether to evaluate `state` before the first step. A run that is
+        resumed does so if its checkpoint is marked as `UNEVALUATED`. Its checkpoint
+        gets no scores, since it exists already.
       log_every: number of steps between logged steps.
       max_tokens: training ends once this many tokens have been used, counting both
         sampled tokens and tokens trained on; 0 is no limit.
@@ -398,7 +404,23 @@ def run(
     stopping = False
     stop = _Sigterm()
     progress = Progress(num_steps, start) if writer else None
+
+    def evaluated() -> bool:
+        """Evaluate the state; tell whether it was done before a SIGTERM."""
+        nonlocal scores, since
+        pause = time.monotonic()
+        try:
+            with stop.interrupting():
+                scores = evaluate(state, done)
+        except _Stop:
+            return False
+        finally:
+            since += time.monotonic() - pause
+        return True
+
     try:
+        if evaluate_first:
+            stopping = not evaluated()
         while done < num_steps and not spent() and not stopping:
             state, metrics = step(state)
             done, scores = done + 1, {}
@@ -425,20 +447,13 @@ def run(
                 progress.update(done, values)
                 since, since_step = time.monotonic(), done
                 since_tokens = num_tokens
-            if must_evaluate and not stopping:
-                pause = time.monotonic()
-                try:
-                    with stop.interrupting():
-                        scores = evaluate(state, done)
-                except _Stop:
-                    stopping = must_save = True
-                since += time.monotonic() - pause
+            unevaluated = must_evaluate and (stopping or not evaluated())
+            if unevaluated:
+                stopping = must_save = True
             if must_save:
-                saved, now = (
-                    without_frozen(state),
-                    {NUM_TOKENS: num_tokens} | position(),
-                )
-                checkpoints.save(done, saved, scores, meta | now)
+                now = {NUM_TOKENS: num_tokens, UNEVALUATED: unevaluated}
+                saved = without_frozen(state)
+                checkpoints.save(done, saved, scores, meta | now | position())
         checkpoints.wait()
         if stopping or stop.asked:
             raise Preempted(f"stopped at step {done}, saved; start again to go on")

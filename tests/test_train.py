@@ -67,13 +67,12 @@ def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
 
 
 def whole_run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
-    checkpoints, num_tokens = (
-        Checkpoints(folder / "checkpoints", best_metric="score"),
-        0,
-    )
+    checkpoints = Checkpoints(folder / "checkpoints", best_metric="score")
+    num_tokens, unevaluated = 0, False
     if resumed := checkpoints.latest_step():
         state, _, meta = checkpoints.restore(state)
         num_tokens = meta.pop(train.NUM_TOKENS)
+        unevaluated = meta.pop(train.UNEVALUATED)
         assert meta == {"name": "test"}
     writer = Writer(folder, resume_step=resumed or 0)
     with contextlib.closing(checkpoints), writer:
@@ -86,6 +85,7 @@ def whole_run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
             checkpoint_every=checkpoint_every,
             meta={"name": "test"},
             num_tokens=num_tokens,
+            evaluate_first=unevaluated,
             **kwargs,
         )
 
@@ -464,37 +464,35 @@ def test_sigterm_interrupts_an_evaluation(step, tmp_path):
         reached.append("the end")
         return {"score": 1}
 
+    options = {"checkpoint_every": 100, "evaluate": evaluate, "evaluate_every": 5}
     with pytest.raises(train.Preempted, match="step 5"):
-        run(
-            tmp_path,
-            step,
-            toy_state(),
-            checkpoint_every=100,
-            evaluate=evaluate,
-            evaluate_every=5,
-        )
+        run(tmp_path, step, toy_state(), **options)
     assert reached == [5] and saved(tmp_path) == [5]
+    # Nor does the run that makes up for it; it has to do so again.
+    with pytest.raises(train.Preempted, match="step 5"):
+        run(tmp_path, step, toy_state(), **options)
+    assert reached == [5, 5] and saved(tmp_path) == [5]
 
 
 def test_sigterm_just_before_an_evaluation(step, tmp_path):
     """The signal comes while the host waits for the metrics of the step."""
 
     def watch(at, metrics):
-        if at == 5:
+        if at == 5 and not reached:
             terminate()
 
     reached = []
+    options = {
+        "checkpoint_every": 100,
+        "evaluate": lambda state, at: reached.append((at, int(state.step))) or {},
+        "evaluate_every": 5,
+        "watch": watch,
+    }
     with pytest.raises(train.Preempted, match="step 5"):
-        run(
-            tmp_path,
-            step,
-            toy_state(),
-            checkpoint_every=100,
-            evaluate=lambda state, at: reached.append(at) or {},
-            evaluate_every=5,
-            watch=watch,
-        )
+        run(tmp_path, step, toy_state(), **options)
     assert not reached and saved(tmp_path) == [5]
+    run(tmp_path, step, toy_state(), **options)  # makes up for it, once
+    assert reached == [(5, 5)] and saved(tmp_path) == [5, 6]
 
 
 @pytest.mark.parametrize("at", [4, 6])
