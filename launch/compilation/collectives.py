@@ -1,6 +1,7 @@
 """Read from a compiled program what its devices tell one another."""
 
 import collections
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -35,15 +36,24 @@ def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
       shape: the sizes of the mesh by axis, in the order of the devices.
     """
     bodies = _computations(text)
-    loops = _loops(text, bodies)
+    collectives = {
+        name: [
+            (made, *_sent(made, line, shape))
+            for line in body.splitlines()
+            if (made := _MADE.search(line))
+        ]
+        for name, body in bodies.items()
+    }
+    bytes_sent = {
+        name: sum(sent for *_, sent in found) for name, found in collectives.items()
+    }
+    loops, reached = _reached(bodies, bytes_sent)
     # A compiler may do one collective in pieces: before, in and after a loop beside it.
     places = collections.defaultdict(lambda: collections.defaultdict(list))
-    for name, body in bodies.items():
-        for line in body.splitlines():
-            if made := _MADE.search(line):
-                channel = re.search(r"channel_id=(\d+)", line)
-                rows = places[made[2], channel and channel[1]]
-                rows[name].append(_sent(made, line, shape))
+    for name in reached:
+        for made, axes, sent in collectives[name]:
+            channel = re.search(r"channel_id=(\d+)", made.string)
+            places[made[2], channel and channel[1]][name].append((axes, sent))
     found = collections.defaultdict[_Key, list[float]](list)
     for (kind, _), rows in places.items():
         apart = max(
@@ -73,27 +83,72 @@ def _computations(text: str) -> dict[str, str]:
     return bodies
 
 
-def _loops(text: str, bodies: Mapping[str, str]) -> dict[str, int]:
-    """Return how often each computation that a loop calls is repeated; 0 if unknown."""
-    loops = dict[str, int]()
-    waiting = [
-        (name, _length(bodies.get(condition, "")))
-        for condition, body in re.findall(
-            rf"condition={_WORD}, body={_WORD}", re.sub(r"/\*.*?\*/", "", text)
+def _reached(
+    bodies: Mapping[str, str], bytes_sent: Mapping[str, float]
+) -> tuple[dict[str, int], list[str]]:
+    """Return which computations run, and how often loops repeat them.
+
+    Of the branches of a conditional, the one that sends the most counts.
+
+    Args:
+      bodies: the lines of each computation.
+      bytes_sent: what the collectives of each computation send.
+
+    Returns:
+      The repeats of those that a loop calls, 0 if unknown; and all that are reached.
+    """
+    called = {name: _called(body, bodies) for name, body in bodies.items()}
+    loops, reached = dict[str, int](), dict[str, None]()
+
+    @functools.cache
+    def total(name: str) -> float:
+        """Return what a computation and all that it calls send."""
+        inner = (
+            max(map(total, names)) * max(repeats or 1, 1)
+            for names, repeats in called.get(name, ())
         )
-        for name in (condition, body)
-    ]
-    while waiting:
-        name, repeats = waiting.pop()
-        if name in loops:
-            continue
-        loops[name] = repeats
-        body = bodies.get(name, "")
-        called = re.findall(rf"(?:to_apply|calls|computation)={_WORD}", body)
-        for names in re.findall(r"branch_computations=\{(.*?)\}", body):
-            called += re.findall(_WORD, names)
-        waiting += [(inner, repeats) for inner in called]
-    return loops
+        return bytes_sent.get(name, 0) + sum(inner)
+
+    def visit(name: str, repeats: int | None) -> None:
+        if name in reached or name not in bodies:
+            return
+        reached[name] = None
+        if repeats is not None:
+            loops[name] = repeats
+        for names, own in called[name]:
+            inner = (
+                repeats if own is None else own * (1 if repeats is None else repeats)
+            )
+            visit(max(names, key=total), inner)
+
+    inner = {x for calls in called.values() for names, _ in calls for x in names}
+    for name in bodies:
+        if name not in inner:
+            visit(name, None)
+    return loops, [*reached]
+
+
+def _called(body: str, bodies: Mapping[str, str]) -> list[tuple[list[str], int | None]]:
+    """Return what the lines of a computation call.
+
+    Each call has its alternatives, of which one runs, and the repeats of a loop, which
+    are 0 if unknown; None for other calls.
+    """
+    calls: list[tuple[list[str], int | None]] = []
+    for line in body.splitlines():
+        if loop := re.search(rf"condition={_WORD}, body={_WORD}", line):
+            repeats = _length(bodies.get(loop[1], ""))
+            calls += [([loop[1]], repeats), ([loop[2]], repeats)]
+        branches = re.findall(rf"(?:true|false)_computation={_WORD}", line)
+        for names in re.findall(r"branch_computations=\{(.*?)\}", line):
+            branches = re.findall(_WORD, names)
+        if branches:
+            calls.append((branches, None))
+        for name in re.findall(rf"(?:to_apply|calls)={_WORD}", line):
+            calls.append(([name], None))
+        for names in re.findall(r"called_computations=\{(.*?)\}", line):
+            calls += [([name], None) for name in re.findall(_WORD, names)]
+    return calls
 
 
 def _length(condition: str) -> int:

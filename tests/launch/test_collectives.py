@@ -83,6 +83,46 @@ ENTRY %main (x: f32[2]) -> f32[2] {
     assert reduce == ("all-reduce", ("data",), False, 1, 1, 8.0)
 
 
+def test_loops_in_loops_and_branches():
+    """Repeats of nested loops are multiplied, and one branch of several counts."""
+    text = """
+%less (x: f32[2]) -> pred[] {
+  %f = s32[] constant(3)
+  ROOT %g = pred[] compare(%i, %f), direction=LT
+}
+%until (x: f32[2]) -> pred[] {
+  ROOT %g = pred[] compare(%i, %n), direction=LT
+}
+%inner (x: f32[2]) -> f32[2] {
+  ROOT %a = f32[2] conditional(%p, %x, %x), branch_computations={%small, %large}
+}
+%outer (x: f32[2]) -> f32[2] {
+  ROOT %b = f32[2] while(%x), condition=%less, body=%inner
+}
+%open (x: f32[2]) -> f32[2] {
+  %c = f32[4] all-reduce(%x), to_apply=%sum, channel_id=1, replica_groups={{0,1}}
+  ROOT %d = f32[2] while(%x), condition=%less, body=%within
+}
+%within (x: f32[2]) -> f32[2] {
+  ROOT %e = f32[6] all-reduce(%x), to_apply=%sum, channel_id=2, replica_groups={{0,1}}
+}
+%small (x: f32[2]) -> f32[2] {
+  ROOT %h = f32[8] all-gather(%x), replica_groups={{0,1}}
+}
+%large (x: f32[2]) -> f32[2] {
+  ROOT %j = f32[16] all-gather(%x), replica_groups={{0,1}}
+}
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %k = f32[2] while(%x), condition=%less, body=%outer
+  ROOT %l = f32[2] while(%k), condition=%until, body=%open
+}
+"""
+    gather, reduce = collectives.read(text, {"data": 2})
+    assert gather == ("all-gather", ("data",), True, 9, 1, 32.0)
+    # Of one loop whose data decide how often it runs, and of a loop within it.
+    assert reduce == ("all-reduce", ("data",), True, 0, 2, 40.0)
+
+
 @pytest.mark.parametrize("changes", [{}, {"algorithm__num_rows": 8}])
 def test_sft(changes):
     made = lowered("sft", jax.devices(), 4, 2, 1, **changes)
