@@ -45,12 +45,9 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     2
     """
 
-    function = jax.jit(function)  # which is traced once for both branches
+    function = jax.jit(function)  # which is traced once for all branches
 
-    def call(*args: Any) -> Any:
-        if jax.default_backend() != "cpu":
-            return function(*args)
-
+    def as_branch(*args: Any) -> Any:
         def never(*args):
             made = jax.eval_shape(function, *args)
             return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)
@@ -58,4 +55,7 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
         holds = jax.lax.optimization_barrier(jnp.bool_(True))
         return jax.lax.cond(holds, function, never, *args)
 
-    return call
+    # Chosen when it is compiled, since CPUs also compile for other platforms.
+    return lambda *args: jax.lax.platform_dependent(
+        *args, cpu=as_branch, default=function
+    )
