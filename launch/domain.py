@@ -206,8 +206,13 @@ def show(file: str) -> None:
     from openagent_jax.curriculum import draw
     from openagent_jax.environments import registry
     from openagent_jax.environments.logs import logs
+    from openagent_jax.environments.world import names_of
     from openagent_jax.evaluation import transcript
 
+    if len(names := names_of(file)) > 1:
+        raise cli.UsageError(
+            f"{file} stands for {len(names)} domains; show one, such as {names[0]}"
+        )
     c = config.resolve(CONFIG.value).replace(
         {
             "sandbox.domain": file,

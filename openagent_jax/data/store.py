@@ -57,7 +57,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
             "domain": text("where the tools are from"),
             "goal": text("which goal of the domain"),
             "perturbation": text(f"its name, or {CLEAN}"),
-            "strength": scalar(np.float32, "of the perturbation"),
+            "strength": scalar(np.float32, "which a name with @ multiplies"),
             "num_calls": scalar(np.int32, "that the expert makes"),
             "solvable": scalar(np.bool_, "whether the task can be done at all"),
         }

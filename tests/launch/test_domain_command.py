@@ -283,6 +283,11 @@ def test_show_of_a_log(commands, tmp_path):
             "",
             ["--perturbation", '"semantic'],
         ),
+        (
+            ["show", "poi,bank"],
+            "",
+            ["poi,bank stands for 2 domains; show one, such as"],
+        ),
         (["show", "poi", "--num=0"], "", ["num"]),
         (["show", "poi", "--strength=2"], "", ["strength"]),
     ],
