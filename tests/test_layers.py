@@ -30,7 +30,7 @@ LAYERS = (
         "models",
         "text",
     ],
-    ["perturb types draw files brief"],
+    ["perturb types draw hashing files brief"],
     ["__init__ environments"],  # import nothing, so that importing them is free
 )
 PLACE = {

@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, perturb
-from openagent_jax import draw as hashes
+from openagent_jax import brief, hashing, perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 from openagent_jax.types import Action, Environment, Outcome, Tables, Task
@@ -182,7 +181,7 @@ def _training(environment: Environment, num_tasks: int) -> Callable:
 
 
 def _counts(environment: Environment, tables: Tables, task: Task) -> Int[Array, ""]:
-    return hashes.fingerprint(environment.counts(tables, task))
+    return hashing.fingerprint(environment.counts(tables, task))
 
 
 def _choose(condition: Bool[Array, ""], new: Action, old: Action) -> Action:

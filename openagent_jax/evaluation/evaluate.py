@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import brief, perturb, report
-from openagent_jax import draw as hashes
+from openagent_jax import brief, hashing, perturb, report
 from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
@@ -160,7 +159,7 @@ def make_player(
         domain = None
         if world.domains:
             domain = jax.vmap(environment.domain, (None, 0))(tables, task)
-        return jax.vmap(hashes.fingerprint_of_tree)(task), phrasing, domain
+        return jax.vmap(hashing.fingerprint_of_tree)(task), phrasing, domain
 
     @brief.jit
     def watch(tables, played: Rollout):

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from openagent_jax import draw as hashes
-from openagent_jax import expert, perturb
+from openagent_jax import expert, hashing, perturb
 from openagent_jax.agents.cost import Expected, expected
 from openagent_jax.agents.dialogue import Player
 from openagent_jax.agents.play import Episode
@@ -184,7 +183,7 @@ class Suite:
                 episode = expert.demonstrate(environment, tables, task)
                 facts = {
                     "task_key": jax.random.key_data(key),
-                    "task": hashes.fingerprint_of_tree(task),
+                    "task": hashing.fingerprint_of_tree(task),
                     "phrasing": environment.phrasing(tables, task),
                     "changed": changed,
                     "reason": environment.certificate(tables, task).reason,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.environments import grading
 from openagent_jax.environments.crafting import (
     catalogue,
@@ -97,7 +97,7 @@ def functions(sizes: Sizes, words: Words) -> Environment:
         certificate=lambda tables, task: oracle.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=_counts,
-        phrasing=lambda tables, task: draw.fingerprint(task.phrase),
+        phrasing=lambda tables, task: hashing.fingerprint(task.phrase),
         pools=lambda tables, task, split: perturb.pools(
             tables.source.of(SPLITS.index(split)), split
         ),

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.text import scalars, style
 
 SPARE = 4  # wrong records that the overlay has room for, besides those of the goal
@@ -142,10 +142,10 @@ def initial(
       key: the key of the record.
     """
     low, high = access.initial_low[tool], access.initial_high[tool]
-    value = draw.mix(
-        draw.mix(draw.mix(world, jnp.int32(_SALT)), access.table[tool]), key
+    value = hashing.mix(
+        hashing.mix(hashing.mix(world, jnp.int32(_SALT)), access.table[tool]), key
     )
-    value = draw.mix(value, jnp.arange(low.shape[0]))
+    value = hashing.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))
     columns = jnp.where(high > low, drawn, 0)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt
 
-from openagent_jax import draw
+from openagent_jax import hashing
 
 FIRST = -1024  # the piece of choice 0; slots are above it
 INDEPENDENT = -1  # the number of a choice that is drawn by itself
@@ -52,7 +52,7 @@ def spoken(
     number = jnp.asarray(choices.number)[which]
     place = jnp.arange(phrase.shape[0], dtype=jnp.int32)
     item = jnp.where(number == INDEPENDENT, FIRST - place, number)
-    drawn = jax.vmap(draw.mix, (None, 0))(seed, item)
+    drawn = jax.vmap(hashing.mix, (None, 0))(seed, item)
     size = jnp.asarray(choices.size)[which].astype(jnp.uint32)
     text = jnp.asarray(choices.texts)[which, (drawn % size).astype(jnp.int32)]
     return jnp.where(phrase <= FIRST, text, phrase)

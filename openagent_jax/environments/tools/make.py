@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.domains import (
     development,
     domain_file,
@@ -159,7 +159,7 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
         certificate=lambda tables, task: environment.certificate(task),
         outcome=lambda tables, task, state: grading.outcome(state),
         counts=lambda tables, task: jnp.sum(task.tools.visible)[None],
-        phrasing=lambda tables, task: draw.fingerprint(task.phrase),
+        phrasing=lambda tables, task: hashing.fingerprint(task.phrase),
         pools=partial(_pools, num_visible=num_visible),
         perturbations=perturb.CATALOGUE,
         training_mix=perturb.TRAINING_MIX,

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.domains.limits import MAX_PAGES
 
 ALL = MAX_PAGES - 1  # `Pages.last` of a value that is known after the last page
@@ -82,9 +82,9 @@ def call_hash(
     world: UInt[Array, ""], relation: Int[Array, ""], args: Int[Array, "A"]
 ) -> UInt[Array, ""]:
     """Return the hash of a call, of which its result is a function."""
-    value = draw.mix(world, relation)
+    value = hashing.mix(world, relation)
     for i in range(args.shape[0]):
-        value = draw.mix(value, args[i])
+        value = hashing.mix(value, args[i])
     return value
 
 
@@ -108,7 +108,7 @@ def cursors(
     """
     page, a = jnp.arange(MAX_PAGES), jnp.maximum(pages.cursor[tool] - 1, 0)
     low, high = arg_low[tool, a], arg_high[tool, a]
-    value = draw.mix(draw.mix(call, jnp.int32(_SALT)), page)
+    value = hashing.mix(hashing.mix(call, jnp.int32(_SALT)), page)
     groups = jnp.maximum((high - low) // MAX_PAGES, 1).astype(jnp.uint32)
     symbol = low + MAX_PAGES * (value % groups).astype(jnp.int32) + page
     return jnp.where(page > 0, symbol, 0)

@@ -12,7 +12,7 @@ column of the record that is largest or smallest by a column of numbers.
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.environments.tools.types import Lists
 from openagent_jax.text import scalars
 
@@ -33,7 +33,7 @@ def shift(
       size: how many values there are in each range.
       changes: whether values are to be others; if not, the distances are 0.
     """
-    distance = 1 + draw.mix(value, jnp.int32(_CHANGE)) % jnp.maximum(size - 1, 1)
+    distance = 1 + hashing.mix(value, jnp.int32(_CHANGE)) % jnp.maximum(size - 1, 1)
     return jnp.where(changes, distance, 0).astype(jnp.uint32)
 
 
@@ -57,20 +57,20 @@ def drawn(
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     # A random start and stride, as in `draw.distinct_symbols`, in random order. A field
     # of no list has its start.
-    order = draw.mix(draw.mix(call, jnp.int32(_ORDER)), field)
+    order = hashing.mix(hashing.mix(call, jnp.int32(_ORDER)), field)
     same = lists.column[:, None] == lists.column[None]
     earlier = order[None] < order[:, None]
     earlier |= (order[None] == order[:, None]) & (field[None] < field[:, None])
     rank = jnp.sum(same & earlier, axis=1).astype(jnp.uint32)
     most = jnp.maximum(lists.most, 1).astype(jnp.uint32)
-    stride = draw.mix(draw.mix(call, jnp.int32(_STRIDE)), lists.column)
+    stride = hashing.mix(hashing.mix(call, jnp.int32(_STRIDE)), lists.column)
     stride = 1 + stride % jnp.maximum(size // most, 1)
-    offset = draw.mix(call, lists.column) % size
-    offset += shift(draw.mix(call, lists.column), size, changes)
+    offset = hashing.mix(call, lists.column) % size
+    offset += shift(hashing.mix(call, lists.column), size, changes)
     raw = low + ((offset + rank * stride) % size).astype(jnp.int32)
 
     spread = (lists.most - lists.least + 1).astype(jnp.uint32)
-    length = draw.mix(draw.mix(call, jnp.int32(_LENGTH)), lists.first) % spread
+    length = hashing.mix(hashing.mix(call, jnp.int32(_LENGTH)), lists.first) % spread
     there = lists.record < lists.least + length.astype(jnp.int32)
     there = (high > low) & (there | (lists.most == 0))
     values = jnp.where(there, scalars.canonical(raw), -1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import conditions, dynamic, pages, result_lists
 from openagent_jax.environments.tools.cells import Steps
@@ -108,7 +108,7 @@ def _drawn(task: Task, tool: Array, args: Array, changes: Array | bool) -> Array
     if task.tools.lists is not None:
         lists = jax.tree.map(lambda x: x[tool], task.tools.lists)
         return result_lists.drawn(lists, value, low, high, changes)
-    value = draw.mix(value, jnp.arange(low.shape[0]))
+    value = hashing.mix(value, jnp.arange(low.shape[0]))
     size = jnp.maximum(high - low, 1).astype(jnp.uint32)
     value = value % size + result_lists.shift(value, size, changes)
     drawn = scalars.canonical(low + (value % size).astype(jnp.int32))

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import draw
+from openagent_jax import draw, hashing
 from openagent_jax.environments.tools import choices
 from openagent_jax.environments.tools.perturb.edits import Pools, variant
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 from openagent_jax.text import scalars
 
-CHOICE_SALT = 1  # of `draw.hashed_key`
+CHOICE_SALT = 1  # of `hashing.hashed_key`
 NUM_TRIES = 8  # values that are drawn until one is another than those of the request
 
 
@@ -31,7 +31,7 @@ def query_rewrite(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         r = jax.random.randint(which, (), 0, pools.num_phrases)
-        seed = draw.hashed_key(which, CHOICE_SALT)
+        seed = hashing.hashed_key(which, CHOICE_SALT)
         phrase = choices.spoken(pools.choices, pools.phrases[r], seed)
         # The phrases are those of the domain, not of one that has replaced it.
         hit = bernoulli(coin, strength) & (task.goal.kind >= 0)

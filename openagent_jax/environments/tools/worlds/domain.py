@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import draw
+from openagent_jax import draw, hashing
 from openagent_jax.domains import domain_spec, domain_words
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
@@ -55,7 +55,7 @@ from openagent_jax.text.symbols import Range
 TRAIN, TEST, SHIFT = range(3)  # splits of entities
 SPLITS = {"train": TRAIN, "test": TEST}
 SYNONYM_BLOCK = 4  # the number of synonyms of one name and split is a multiple of it
-DOMAIN_SALT, CHOICE_SALT = 1, 2  # of `draw.hashed_key`
+DOMAIN_SALT, CHOICE_SALT = 1, 2  # of `hashing.hashed_key`
 
 
 def index(split: str | Split) -> Split:
@@ -118,7 +118,7 @@ class Domain:
           split: `TRAIN` or `TEST`.
           num_visible: how many tools are documented, unless the goal needs more.
         """
-        which = draw.uniform(draw.hashed_key(key, DOMAIN_SALT))
+        which = draw.uniform(hashing.hashed_key(key, DOMAIN_SALT))
         domain = jnp.sum(which >= self.ends[split, :-1])
         return self._sample(key, domain, split, num_visible)
 
@@ -182,7 +182,7 @@ class Domain:
             ),
             faults=no_faults(num_tools, self.goal_tool.shape[1]),
             phrase=choices.spoken(
-                self.phrases.choices, phrase, draw.hashed_key(key, CHOICE_SALT)
+                self.phrases.choices, phrase, hashing.hashed_key(key, CHOICE_SALT)
             ),
             constants=constants,
             said=constants,

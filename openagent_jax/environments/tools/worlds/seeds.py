@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import conditions, solution
 from openagent_jax.environments.tools.types import Task
@@ -25,7 +25,7 @@ def with_changes(task: Task) -> Task:
     if task.tools.access is None:
         return task
     bit = task.world & jnp.uint32(1)
-    mixed = draw.mix(task.world, jnp.arange(NUM_SEEDS)) & ~jnp.uint32(1)
+    mixed = hashing.mix(task.world, jnp.arange(NUM_SEEDS)) & ~jnp.uint32(1)
     seeds = jnp.where(jnp.arange(NUM_SEEDS) == 0, task.world, mixed | bit)
     useless = jax.vmap(lambda seed: _is_useless(replace(task, world=seed)))(seeds)
     return replace(task, world=seeds[jnp.argmin(useless)])

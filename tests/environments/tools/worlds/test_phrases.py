@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax import draw
+from openagent_jax import hashing
 from openagent_jax.domains import domain_file, domain_spec
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools import choices
@@ -19,7 +19,7 @@ from openagent_jax.text import style
 from openagent_jax.text.symbols import Symbols
 from tests import helpers
 
-SEEDS = jax.vmap(draw.hashed_key, (0, None))(helpers.keys(5), 1)
+SEEDS = jax.vmap(hashing.hashed_key, (0, None))(helpers.keys(5), 1)
 
 
 def goal(**pools):
