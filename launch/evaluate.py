@@ -147,8 +147,8 @@ def main() -> None:
     compile_cache.use(c.compile_cache)
     c = sizing.fitted(c, model, given, draw.ALL)
     scorer = scoring.Scorer(c, model, seed, draw.ALL)
-    scoring.write(workdir, scorer(params, step, workdir))
-    scoring.show(workdir, step)
+    scoring.write_report(workdir, scorer(params, step, workdir))
+    scoring.print_report(workdir, step)
 
 
 def _agent() -> None:
@@ -182,14 +182,14 @@ def _agent() -> None:
         raise cli.UsageError("--max_cost needs prices; give --price_in and --price_out")
     compile_cache.use(c.compile_cache)
     workdir = Path(WORKDIR.value or Path("runs") / spec.name.replace("/", "_"))
-    report = scoring.file(workdir, 0)
+    report = scoring.report_file(workdir, 0)
     log = report.with_name(agents.LOG)
     if (workdir / "config.json").exists() or report.exists() and not log.exists():
         raise cli.UsageError(f"{workdir} is that of a policy; give another --workdir")
     budget = Budget(MAX_CALLS.value, MAX_TOKENS.value, MAX_COST.value, prices)
     scores = agents.score(c, log, spec, CONCURRENCY.value, budget, prompt)
-    scoring.write(workdir, scores)
-    scoring.show(workdir, 0)
+    scoring.write_report(workdir, scores)
+    scoring.print_report(workdir, 0)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def main() -> None:
         return
     if (ended := runs.ended(workdir)) is not None:
         print(f"{workdir}: this run has ended; another one needs another --workdir")
-        scoring.show(workdir, ended)
+        scoring.print_report(workdir, ended)
         return
     first = jax.process_index() == 0  # the process that writes plain files and prints
     if first and (workdir / runs.LOCK).exists():
@@ -155,7 +155,7 @@ def main() -> None:
         scores = scorer(train.all_params(state), at, workdir if first else None)
         if writer:
             writer.write(at, scoring.scalars(scores))
-            scoring.write(workdir, scores)
+            scoring.write_report(workdir, scores)
         return scoring.scalars(scores)
 
     with contextlib.closing(checkpoints), writer or contextlib.nullcontext():
@@ -182,7 +182,7 @@ def main() -> None:
     if first:
         end = {"step": last, "num_tokens": ended.num_tokens}
         files.write_json(workdir / "manifest.json", manifest | {"ended": end})
-        scoring.show(workdir, last)
+        scoring.print_report(workdir, last)
         print(f"{ended.num_tokens:,} tokens, {time.time() - started:.0f} s")
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from packaging import requirements
 
+from launch.common import origin
+
 NAME = "openagent_jax"
-SHOWN = "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy"
 
 
 def findings() -> Iterator[str]:
     """Yield the versions, and each package that is missing or too old."""
-    versions = ", ".join(f"{name} {_version(name)}" for name in SHOWN)
+    versions = ", ".join(f"{name} {_version(name)}" for name in origin.PACKAGES)
     yield f"software: Python {platform.python_version()}, {versions}"
     try:
         needed = importlib.metadata.requires(NAME) or []

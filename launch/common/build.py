@@ -42,7 +42,7 @@ from openagent_jax.types import (
 MAX_BUCKETS = 4  # more save little, see docs/speed.md
 
 
-class Traced(NamedTuple):
+class TracedStep(NamedTuple):
     """The programs of a training step before they are lowered; see `train.Step`."""
 
     make: Any  # None if batches are not made here
@@ -308,7 +308,7 @@ def abstract(
     return Abstract(mesh, state, tables)
 
 
-def traced(c: Config, model: Backbone, source: World, arrays: Abstract) -> Traced:
+def traced(c: Config, model: Backbone, source: World, arrays: Abstract) -> TracedStep:
     """Return the step of `trainer` before it is lowered; it makes its own batches."""
     mesh, state, tables = arrays
     shardings = jax.tree.map(lambda x: x.sharding, state)
@@ -361,7 +361,7 @@ def _traced(
     state: TrainState,
     tables: Tables,
     batch: Batch | None = None,
-) -> Traced:
+) -> TracedStep:
     """Return the programs of a step before they are lowered.
 
     Args:
@@ -393,7 +393,7 @@ def _traced(
     outputs = shardings, whole
     update = jax.jit(step.update, donate_argnums=0, out_shardings=outputs)
     if batch is not None:
-        return Traced(None, update.trace(state, tables, train.Made(batch=batch)))
+        return TracedStep(None, update.trace(state, tables, train.Made(batch=batch)))
     outputs = train.Made._make([rows, rows, whole])
     make = brief.jit(step.make, platform, out_shardings=outputs).trace(state, tables)
     tasks, batch, about = make.out_info
@@ -401,7 +401,7 @@ def _traced(
     made = train.Made(
         tasks, batch, jax.tree.map(lambda x: as_abstract(x, whole), about)
     )
-    return Traced(make, update.trace(state, tables, made))
+    return TracedStep(make, update.trace(state, tables, made))
 
 
 def _reference(c: Config, model: Backbone) -> Backbone | None:

@@ -16,7 +16,7 @@ import openagent_jax
 from openagent_jax import files
 
 
-def cached(
+def result(
     folder: str, key: Mapping[str, Any], arrays: Any, compute: Callable[[], Any]
 ) -> Any:
     """Return what `compute` returns, from a file if it has been computed before.

@@ -95,7 +95,7 @@ def of_tasks(
     """
     used = c.sandbox.domain, c.eval_domain, c.suite, c.sandbox.transfer
     own = any(map(registry.is_own, used))
-    found = cached.cached(
+    found = cached.result(
         "" if own else c.compile_cache,
         {
             "sandbox": dataclasses.asdict(c.sandbox),
@@ -116,32 +116,22 @@ def of_tasks(
 
 
 def _measured(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
-    environment, repeats = source.environment, drawn.repeats
-    one = draw.make_draw(environment, drawn.names, drawn.split)
-    num = drawn.num_tasks * repeats
+    environment, tables, repeats = source.environment, source.tables, drawn.repeats
+    batch = draw.make_batch(environment, drawn.names, drawn.split, BLOCK, repeats)
+    num, strength = drawn.num_tasks * repeats, jnp.float32(drawn.strength)
 
-    def play(tables, scenario, root, start):
-        keys = draw.task_keys(root, start, BLOCK, repeats)
-        edit_keys = draw.edit_keys(keys, start, repeats)
-        index = draw.indices(
-            environment, tables, drawn.split, root, start, BLOCK, repeats
-        )
+    def lengths(tables, task):
+        episode = expert.demonstrate(environment, tables, task)
+        return expert.lengths(environment, tables, episode)
 
-        def lengths(key, edit_key, index):
-            strength = jnp.float32(drawn.strength)
-            task = one(tables, key, edit_key, strength, scenario, index).task
-            episode = expert.demonstrate(environment, tables, task)
-            return expert.lengths(environment, tables, episode)
-
-        return jax.vmap(lengths)(keys, edit_keys, index)
-
-    play = brief.jit(play)
+    play = brief.jit(jax.vmap(lengths, (None, 0)))
     root, found = jax.random.key(drawn.seed), {}
     for i, name in enumerate((draw.CLEAN, *drawn.names)):
-        blocks = [
-            jax.device_get(play(source.tables, jnp.int32(i), root, jnp.int32(start)))
-            for start in range(0, num, BLOCK)
-        ]
+        blocks = []
+        for start in range(0, num, BLOCK):
+            place = jnp.int32(i), root, jnp.int32(start)
+            edited, _ = batch(tables, *place, strength)
+            blocks.append(jax.device_get(play(tables, edited.task)))
         joined = jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)
         found[name] = joined._asdict()
     return found

@@ -111,7 +111,7 @@ class Scorer:
         c, world = self._c.eval, self.world
         keeper = None
         if workdir and c.keep:
-            folder = file(workdir, step).parent
+            folder = report_file(workdir, step).parent
             keeper = episodes.Keeper(
                 world, folder, c.keep, c.seed, c.repeats, c.keep_tokens
             )
@@ -163,23 +163,23 @@ class Scorer:
         }
 
 
-def file(workdir: Path, step: int) -> Path:
+def report_file(workdir: Path, step: int) -> Path:
     """Return the path of a step's report. If the file exists, it is complete.
 
-    >>> file(Path("runs/sft"), 100).as_posix()
+    >>> report_file(Path("runs/sft"), 100).as_posix()
     'runs/sft/eval/100/report.json'
     """
     return workdir / "eval" / str(step) / "report.json"
 
 
-def write(workdir: Path, scores: dict) -> None:
+def write_report(workdir: Path, scores: dict) -> None:
     """Write a report as JSON, Markdown and HTML."""
-    report.write(file(workdir, scores["checkpoint_step"]).parent, scores)
+    report.write(report_file(workdir, scores["checkpoint_step"]).parent, scores)
 
 
-def show(workdir: Path, step: int) -> None:
+def print_report(workdir: Path, step: int) -> None:
     """Print the report of a step."""
-    path = file(workdir, step)
+    path = report_file(workdir, step)
     made = report.load(path)
     print(report.table(made))
     if groups := report.by_group_table(made):

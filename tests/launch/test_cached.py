@@ -21,7 +21,7 @@ def compute():
 def test_equal_inputs_are_computed_once(tmp_path, compute):
     arrays = {"x": np.arange(3)}
     for _ in range(2):
-        assert cached.cached(str(tmp_path), {"a": 1}, arrays, compute) == {"calls": 1}
+        assert cached.result(str(tmp_path), {"a": 1}, arrays, compute) == {"calls": 1}
 
 
 @pytest.mark.parametrize(
@@ -35,27 +35,27 @@ def test_equal_inputs_are_computed_once(tmp_path, compute):
 )
 def test_other_inputs_are_computed(tmp_path, compute, key, arrays):
     folder = str(tmp_path)
-    cached.cached(folder, {"a": 1}, {"x": np.arange(3)}, compute)
-    assert cached.cached(folder, key, arrays, compute) == {"calls": 2}
+    cached.result(folder, {"a": 1}, {"x": np.arange(3)}, compute)
+    assert cached.result(folder, key, arrays, compute) == {"calls": 2}
 
 
 def test_other_code_computes_again(tmp_path, compute, monkeypatch):
-    cached.cached(str(tmp_path), {}, (), compute)
+    cached.result(str(tmp_path), {}, (), compute)
     monkeypatch.setattr(cached, "_code", lambda: "other")
-    assert cached.cached(str(tmp_path), {}, (), compute) == {"calls": 2}
+    assert cached.result(str(tmp_path), {}, (), compute) == {"calls": 2}
 
 
 def test_a_damaged_file_is_replaced(tmp_path, compute):
-    cached.cached(str(tmp_path), {}, (), compute)
+    cached.result(str(tmp_path), {}, (), compute)
     (file,) = tmp_path.glob("results/*")
     file.write_text('{"calls"')
     for _ in range(2):
-        assert cached.cached(str(tmp_path), {}, (), compute) == {"calls": 2}
+        assert cached.result(str(tmp_path), {}, (), compute) == {"calls": 2}
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path, compute):
     for expected in (1, 2):
-        assert cached.cached("", {}, (), compute) == {"calls": expected}
+        assert cached.result("", {}, (), compute) == {"calls": expected}
     (tmp_path / "file").touch()  # and where no folder can be made
     folder = str(tmp_path / "file" / "cache")
-    assert cached.cached(folder, {}, (), compute) == {"calls": 3}
+    assert cached.result(folder, {}, (), compute) == {"calls": 3}

@@ -28,7 +28,7 @@ def lowered(name, devices, data, fsdp, tensor, **changes):
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
     traced = build.traced(c, model, source, build.abstract(c, model, source, devices))
-    return build.Traced(*(program.lower() for program in traced))
+    return build.TracedStep(*(program.lower() for program in traced))
 
 
 def counted(text, num):
