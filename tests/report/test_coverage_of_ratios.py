@@ -145,7 +145,7 @@ def test_coverage_of_a_few_cases(num_seeds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_tasks", [96, 384])
+@pytest.mark.parametrize("num_tasks", [96, pytest.param(384, marks=pytest.mark.hours)])
 @pytest.mark.parametrize("num_seeds", [1, 5])
 @pytest.mark.parametrize("seed_spread", SEED_SPREADS)
 def test_coverage(num_seeds, num_tasks, seed_spread):
