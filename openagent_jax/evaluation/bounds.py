@@ -2,17 +2,18 @@
 
 They act on the state of the sandbox rather than on tokens, so they are cheap:
 
-    oracle     plays the expert of the environment
+    oracle     acts as the expert of the environment
     counting   refuses by counts alone, without reading
     refuser    refuses every task
-    asker      asks one question, and then plays the expert
+    asker      asks one question, and then acts as the expert does
 
 The counting agent decides at its first action whether to refuse, from
 `Environment.counts` only: it refuses where most of the training tasks with these counts
-could not be solved. Otherwise it plays the expert, except that it never refuses because
-of what it has read: where the expert would refuse at once, it makes no sense to the end
-of the episode. Refusals that feedback calls for, it plays as the expert does. Only as
-far as a policy is better than the counting agent has it read its documents.
+could not be solved. Otherwise it acts as the expert does, except that it never refuses
+because of what it has read: where the expert would refuse at once, it talks nonsense to
+the end of the episode. Where feedback calls for a refusal, it refuses as the expert
+does. Only as far as a policy is better than the counting agent has it read its
+documents.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,12 +7,12 @@
     retrier    does what the reader does, but repeats a call that returns an error
     refuser    refuses every task
 
-Each plays the expert in a world that it believes in, where nothing ever fails, and says
-in the real one what it would say there. A memoriser believes that tools are as they
-were; a reader believes that all is as documented. All of them understand requests, ask
-for what these leave out, and take values from results whatever their form, so that
-entries which only change those are none of their trouble. After an error, memoriser and
-reader have nothing to go on, and say nothing of use any more.
+Each acts as the expert would in a world that it believes in, where nothing ever fails,
+and says in the real one what it would say there. A memoriser believes that tools are as
+they were; a reader believes that all is as documented. All of them understand requests,
+ask for what these leave out, and take values from results whatever their form, so that
+entries which change nothing else do not affect them. After an error, memoriser and
+reader have nothing to go on, and say nothing useful any more.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -25,19 +25,20 @@ Refusal is of tasks that cannot, and is never part of success; false refusal is 
 that can; tool errors are of calls. Intervals are 95 % confidence intervals over the n
 distinct tasks that the scenario changed; tasks whose requests are worded alike are not
 counted as independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks
-that can be solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's
-correction over the scenarios of the report (adjusted p at most 5 %; not for means)."""
+that can be solved, and of 1 with tasks that cannot. Deltas marked * are significant
+after Holm's correction over the scenarios of the report (adjusted p at most 5 %; means
+are never marked)."""
 HOLDS = "*"
 # Says what `bounds` of a report are.
 BOUNDS_NOTE = """\
 Success of scripted agents on the same tasks, in percent. They read the state of the
-sandbox instead of tokens. "oracle" plays the expert; "counting" decides whether to
-refuse by counts alone, such as the number of documents, as the training tasks suggest,
-and otherwise plays the expert; "refuser" always refuses; "asker" asks a question first
-and then plays the expert. An agent that refuses no better than "counting" need not have
-read its documents. "memoriser" (if it played) makes the calls that it would have made
-before the perturbation; "reader" goes by the documents and reads no feedback; "retrier"
-does so too, but repeats a call that returns an error."""
+sandbox instead of tokens. "oracle" acts as the expert does; "counting" decides by
+counts alone whether to refuse, such as the number of documents, as the training tasks
+suggest, and is otherwise an oracle; "refuser" always refuses; "asker" asks a question
+first and is then an oracle. An agent that refuses no better than "counting" need not
+have read its documents. "memoriser" (if it played) makes the calls that it would have
+made before the perturbation; "reader" goes by the documents and reads no feedback;
+"retrier" does so too, but repeats a call that returns an error."""
 # Says what the claims of rows are.
 CLAIMS_NOTE = """\
 Claims relate a row to what the policy was trained on. Unseen forms: the kind of

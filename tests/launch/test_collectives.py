@@ -18,6 +18,9 @@ from tests import tiny
 
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
 FEW = ("identity_erasure", "tool_withheld")
+present = pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
+)
 NUM_PARAMS = 8  # arrays that are split over "fsdp" in a model of `tiny`
 
 
@@ -185,10 +188,8 @@ def test_devices_share_an_evaluation():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
-)
-@pytest.mark.parametrize("name", ["sft", "grpo"])
+@present
+@pytest.mark.parametrize("name", ["sft", pytest.param("grpo", marks=pytest.mark.hours)])
 def test_a_tpu_pod(name):
     from jax.experimental import topologies
 

@@ -1,5 +1,6 @@
 """The compilation of a step for devices that are not here."""
 
+import importlib.util
 import itertools
 import json
 
@@ -11,6 +12,10 @@ from launch.common import backbones, build
 from launch.common.errors import UsageError
 from launch.compilation import chips, flops, programs, report, topology
 from tests import tiny
+
+present = pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
+)
 
 
 def test_operations_of_loops_count_in_full():
@@ -104,6 +109,23 @@ def test_the_step_of_a_small_config():
     text = report.text(target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text
     assert report.figures(c, target, arrays, made)["peak"] == programs.peak(made)
+
+
+@pytest.mark.slow
+@present
+def test_the_command_for_a_pod(commands, tmp_path):
+    """Of 16 chips, each sends its part of the gradients around a ring and back."""
+    file = tmp_path / "figures.json"
+    config = "--config=configs/sft.py:smoke", "--config.train.batch_size=16"
+    done = commands("compile", *config, "--topology=v5e:4x4", f"--json={file}")
+    assert done.code == 0, done.err
+    assert done.out.startswith("sft_smoke on v5e:4x4: 16 chips (data 16, fsdp 1,")
+    figures = json.loads(file.read_text())
+    assert 0 < figures["peak"] < figures["limit"] == 16e9
+    update = next(x for x in figures["programs"] if x["name"] == "update")
+    sent = sum(x["sent"] for x in update["collectives"])
+    moments = figures["memory"]["optimizer"]  # two for each parameter that is trained
+    assert sent == pytest.approx(2 * 15 / 16 * moments / 2, rel=0.01)
 
 
 @pytest.mark.slow

@@ -31,8 +31,9 @@ Refusal is of tasks that cannot, and is never part of success; false refusal is 
 that can; tool errors are of calls. Intervals are 95 % confidence intervals over the n
 distinct tasks that the scenario changed; tasks whose requests are worded alike are not
 counted as independent. Means are over scenarios: "mean of 3 + 1" is of 3 with tasks
-that can be solved, and of 1 with tasks that cannot. Deltas with * hold after Holm's
-correction over the scenarios of the report (adjusted p at most 5 %; not for means).
+that can be solved, and of 1 with tasks that cannot. Deltas marked * are significant
+after Holm's correction over the scenarios of the report (adjusted p at most 5 %; means
+are never marked).
 
 {CLAIMS}
 
