@@ -157,8 +157,9 @@ class Environment(NamedTuple):
     # What agents believe that lack a skill; see `evaluation.simple_agents`. A task in
     # which all is as its documents say, and nothing fails: (tables, task) -> task
     documented: Callable[[Tables, Task], Task] = lambda tables, task: task
-    # A task in which the request is that of the second one, and all else as in the
-    # first one: (tables, task before a perturbation, task) -> task
+    # The task as an agent takes it that knows its tools from before a perturbation:
+    # names, arguments and rules are those of the first one, and the request and what
+    # can be looked up those of the second: (tables, task before, task) -> task
     remembered: Callable[[Tables, Task, Task], Task] = lambda tables, clean, task: clean
 
 

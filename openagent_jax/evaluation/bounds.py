@@ -12,8 +12,7 @@ The counting agent decides at its first action whether to refuse, from
 could not be solved. Otherwise it acts as the expert does, except that it never refuses
 because of what it has read: where the expert would refuse at once, it talks nonsense to
 the end of the episode. Where feedback calls for a refusal, it refuses as the expert
-does. Only as far as a policy is better than the counting agent has it read its
-documents.
+does. Only what a policy does better than the counting agent shows that it reads.
 """
 
 from collections.abc import Callable, Sequence

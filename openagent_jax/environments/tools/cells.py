@@ -3,7 +3,7 @@
 Every record of a table exists or not, and has a value in each column, by a hash of the
 world's seed. A call touches one record. `Cells` holds the few records that calls have
 changed or read since, so that the state of an episode stays small; where it has no room
-for another change, the episode cannot be saved any more.
+for another change, the episode can no longer succeed.
 """
 
 from dataclasses import dataclass

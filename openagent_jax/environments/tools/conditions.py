@@ -1,7 +1,7 @@
 """Steps of a goal that are only wanted if a condition on an earlier result holds.
 
-Where it fails, neither is a call that only finds something for such a step: an agent
-that looks at the condition first has no use for it.
+Where it fails, a call that only serves such a step is not wanted either: an agent that
+looks at the condition first has no use for it.
 """
 
 from dataclasses import replace

@@ -123,8 +123,8 @@ class Goal:
     tool: Int[Array, "C"]  # row of a tool with the wanted relation; -1: no such step
     source: Int[Array, "C A"]  # source of each argument; -1: it is left out
     answer: Int[Array, ""]  # source of the final answer; -1: the word "done"
-    # Index of the goal in its domain; -1 - index if the task has been replaced by one
-    # of another domain.
+    # Index of the goal in its domain; -1 - index if another domain has replaced the
+    # task, or has a part in it.
     kind: Int[Array, ""]
     # The condition of each step: the source of a value, a comparison (see
     # `conditions`), and the source that the value is compared with; -1: no condition.

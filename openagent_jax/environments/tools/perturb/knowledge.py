@@ -3,7 +3,7 @@
 The facts are of the kind "of this list of values, one stands for another". In training
 they are always the same: each value has the next one of its list, the last one the
 first, so that a policy can learn this table by heart. In a test each value has any
-other, so that only who reads the documents knows which.
+other, so that only an agent that reads the documents knows which.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ def knowledge_update(pools: Pools) -> Perturbation:
     or more texts, such as cuisines, and the documents of all tools that take one of
     them have the remark. In training the other value is always the next one of the
     list, so that it can be learned by heart. In the test it is any of the rest, so that
-    what was learned is wrong. In half of the wordings the value to give is named first.
+    what was learned is wrong. In half of the tasks the value to give is named first.
 
     A user who is asked says the value as the request would. Tasks stay as they are if
     the value is also compared with results, if the tools are given values of the list

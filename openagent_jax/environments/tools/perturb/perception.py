@@ -128,7 +128,7 @@ def description_rewrite(pools: Pools) -> Perturbation:
 
 
 def distractor_tools(pools: Pools, num: int = 3) -> Perturbation:
-    """Document up to `num` more tools of the domain, which the task does not need.
+    """Document up to three more tools of the domain, which the task does not need.
 
     Before: six documents. After: nine.
     """

@@ -67,11 +67,11 @@ def query_typos(pools: Pools) -> Perturbation:
     After:  `Find the evneing event in Fern Park.`
 
     Strength is the probability that a piece of the request, which is what stands
-    between two values or choices of words, is misspelt. Then half of its words are that
-    can be. Values, short words and capitalised words stay. A misspelt word is one edit
-    away from the right one and close to no other word of the world, so that it can be
-    told. Rare pieces are never misspelt. An agent that looks for words literally fails
-    where it needs them.
+    between two values or choices of words, is misspelt. Half of its words that can be
+    misspelt then are. Values, short words and capitalised words stay. A misspelt word
+    is one edit away from the right one and close to no other word of the world, so that
+    it can be told. Rare pieces are never misspelt. An agent that looks for words
+    literally fails where it needs them.
     """
 
     def apply(key, task, strength):
