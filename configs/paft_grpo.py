@@ -7,7 +7,7 @@ Time: like `grpo.py`; 100 steps.
 Result: not measured with the present backbone. With the one before it, after half of
 PAFT and 50 steps of this config, 93 % success on clean tasks of `poi`, and 89 % of the
 unsolvable tasks refused, but also 57 % of the solvable perturbed ones (means of three
-seeds; exploratory, docs/results.md).
+seeds; exploratory, docs/first_edition.md).
 """
 
 from configs import grpo

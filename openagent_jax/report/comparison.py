@@ -147,10 +147,12 @@ def exploratory(reports: Mapping[str, Json]) -> str:
     """Say why a comparison is exploratory; "" if it is not.
 
     A comparison from which conclusions are drawn needs `NUM_SEEDS` training seeds and
-    `NUM_TASKS` distinct tasks.
+    `NUM_TASKS` distinct tasks. A single report of step 0 is of a model that was not
+    trained here, so that it has no training seeds.
     """
     texts = []
     few = {x: r.get("num_seeds", 1) for x, r in reports.items()}
+    few = {x: n for x, n in few.items() if n > 1 or reports[x]["checkpoint_step"]}
     if few := {name: num for name, num in few.items() if num < NUM_SEEDS}:
         counts = ", ".join(f"{name} {num}" for name, num in few.items())
         texts.append(f"fewer than {NUM_SEEDS} training seeds ({counts})")

@@ -366,7 +366,7 @@ def test_bad_use(commands, invalid_files, tmp_path, args, words):
 
 def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
     """In the terminal there is a warning; what others may read is not written."""
-    results = Path(__file__).parents[2] / "docs/results"
+    results = Path(__file__).parents[2] / "docs/results/first"
     old, new = results / "base/report.json", tmp_path / "report.json"
     made = json.loads(old.read_text()) | {"grading_version": "4", "num_tasks": 384}
     new.write_text(json.dumps(made))
@@ -382,7 +382,7 @@ def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
 
 
 def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_path):
-    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    old = Path(__file__).parents[2] / "docs/results/first/base/report.json"
     new, compare = tmp_path / "report.json", f"--compare=A={old},B={tmp_path}"
     made = json.loads(old.read_text()) | {"scenario_set_hash": "0123456789ab"}
     new.write_text(json.dumps(made))
@@ -601,7 +601,8 @@ def test_the_report_of_adapters_is_reproduced(commands, tmp_path):
 
 
 def test_one_page_of_several_runs(commands, tmp_path):
-    results, page = Path(__file__).parents[2] / "docs/results", tmp_path / "x.html"
+    results = Path(__file__).parents[2] / "docs/results/first"
+    page = tmp_path / "x.html"
     runs = f"SFT={results}/sft_0+{results}/sft_1", f"{results}/paft_0/report.json"
     done = commands("report", *runs, f"--out={page}")
     assert (done.code, done.out, done.err) == (0, f"report: {page}\n", "")
@@ -613,7 +614,7 @@ def test_one_page_of_several_runs(commands, tmp_path):
 
 
 def test_reports_that_cannot_be_shown(commands, tmp_path):
-    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    old = Path(__file__).parents[2] / "docs/results/first/base/report.json"
     page, picture = f"--out={tmp_path}/x.html", f"--out={tmp_path}/x.svg"
     made = json.loads(old.read_text())
     for name, change in (
@@ -645,7 +646,7 @@ def test_reports_that_cannot_be_shown(commands, tmp_path):
 
 def test_a_page_of_half_written_episodes(commands, tmp_path):
     """What is whole is shown, and one line says what was dropped."""
-    old = Path(__file__).parents[2] / "docs/results/base/report.json"
+    old = Path(__file__).parents[2] / "docs/results/first/base/report.json"
     kept = tmp_path / "run/eval/5/trajectories"
     kept.mkdir(parents=True)
     (kept.parent / "report.json").write_text(old.read_text())

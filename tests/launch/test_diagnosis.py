@@ -18,6 +18,7 @@ from tests import fake_runs, pages
 
 ROOT = pages.ROOT
 RESULTS = ROOT / "docs/results"
+FIRST = "docs/results/first"
 
 
 @pytest.fixture
@@ -51,19 +52,24 @@ def run_diagnosis(**flags):
         return Path(diagnose.PAGE.value).read_text()
 
 
-def test_page_matches_the_stored_reports(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "results", "seeds"),
+    [("results", "docs/results", "01234"), ("first_edition", FIRST, "012")],
+)
+def test_page_matches_the_stored_reports(monkeypatch, tmp_path, name, results, seeds):
     monkeypatch.chdir(ROOT)
-    stored = Path("docs/results.md").read_text()
-    page, seeds = str(tmp_path / "results.md"), ["0", "1", "2"]
-    assert run_diagnosis(page=page, show=True, seeds=seeds) == stored
+    page = str(tmp_path / "page.md")
+    made = run_diagnosis(page=page, show=True, results=results, seeds=[*seeds])
+    assert pages.page(f"{name}.md") == made
 
 
-def test_stored_results_are_called_exploratory(monkeypatch, tmp_path):
+def test_earlier_results_are_called_exploratory(monkeypatch, tmp_path):
     """Three seeds, 96 tasks and an earlier grading version, which the page states."""
     monkeypatch.chdir(ROOT)
-    seeds = ["0", "1", "2"]
-    text = run_diagnosis(page=str(tmp_path / "results.md"), show=True, seeds=seeds)
+    page, seeds = str(tmp_path / "page.md"), ["0", "1", "2"]
+    text = run_diagnosis(page=page, show=True, results=FIRST, seeds=seeds)
     head = text.split("## Runs")[0]
+    assert head.startswith("# Diagnosis: first edition\n")
     assert "**Exploratory**: fewer than 5 training seeds (" in head
     assert "n = 50 to 96 tasks in a row" in head
     assert "of grading version 2. The code is of version" in head
@@ -75,9 +81,9 @@ def test_stored_results_are_called_exploratory(monkeypatch, tmp_path):
 def test_a_page_of_missing_seeds_is_refused(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     page = tmp_path / "results.md"
-    message = "of seeds 0, 1, 2, 3, 4, and docs/results has no report of sft_3, sft_4;"
+    message = f"of seeds 0, 1, 2, 3, 4, and {FIRST} has no report of sft_3, sft_4;"
     with pytest.raises(diagnose.cli.UsageError, match=message):
-        run_diagnosis(page=str(page), show=True)
+        run_diagnosis(page=str(page), show=True, results=FIRST)
     assert not page.exists()
 
 

@@ -220,6 +220,8 @@ def test_exploratory_comparisons_are_called_so():
     assert text.startswith("Exploratory: fewer than 5 training seeds (a 1); n = 7 to 8")
     many = dict(made, num_seeds=5, rows=[r | {"n": 384} for r in made["rows"]])
     assert report.exploratory({"a": many}) == ""
+    shipped = dict(many, num_seeds=1, checkpoint_step=0)  # trained elsewhere
+    assert report.exploratory({"a": many, "b": shipped}) == ""
     many["rows"][0]["n"] = 200  # a scenario that does not change all of 384 tasks
     assert report.exploratory({"a": many}) == ""
 
