@@ -19,12 +19,17 @@ def main() -> None:
     from launch.common import backbones, lineage
     from openagent_jax.models import hf, lora
 
-    model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
     folder = Path(str(OUT.value))
+    if (folder / "manifest.json").exists():
+        raise cli.UsageError(
+            f"--out={folder} is the workdir of a run, whose config.json would be "
+            f"replaced; give another folder, such as {folder / 'export'}"
+        )
+    model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
     params = lora.merge(model.config.lora, params)
-    hf.save(folder, model.config, params, model.folder)
-    text = json.dumps([*model.trained_on], indent=2) + "\n"
-    (folder / lineage.FILE).write_text(text, "utf-8")
+    lineage_text = json.dumps([*model.trained_on], indent=2) + "\n"
+    more = {lineage.FILE: lineage_text}
+    hf.save(folder, model.config, params, model.folder, more)
     print(f"{folder}: step {step}")
 
 

@@ -142,7 +142,7 @@ def _parse(
         word = extra[words]
         raise UsageError(f'"{word}" is not a flag; did you mean "--{word}"?')
     for name in required:
-        if flags.FLAGS[name].value is None:
+        if flags.FLAGS[name].value in (None, ""):
             raise UsageError(f"--{name} is missing")
     return extra
 

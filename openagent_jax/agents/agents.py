@@ -23,11 +23,15 @@ from openagent_jax.text import style
 from openagent_jax.text.messages import Message
 
 BACK_OFF = 0.5  # seconds before a garbled reply is requested again; doubles each time
-LONGEST_WAIT = 60.0  # the longest Retry-After that is obeyed, in seconds
+LONGEST_WAIT = 120.0  # the longest Retry-After that the client obeys, in seconds
 REFUSAL = {"content": style.REFUSE}  # replaces a refusal in the protocol's own field
 MESSAGE = ("content", "tool_calls", "refusal")  # the keys of a reply that are used
 MIN_SECRET = 6  # characters; shorter keys, such as "x" or "EMPTY", are placeholders
+# What servers say of a request that is too long: OpenAI, vLLM, llama.cpp, Anthropic.
 FULL = ("context_length", "context length", "maximum context", "context window")
+FULL += ("context size", "context_size", "prompt is too long")
+OPENAI_HOST = "api.openai.com"
+MAX_ERROR = 300  # characters of an error that are kept
 
 
 class Unanswered(Exception):
@@ -57,7 +61,7 @@ class Reply(NamedTuple):
 
 
 class _Garbled(Exception):
-    """A reply that is not a chat completion."""
+    """A reply that is not a chat completion; the text says what it is, if it does."""
 
 
 Agent = Callable[[list[Message], list[dict[str, Any]]], Awaitable[Reply]]
@@ -109,12 +113,12 @@ class Endpoint:
         )
 
     @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
     def is_local(self) -> bool:
-        return (urlsplit(self.base_url).hostname or "") in (
-            "localhost",
-            "127.0.0.1",
-            "::1",
-        )
+        return self.host in ("localhost", "127.0.0.1", "::1")
 
     @property
     def _host(self) -> str:
@@ -140,6 +144,8 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         # The client does not tell how often it has retried.
         http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [count]}),
     )
+    if where.host != OPENAI_HOST:  # the client would tell others whose account it is
+        client.organization = client.project = None
 
     async def once(messages: list[Message], tools: list[dict]) -> Reply:
         try:
@@ -151,7 +157,7 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 extra_body=where.request,
             )
         except openai.APIStatusError as error:
-            text = f"{error} {error.code or ''}"
+            text = f"{error} {error.code or ''} {error.type or ''}"
             raise _http_error(where, error.status_code, text) from None
         except openai.APITimeoutError:
             raise Unanswered(f"no answer in {where.timeout:g} s") from None
@@ -165,14 +171,15 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         return reply._replace(message=_without(where.key, reply.message))
 
     async def ask(messages: list[Message], tools: list[dict]) -> Reply:
+        said = ""
         for attempt in range(where.max_retries + 1):
             if attempt:
                 await asyncio.sleep(BACK_OFF * 2 ** (attempt - 1))
             try:
                 return await once(messages, tools)
-            except _Garbled:
-                continue
-        raise Unanswered("the reply is not a chat completion")
+            except _Garbled as error:
+                said = _without(where.key, f": {error}" if str(error) else "")
+        raise Unanswered(f"the reply is not a chat completion{said}"[:MAX_ERROR])
 
     # A server that keeps sending single bytes never exceeds the client's time-out.
     longest = (where.max_retries + 1) * (where.timeout + LONGEST_WAIT)
@@ -309,7 +316,10 @@ def _reply(completion: Any) -> Reply:
         calls = [_call(call) for call in message.tool_calls or ()]
         content = message.content
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise _Garbled from None
+        # Some routers pass on the error of another server as a success.
+        error = getattr(completion, "error", None)
+        error = error.get("message") if isinstance(error, dict) else error
+        raise _Garbled(error or "") from None
     reply = {"content": content, "tool_calls": calls}
     if not calls and getattr(message, "refusal", None):
         reply = REFUSAL
@@ -344,16 +354,17 @@ def _without(key: str, value: Any) -> Any:
 
 def _http_error(where: Endpoint, status: int, text: str) -> Exception:
     """Return the exception for a response with an error status."""
-    text = " ".join(_without(where.key, text).split())[:300]
+    whole = " ".join(_without(where.key, text).split())
+    text = whole[:MAX_ERROR]
     if status in (401, 403):
         return Rejected(f"{where.place} does not accept the key: {text}")
     if status == 404:
         text = f'{where.place} has no model "{where.model}": {text}'
         known = urlsplit(where.base_url).path.rstrip("/").endswith("/v1")
         return Rejected(text if known else f"{text}; should the address end with /v1?")
-    if status == 429 and "insufficient_quota" in text:
+    if status == 429 and "insufficient_quota" in whole:
         return Rejected(f"{where.place}: {text}")
-    long = any(word in text.lower() for word in FULL)
+    long = any(word in whole.lower() for word in FULL)
     if status == 413 or (status == 400 and long):
         return Full(text)
     return Unanswered(text)

@@ -238,8 +238,10 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
         return text
     for parse in (json.loads, ast.literal_eval):
         try:
-            return parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            value = parse(text)
+            json.dumps(value, allow_nan=False)  # raises for what JSON does not have
+            return value
+        except (TypeError, ValueError, SyntaxError, RecursionError, MemoryError):
             pass
     return text
 

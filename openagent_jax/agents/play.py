@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from openagent_jax.agents.agents import Agent, Full, Reply, Unanswered
+from openagent_jax.agents.agents import Agent, Full, Rejected, Reply, Unanswered
 from openagent_jax.agents.cost import Prices
 from openagent_jax.agents.log import Line
 from openagent_jax.evaluation import episodes as kept
@@ -52,8 +52,19 @@ class Budget:
         self.num_calls += 1
 
     def use(self, reply: Reply) -> None:
-        """Count the tokens of a reply."""
-        self.num_tokens += reply.num_tokens
+        """Count the tokens of a reply.
+
+        Raises:
+          Rejected: tokens are limited, and the agent does not count them.
+        """
+        both = reply.prompt_tokens + reply.completion_tokens
+        limit = "max_tokens" if self.max_tokens else "max_cost" if self.max_cost else ""
+        if limit and not (both or reply.num_tokens):
+            raise Rejected(
+                f"the agent does not tell how many tokens it uses, so {limit} cannot "
+                "be kept; give max_calls instead"
+            )
+        self.num_tokens += reply.num_tokens or both
         self.cost += self.prices.of(reply.prompt_tokens, reply.completion_tokens)
 
 

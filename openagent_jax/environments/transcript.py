@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from openagent_jax.environments.world import Message, Transcriber
+from openagent_jax.text.messages import STRICT
 from openagent_jax.types import Action, Trajectory
 
 
@@ -105,7 +106,7 @@ def _arguments(text: str, name: str) -> dict[str, Any] | None:
     The result is None if the text has no call of that name, or if the call has a
     duplicate key or arguments that are not an object.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    decoder = json.JSONDecoder(object_pairs_hook=_once, **STRICT)
     try:
         call, _ = decoder.raw_decode(text, max(text.find("{"), 0))
     except (ValueError, RecursionError):
@@ -159,7 +160,7 @@ def described(message: Mapping[str, Any]) -> dict[str, Any]:
         arguments = function["arguments"]
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments)
+                arguments = json.loads(arguments, **STRICT)
             except ValueError:
                 pass
         return {"name": function["name"], "arguments": arguments}

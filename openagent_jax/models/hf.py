@@ -175,6 +175,7 @@ def save(
     config: transformer.ModelConfig,
     params: Params,
     auxiliary_from: Path | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Save a model in a folder that the library `transformers` can load.
 
@@ -186,6 +187,7 @@ def save(
       params: its parameters, without adapters.
       auxiliary_from: a folder from which the tokenizer and the other `AUXILIARY_FILES`
         are copied.
+      more: the texts of further files, by name.
 
     Raises:
       ValueError: no architecture of Hugging Face computes the same function.
@@ -203,6 +205,8 @@ def save(
         save_config(new, config)
         if auxiliary_from is not None:
             hf_folder.copy_auxiliary_files(auxiliary_from, new)
+        for name, text in more.items():
+            (new / name).write_text(text, "utf-8")
         sizes = {x.name: math.prod(x.shape) * dtype.itemsize for x in by_name.values()}
         digest = hf_folder.tokenizer_digest(new)
         save_tensors(new, sizes, read, {TOKENIZER: digest} if digest else {})

@@ -136,6 +136,7 @@ def columns(texts: Iterable[str], across_suites: bool = False) -> dict[str, Colu
     for text in texts:
         *name, runs = [text] if os.path.exists(text) else text.split("=", 1)
         paths = [runs] if os.path.exists(runs) else runs.split("+")
+        paths = [os.path.normpath(path) for path in paths]
         split.append((name[0] if name else "", paths))
     shared = _shared(path for _, paths in split for path in paths)
     made = {}

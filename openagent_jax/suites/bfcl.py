@@ -432,8 +432,7 @@ class Question:
         self.outcome = self._outcome(success, not calls, len(calls))
         self.messages.append(messages.as_history(reply))
         self.actions = [
-            {"name": call.name, "arguments": json.loads(call.arguments)}
-            for call in calls
+            {"name": call.name, "arguments": _given(call)} for call in calls
         ] or [{"text": messages.content(reply)}]
 
     def close(self) -> None:
@@ -482,7 +481,7 @@ class Question:
                 _properties(function), tools.arg_name[n], strict=False
             )
         }
-        given = json.loads(call.arguments)
+        given = _given(call)
         if any(name not in spelled for name in given):
             return False
         given = {spelled[name]: value for name, value in given.items()}
@@ -511,6 +510,10 @@ class Question:
                 "parameters": parameters,
             },
         }
+
+
+def _given(call: messages.Call) -> dict[str, Any]:
+    return json.loads(call.arguments, **messages.STRICT)
 
 
 def _row(tasks: Task, i: int) -> Task:

@@ -11,6 +11,7 @@ first, `calls` reads both, and `for_template` converts the first to the second.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,6 +34,20 @@ CALL_ID = "call00000"  # the default id of a call: some templates require one
 
 MAX_CHARS = 20_000  # of content, or of arguments, when a reply is sent back
 MAX_NAME = 256  # characters of the name of a called tool; the protocol allows 64
+
+
+def _finite(text: str) -> float | str:
+    return value if math.isfinite(value := float(text)) else text
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+# Options of `json` with which an agent's reply is read. `NaN` and `Infinity` are not
+# JSON, and a number that is too large for a float stays a text, so that what is read
+# can be written again.
+STRICT: Any = {"parse_float": _finite, "parse_constant": _refuse}
 
 
 class Call(NamedTuple):
@@ -233,11 +248,13 @@ def calls(message: Mapping[str, Any]) -> list[Call]:
             arguments = json.dumps({} if arguments is None else arguments)
         arguments = arguments.strip() or "{}"  # some servers send "" for no arguments
         try:
-            is_object = isinstance(json.loads(arguments), dict)
+            is_object = isinstance(json.loads(arguments, **STRICT), dict)
         except (ValueError, RecursionError):
             is_object = False
         name = name[:MAX_NAME] if isinstance(name, str) else ""
-        call_id = str(entry.get("id") or CALL_ID)[:MAX_CHARS]
+        call_id = str(entry.get("id") or "")[:MAX_CHARS]
+        if not call_id or call_id in [call.id for call in made]:
+            call_id = f"{CALL_ID[:4]}{len(made):05}"  # a result names its call
         texts = call_id, name, arguments if is_object else ""
         made.append(Call(*map(valid_text, texts)))
     return made
@@ -316,7 +333,7 @@ def _with_calls(content: str | None, calls: Sequence[Call]) -> Message:
 def _object(arguments: str) -> Any:
     """Return the JSON object that a text contains; the text itself if it has none."""
     try:
-        value = json.loads(arguments)
+        value = json.loads(arguments, **STRICT)
     except ValueError:
         return arguments
     return value if isinstance(value, dict) else arguments

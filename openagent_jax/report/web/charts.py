@@ -209,12 +209,15 @@ def _told(points: Sequence[Point | None]) -> str:
 def _svg(figure: Any, title: str, told: str, alone: bool = False) -> str:
     """Return the source of a figure, the same for the same figure."""
     import matplotlib
+    from matplotlib.text import Text
 
     found = io.StringIO()
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": f"{title}{told}"}
     with matplotlib.rc_context(settings):
         for artist in figure.findobj():
             artist.set_clip_on(False)
+            if isinstance(artist, Text):
+                artist.set_parse_math(False)  # names may have dollar signs
         figure.savefig(found, format="svg", metadata={"Date": None})
     source = found.getvalue()
     source = source[source.index("<svg") :].rstrip()
