@@ -20,7 +20,7 @@ def main() -> None:
     from openagent_jax.models import hf, lora
 
     folder = Path(str(OUT.value))
-    if (folder / "manifest.json").exists():
+    if (folder / "checkpoints").exists():
         raise cli.UsageError(
             f"--out={folder} is the workdir of a run, whose config.json would be "
             f"replaced; give another folder, such as {folder / 'export'}"

@@ -70,6 +70,22 @@ def test_malformed_responses_are_retried_then_unanswered(body):
         assert len(server.requests) == 3
 
 
+def test_an_error_that_comes_as_a_success_is_told():
+    body = {"error": {"message": "the model s3cret is overloaded", "code": 502}}
+    with scripted.server(lambda *_: ("reply", body)) as server:
+        with pytest.raises(agents.Unanswered, match="the model .key. is overloaded"):
+            ask(endpoint_of(server, key="s3cret", max_retries=0))
+
+
+def test_other_servers_are_not_told_the_account(monkeypatch):
+    """The official client sends these variables to every address."""
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-secret")
+    with scripted.server(lambda *_: scripted.reply("Refuse")) as server:
+        ask(endpoint_of(server))
+    assert "secret" not in str(server.requests[0][2])
+
+
 def test_requests_that_time_out_are_retried(reference, tmp_path):
     with scripted.server(
         lambda body, n: ("hang",) if n in (2, 9) else expert(body)
@@ -112,6 +128,7 @@ def test_total_time_of_a_slow_response_is_limited(monkeypatch):
         (("error", 403), "does not accept the key"),
         (("error", 404, "no such model"), 'has no model "scripted"'),
         (("error", 429, "you owe us", "insufficient_quota"), "insufficient_quota"),
+        (("error", 429, "y" * 400, "insufficient_quota"), "yyy"),  # the code comes last
     ],
 )
 def test_permanent_errors_are_reported_at_once(tmp_path, response, message):
@@ -140,6 +157,9 @@ def test_hint_if_the_address_lacks_v1(tmp_path):
     [
         ("error", 400, "This model's maximum context length is 64 tokens"),
         ("error", 400, "too long", "context_length_exceeded"),
+        ("error", 400, "y" * 400, "context_length_exceeded"),
+        ("error", 400, "request (90 tokens) exceeds the available context size (64"),
+        ("error", 400, "prompt is too long: 90 tokens > 64 maximum"),
         ("error", 413, "too large"),
     ],
 )

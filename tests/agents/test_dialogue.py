@@ -163,6 +163,21 @@ def test_empty_arguments(arguments):
     assert call.text == '{"name":"sign_in","arguments":{}}'
 
 
+def test_numbers_that_json_cannot_write():
+    """One that is too large for a float is kept as a text; NaN is not JSON."""
+    made = chat_messages.calls({"tool_calls": [called("f", '{"x": NaN}')]})
+    assert made[0].text == ""
+    given = {"function": {"name": "f", "arguments": '{"x": 1e999}'}}
+    found = transcript.described({"tool_calls": [given]})
+    assert found == {"name": "f", "arguments": {"x": "1e999"}}
+
+
+def test_calls_without_ids_are_told_apart():
+    entries = [called("f", {}) | {"id": x} for x in (None, "", "a", "a")]
+    found = [call.id for call in chat_messages.calls({"tool_calls": entries})]
+    assert found == ["call00000", "call00001", "a", "call00003"]
+
+
 @pytest.mark.parametrize(
     "content",
     [

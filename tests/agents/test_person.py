@@ -65,6 +65,8 @@ def test_ways_to_call(line):
             {"to": ["a", "b"], "body": {"x": "c=d, e"}, "urgent": True},
         ),
         ("fare station=x unknown=3", {"station": "x", "unknown": 3}),
+        ("bare x={1, 2} y=1j", {"x": "{1, 2}", "y": "1j"}),  # JSON has neither
+        ("bare x=1e999 y=NaN", {"x": "1e999", "y": "NaN"}),
     ],
 )
 def test_arguments(line, arguments):

@@ -89,6 +89,16 @@ def test_evaluation_resumes_with_a_larger_budget(reference, tmp_path):
     assert episodes == reference.episodes and set(count.values()) == {1}
 
 
+@pytest.mark.parametrize("limit", ["max_tokens", "max_cost"])
+def test_a_limit_that_cannot_be_kept_is_refused(limit):
+    budget = play.Budget(**{limit: 9})
+    budget.use(agents.Reply({}, prompt_tokens=3, completion_tokens=1))
+    assert budget.num_tokens == 4  # although the agent did not add them up
+    with pytest.raises(agents.Rejected, match=f"so {limit} cannot be kept; give max_c"):
+        budget.use(agents.Reply({}))
+    play.Budget(max_calls=9).use(agents.Reply({}))
+
+
 def test_replies_in_flight_when_the_budget_ends_are_counted():
     numbers, over = itertools.count(), set()
 

@@ -82,6 +82,8 @@ def call(name, arguments):
         ('{"name":"g","arguments":{"x":"9"}}', {"x": 1}),  # not the parsed call
         ('{"name":"f","arguments":["9"]}', {"x": 1}),
         ('{"name":"f"}', {"x": 1}),
+        ('{"name":"f","arguments":{"x":1e999}}', {"x": "1e999"}),  # no float has it
+        ('{"name":"f","arguments":{"x":Infinity}}', {"x": 1}),  # no JSON
         ("get 3 log", {"x": 1}),
         ("{" * 10**5, {"x": 1}),
         ("", {"x": 1}),

@@ -378,7 +378,7 @@ def test_published_tables_of_mixed_reports_are_refused(commands, tmp_path):
     done = commands("evaluate", f"--compare=A={old}+{old}")
     assert_one_line(done, 2, ["--compare: A:", "is named twice"])
     done = commands("evaluate", f"--compare=A={old}", "--markdown")
-    assert done.code == 0 and done.out.startswith("Exploratory: fewer than 5 training")
+    assert done.code == 0 and done.out.startswith("Exploratory: n = 50 to 96")
 
 
 def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_path):
@@ -521,6 +521,10 @@ def test_export(commands, tmp_path):
     fields = json.loads((out / "config.json").read_text())
     assert fields["architectures"] == ["Qwen2ForCausalLM"]
     # Export again, from a run that does not exist: the folder is left intact.
+    done = commands("export", f"--workdir={work}", f"--out={work}")
+    assert_one_line(done, 2, [f"--out={work} is the workdir of a run"])
+    done = commands("export", f"--workdir={work}", "--out=")
+    assert_one_line(done, 2, ["--out is missing"])
     done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
     assert_one_line(done, 2, ["nowhere is no workdir"])
     assert hf.load(out)[0] == config

@@ -1,5 +1,6 @@
 """Reports are written atomically, and are checked when they are read."""
 
+import contextlib
 import json
 import os
 import re
@@ -164,6 +165,8 @@ def test_columns(tmp_path):
     with pytest.raises(ValueError, match="no report to read"):
         report.load_columns([f"Both={a}+{tmp_path}/c"])
     assert columns["Both"]["num_seeds"] == 2
+    with contextlib.chdir(tmp_path):
+        assert list(report.load_columns(["./a", ".//b"])) == ["a", "b"]
     with pytest.raises(ValueError, match="Twice: .*/a is named twice"):
         report.load_columns([f"Twice={a}+{a}"])
     with pytest.raises(ValueError, match='two columns are called "A"'):

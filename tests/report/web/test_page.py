@@ -350,6 +350,8 @@ def test_dots_are_where_their_rates_are():
     assert places[1] - places[0] == pytest.approx((places[2] - places[0]) / 4)
     assert not re.findall(r"#[0-9a-f]{6}", made)  # all colours are variables
     assert "font-family" not in made and "<text" in made
+    odd = [charts.Row("a $x_{$ b", [charts.Point(0.5)])]  # no formula
+    assert "a $x_{$ b" in charts.dots("Rates", odd)
 
 
 def test_picture_has_every_seed_and_only_shared_rows():
