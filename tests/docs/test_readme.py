@@ -13,6 +13,8 @@ from tests import pages
 ROOT = pages.ROOT
 README = (ROOT / "README.md").read_text()
 COMPARISON = pages.page("sft_and_paft.md")
+METHODS = "sft", "paft"
+TIERS = "perception", "interaction", "reasoning"
 # Pages whose commands are run have tests of their own.
 FOLLOWED = {"own_tools.md", "own_logs.md"}
 PAGES = [
@@ -63,6 +65,35 @@ def test_readme_table_is_part_of_the_comparison():
     assert header == whole and len(rows) > 5
     for row in rows:
         assert row in all_rows
+
+
+def mean_success(folders, scenarios):
+    """Return the mean over runs and scenarios, in percent."""
+    found = []
+    for folder in folders:
+        rows = {row["scenario"]: row for row in report.load(folder)["rows"]}
+        found += [100 * rows[name]["success"]["mean"] for name in scenarios]
+    return sum(found) / len(found)
+
+
+def test_readme_table_beyond_what_was_trained_on():
+    """Tiers that PAFT left out, beside others on the same kinds; held-out domains."""
+    section = README.split("## Results")[1]
+    _, _, unseen, held_out = table_of(section[section.index("| beyond") :])
+    results = ROOT / "docs/results"
+    parts = sorted((results / "unseen_kinds").iterdir())
+    kinds = {x: [row["scenario"] for row in report.load(x)["rows"]][1:] for x in parts}
+    assert {x.name.rpartition("_")[0] for x in parts} == {*TIERS}
+    every = [name for names in kinds.values() for name in names]
+    columns = [[results / "base"], *(sorted(results.glob(f"{x}_?")) for x in METHODS)]
+    shown = [mean_success(x, every) for x in columns[:2]]
+    sizes = [len(names) for names in kinds.values()]
+    means = [mean_success([x], names) for x, names in kinds.items()]
+    shown.append(sum(m * n for m, n in zip(means, sizes, strict=True)) / len(every))
+    assert unseen[1:] == [f"{x:.1f}" for x in shown]
+    columns = [[results / "held_out" / x.name for x in runs] for runs in columns]
+    columns = [[x for x in runs if x.exists()] for runs in columns]
+    assert held_out[1:] == [f"{mean_success(x, ['clean']):.1f}" for x in columns]
 
 
 def test_pages_say_whether_their_numbers_are_exploratory():
