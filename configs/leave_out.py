@@ -5,9 +5,9 @@
     python -m launch.train --config=configs/leave_out.py:query
 
 Differs from `paft.py` in `paft.leave_out`, by default logic_inversion. What is left out
-is evaluated too, and its rows claim `unseen_kind`; the rows of `paft.py` claim
-`unseen_forms`. Unsolvable tasks are left out with their counterparts only, and the
-share of those that stay is the same.
+is evaluated too. Its rows claim `unseen_kind`, or `unseen_forms` if the backbone has
+met the kind before, as `nano` has in random worlds. Unsolvable tasks are left out with
+their counterparts only, and the share of those that stay is the same.
 Time: like `paft.py`.
 Result: without a tier, success on its kinds is 5 points above SFT's on average, where
 training on them gains 30 (one seed, exploratory; docs/sft_and_paft.md).

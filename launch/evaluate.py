@@ -88,7 +88,7 @@ SYSTEM_PROMPT = flags.DEFINE_string(
     "System prompt of --agent: a file, or the text itself. The default is built in.",
 )
 MAX_CALLS = flags.DEFINE_integer(
-    "max_calls", 0, "The most requests to make; 0 is no limit.", 0
+    "max_calls", 0, "The most replies to ask for, retries aside; 0 is no limit.", 0
 )
 MAX_TOKENS = flags.DEFINE_integer(
     "max_tokens", 0, "The most tokens to use; 0 is no limit.", 0

@@ -27,8 +27,8 @@ def main() -> None:
         )
     model, params, step = backbones.restore(Path(str(WORKDIR.value)), STEP.value)
     params = lora.merge(model.config.lora, params)
-    lineage_text = json.dumps([*model.trained_on], indent=2) + "\n"
-    more = {lineage.FILE: lineage_text}
+    trained_on = json.dumps([*model.trained_on], indent=2) + "\n"
+    more = {lineage.FILE: trained_on}
     hf.save(folder, model.config, params, model.folder, more)
     print(f"{folder}: step {step}")
 

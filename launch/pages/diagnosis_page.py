@@ -74,9 +74,8 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         for name, runs in folders.items()
         if runs
     }
-    edition = "" if results.name == "results" else f": {results.name} edition"
     lines = [
-        f"# Diagnosis{edition}",
+        "# Diagnosis",
         "",
         "Training methods of equal cost, compared when the world changes. "
         "`python -m launch.diagnose` runs what is missing, and makes this page from "

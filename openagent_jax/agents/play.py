@@ -55,16 +55,16 @@ class Budget:
         """Count the tokens of a reply.
 
         Raises:
-          Rejected: tokens are limited, and the agent does not count them.
+          Rejected: tokens are limited, and the agent has not told of any so far.
         """
         both = reply.prompt_tokens + reply.completion_tokens
+        self.num_tokens += reply.num_tokens or both
         limit = "max_tokens" if self.max_tokens else "max_cost" if self.max_cost else ""
-        if limit and not (both or reply.num_tokens):
+        if limit and not self.num_tokens:
             raise Rejected(
                 f"the agent does not tell how many tokens it uses, so {limit} cannot "
                 "be kept; give max_calls instead"
             )
-        self.num_tokens += reply.num_tokens or both
         self.cost += self.prices.of(reply.prompt_tokens, reply.completion_tokens)
 
 

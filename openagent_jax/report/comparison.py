@@ -147,12 +147,10 @@ def exploratory(reports: Mapping[str, Json]) -> str:
     """Say why a comparison is exploratory; "" if it is not.
 
     A comparison from which conclusions are drawn needs `NUM_SEEDS` training seeds and
-    `NUM_TASKS` distinct tasks. A single report of step 0 is of a model that was not
-    trained here, so that it has no training seeds.
+    `NUM_TASKS` distinct tasks. A model that was not trained here has no training seeds.
     """
     texts = []
-    few = {x: r.get("num_seeds", 1) for x, r in reports.items()}
-    few = {x: n for x, n in few.items() if n > 1 or reports[x]["checkpoint_step"]}
+    few = {x: r.get("num_seeds", 1) for x, r in reports.items() if _is_trained(r)}
     if few := {name: num for name, num in few.items() if num < NUM_SEEDS}:
         counts = ", ".join(f"{name} {num}" for name, num in few.items())
         texts.append(f"fewer than {NUM_SEEDS} training seeds ({counts})")
@@ -163,6 +161,16 @@ def exploratory(reports: Mapping[str, Json]) -> str:
         )
         texts.append(f"n = {among} tasks in a row, where {NUM_TASKS} are asked for")
     return f"Exploratory: {'; '.join(texts)}." if texts else ""
+
+
+def _is_trained(report: Json) -> bool:
+    """Tell whether a report is of a run, or of several.
+
+    A run that is evaluated by itself has step 0, like a model as it is shipped, but a
+    training seed.
+    """
+    steps = report["checkpoint_step"] > 0
+    return steps or "train_seed" in report or report.get("num_seeds", 1) > 1
 
 
 def _about_intervals(reports: Mapping[str, Json], single: Sequence[str]) -> list[str]:

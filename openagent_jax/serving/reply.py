@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from openagent_jax.text import scalars
-from openagent_jax.text.messages import Call, valid_text
+from openagent_jax.text.messages import STRICT, Call, valid_text
 from openagent_jax.text.style import Style
 from openagent_jax.text.token_bytes import vocab_bytes, without_prefix_space
 
@@ -93,11 +93,8 @@ def _call(style: CallStyle, text: str) -> Call | None:
         fields[:] = pairs  # the outermost object comes last
         return dict(pairs)
 
-    def refuse(constant: str) -> None:
-        raise ValueError(constant)  # NaN and Infinity are not JSON
-
     try:
-        call = json.loads(text, object_pairs_hook=keep_pairs, parse_constant=refuse)
+        call = json.loads(text, object_pairs_hook=keep_pairs, **STRICT)
     except (ValueError, RecursionError):
         return None
     if not isinstance(call, dict) or len(call) != len(fields):  # a key occurs twice

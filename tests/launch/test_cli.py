@@ -520,11 +520,11 @@ def test_export(commands, tmp_path):
         assert (out / name).read_bytes() == (source / name).read_bytes()
     fields = json.loads((out / "config.json").read_text())
     assert fields["architectures"] == ["Qwen2ForCausalLM"]
-    # Export again, from a run that does not exist: the folder is left intact.
     done = commands("export", f"--workdir={work}", f"--out={work}")
     assert_one_line(done, 2, [f"--out={work} is the workdir of a run"])
     done = commands("export", f"--workdir={work}", "--out=")
     assert_one_line(done, 2, ["--out is missing"])
+    # Export again, from a run that does not exist: the folder is left intact.
     done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
     assert_one_line(done, 2, ["nowhere is no workdir"])
     assert hf.load(out)[0] == config

@@ -222,6 +222,8 @@ def test_exploratory_comparisons_are_called_so():
     assert report.exploratory({"a": many}) == ""
     shipped = dict(many, num_seeds=1, checkpoint_step=0)  # trained elsewhere
     assert report.exploratory({"a": many, "b": shipped}) == ""
+    alone = dict(shipped, train_seed=0)  # a run, evaluated by itself
+    assert "seeds (b 1)" in report.exploratory({"a": many, "b": alone})
     many["rows"][0]["n"] = 200  # a scenario that does not change all of 384 tasks
     assert report.exploratory({"a": many}) == ""
 
