@@ -18,8 +18,13 @@ from openagent_jax.models import hf_config, transformer
 
 LOCAL = "local"
 SHAPES = Path(__file__).parent / "shapes"
-# Without these, libtpu asks the network what machine it is on, and complains.
-_QUIET = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost"}
+# Without the first two, libtpu asks the network what machine it is on, and complains;
+# without the third, only one process at a time can compile, although none uses a TPU.
+_VARIABLES = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
 
 
 class Target(NamedTuple):
@@ -49,7 +54,7 @@ def find(name: str) -> Target:
         )
     from jax.experimental import topologies
 
-    for key, value in _QUIET.items():
+    for key, value in _VARIABLES.items():
         os.environ.setdefault(key, value)
     jax.config.update("jax_platforms", "cpu")  # what is computed here
     try:

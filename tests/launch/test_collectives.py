@@ -13,7 +13,7 @@ import jax
 import pytest
 
 from launch.common import backbones, build, placement, scoring
-from launch.compilation import collectives
+from launch.compilation import collectives, topology
 from tests import tiny
 
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
@@ -191,8 +191,6 @@ def test_devices_share_an_evaluation():
 @present
 @pytest.mark.parametrize("name", ["sft", pytest.param("grpo", marks=pytest.mark.hours)])
 def test_a_tpu_pod(name):
-    from jax.experimental import topologies
-
-    topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:4x4")
-    made = lowered(name, topology.devices, 8, 2, 1, train__batch_size=16)
+    pod = topology.find("v5e:4x4")
+    made = lowered(name, pod.devices, 8, 2, 1, train__batch_size=16)
     check(of_step(made, num=16))

@@ -3,6 +3,8 @@
 import importlib.util
 import itertools
 import json
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -109,6 +111,14 @@ def test_the_step_of_a_small_config():
     text = report.text(target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text
     assert report.figures(c, target, arrays, made)["peak"] == programs.peak(made)
+
+
+@present
+def test_two_processes_compile_at_once():
+    """A process keeps the compiler of TPUs, once loaded, until it ends."""
+    topology.find("v5e:4x4")
+    code = 'from launch.compilation import topology; topology.find("v5e:2x2")'
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax import draw as hashing
+from openagent_jax import hashing
 from openagent_jax.curriculum import draw
 from openagent_jax.domains import library
 from openagent_jax.environments import registry
