@@ -172,34 +172,26 @@ def divide(mesh: Mesh, shardings: Params) -> Division:
         }
         return jax.lax.with_sharding_constraint(params, whole)
 
-    def reduce(x, spec):
-        spec, others = [*_only(spec, "fsdp")], axes
-        if "fsdp" in spec and "fsdp" in axes:
-            split = spec.index("fsdp")
-            x = jax.lax.psum_scatter(x, "fsdp", scatter_dimension=split, tiled=True)
-            others = tuple(axis for axis in axes if axis != "fsdp")
-        return jax.lax.psum(x, others) if others else x
-
     def summed(function):
         def of_shard(shared, rows):
-            gradient, sums = function(shared, rows)
-            split = {name: specs[name] for name in gradient}
-            return jax.tree.map(reduce, gradient, split), jax.lax.psum(sums, axes)
+            return jax.tree.map(lambda x: x[None], function(shared, rows))
 
         def divided(shared, rows):
-            gradient, _ = jax.eval_shape(function, shared, rows)
-            laid = {
-                name: jax.tree.map(lambda spec: _only(spec, "fsdp"), specs[name])
-                for name in gradient
-            }
-            if "fsdp" not in axes:
-                laid = PartitionSpec()
-            outputs = laid, PartitionSpec()
-            return _by_shard(mesh, of_shard, outputs)(shared, rows)
+            # The compiler sums, since it leaves what is split over "tensor" so. A
+            # collective in `of_shard` would gather it first.
+            parts = _by_shard(mesh, of_shard, PartitionSpec(axes))(shared, rows)
+            gradient, sums = jax.tree.map(_sum, parts)
+            laid = {name: shardings[name] for name in gradient}
+            return jax.lax.with_sharding_constraint(gradient, laid), sums
 
         return divided
 
     return Division(constrain, gather, summed)
+
+
+def _sum(x: jax.Array) -> jax.Array:
+    """Return the sum over the first axis, in the precision of `x`."""
+    return jax.lax.reduce(x, jnp.zeros((), x.dtype), jax.lax.add, (0,))
 
 
 def _only(spec: PartitionSpec, axis: str) -> PartitionSpec:

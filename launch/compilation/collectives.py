@@ -12,6 +12,8 @@ import numpy as np
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
 _BITS = {"pred": 8, "bf16": 16}  # of types whose names do not end in their bits
 _Key = tuple[str, tuple[str, ...], bool, int]  # kind, axes, in_loop and repeats
+# The name of a TPU's fusion that reduces, and keeps a part of the result.
+_SCATTER = "all-reduce-scatter"
 _WORD = r"%?([\w.\-]+)"
 _MADE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
 
@@ -38,7 +40,7 @@ def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
     bodies = _computations(text)
     collectives = {
         name: [
-            (made, *_sent(made, line, shape))
+            (made, *_sent(made, line, shape, is_scatter=name.startswith(_SCATTER)))
             for line in body.splitlines()
             if (made := _MADE.search(line))
         ]
@@ -51,9 +53,9 @@ def read(text: str, shape: Mapping[str, int]) -> list[Collective]:
     # A compiler may do one collective in pieces: before, in and after a loop beside it.
     places = collections.defaultdict(lambda: collections.defaultdict(list))
     for name in reached:
-        for made, axes, sent in collectives[name]:
+        for made, kind, axes, sent in collectives[name]:
             channel = re.search(r"channel_id=(\d+)", made.string)
-            places[made[2], channel and channel[1]][name].append((axes, sent))
+            places[kind, channel and channel[1]][name].append((axes, sent))
     found = collections.defaultdict[_Key, list[float]](list)
     for (kind, _), rows in places.items():
         apart = max(
@@ -159,9 +161,16 @@ def _length(condition: str) -> int:
 
 
 def _sent(
-    made: re.Match[str], line: str, shape: Mapping[str, int]
-) -> tuple[tuple[str, ...], float]:
-    """Return the axes of a collective, and the bytes that a device sends for it."""
+    made: re.Match[str], line: str, shape: Mapping[str, int], is_scatter: bool
+) -> tuple[str, tuple[str, ...], float]:
+    """Return the kind of a collective, its axes, and the bytes that a device sends.
+
+    Args:
+      made: where the line says it.
+      line: the instruction.
+      shape: the sizes of the mesh by axis.
+      is_scatter: whether an all-reduce is done as a reduce-scatter.
+    """
     kind, is_start = made[2], bool(made[3])
     group = _group(line, math.prod(shape.values()))
     num = len(group)
@@ -171,6 +180,8 @@ def _sent(
     elif is_start and kind in ("all-to-all", "collective-permute"):
         size /= 2
     part = (num - 1) / num
+    if is_scatter and kind == "all-reduce":  # the line has the size of the operand
+        kind, size = "reduce-scatter", size / num
     factor = {
         "all-gather": part,
         "all-reduce": 2 * part,
@@ -180,7 +191,7 @@ def _sent(
     where = np.array(np.unravel_index(group, tuple(shape.values())))
     varies = (where != where[:, :1]).any(axis=1)
     axes = tuple(axis for axis, does in zip(shape, varies, strict=True) if does)
-    return axes, size * factor
+    return kind, axes, size * factor
 
 
 def _bytes(name: str, sizes: str) -> float:

@@ -76,14 +76,21 @@ def test_collectives_are_counted():
 %no (x: f32[2]) -> f32[2] {
   ROOT %c = f32[2] add(%x, %x), metadata={op_name="all-gather"}
 }
+%all-reduce-scatter.1 (x: f32[2]) -> f32[1] {
+  %h = f32[2] all-reduce(%x), to_apply=%sum, replica_groups={{0,1},{2,3}}
+  ROOT %i = f32[1] dynamic-slice(%h, %j), dynamic_slice_sizes={1}
+}
 ENTRY %main (x: f32[2]) -> f32[2] {
   %d = f32[2] all-reduce(%x), to_apply=%sum, replica_groups={{0,2},{1,3}}
+  %k = f32[1] fusion(%x), kind=kCustom, calls=%all-reduce-scatter.1
   ROOT %e = f32[2] while(%d), condition=%less, body=%body
 }
 """
-    gather, reduce = collectives.read(text, {"data": 2, "fsdp": 2, "tensor": 1})
+    found = collectives.read(text, {"data": 2, "fsdp": 2, "tensor": 1})
+    gather, reduce, scatter = found
     assert gather == ("all-gather", ("fsdp",), True, 3, 1, 8.0)
     assert reduce == ("all-reduce", ("data",), False, 1, 1, 8.0)
+    assert scatter == ("reduce-scatter", ("fsdp",), False, 1, 1, 4.0)
 
 
 def test_loops_in_loops_and_branches():
@@ -158,6 +165,10 @@ def test_a_tensor_axis_waits_for_its_own_rows(name):
     assert {kind for kind, _ in found} <= {"all-gather", "all-reduce", "reduce-scatter"}
     assert found["all-gather", False] <= 2 * NUM_PARAMS
     assert found["all-reduce", True] > 0
+    # What is split over "tensor" is never gathered: neither parameters nor gradients.
+    sizes = {"data": 2, "fsdp": 2, "tensor": 2}
+    gathers = [x for x in collectives.read(text, sizes) if x.kind == "all-gather"]
+    assert {x.axes for x in gathers} == {("fsdp",)}
     bodies = text.split("\n\n")
     outside = [body for body in bodies if "ENTRY" in body]
     assert len(outside) == 1
