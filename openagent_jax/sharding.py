@@ -177,8 +177,8 @@ def divide(mesh: Mesh, shardings: Params) -> Division:
             return jax.tree.map(lambda x: x[None], function(shared, rows))
 
         def divided(shared, rows):
-            # The compiler sums, since it leaves what is split over "tensor" so. A
-            # collective in `of_shard` would gather it first.
+            # The sum is left to the compiler, which keeps the gradient split over
+            # "tensor". A reduce-scatter in `of_shard` would gather it first.
             parts = _by_shard(mesh, of_shard, PartitionSpec(axes))(shared, rows)
             gradient, sums = jax.tree.map(_sum, parts)
             laid = {name: shardings[name] for name in gradient}

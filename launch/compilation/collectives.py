@@ -12,7 +12,7 @@ import numpy as np
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
 _BITS = {"pred": 8, "bf16": 16}  # of types whose names do not end in their bits
 _Key = tuple[str, tuple[str, ...], bool, int]  # kind, axes, in_loop and repeats
-# The name of a TPU's fusion that reduces, and keeps a part of the result.
+# How the names begin of fusions for TPUs that are a reduce-scatter.
 _SCATTER = "all-reduce-scatter"
 _WORD = r"%?([\w.\-]+)"
 _MADE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
