@@ -9,7 +9,7 @@ SFT without its last flag; the second one is GRPO after it. To see what a step n
 compile it for chips that are not here, without the model's weights:
 
     python -m launch.compile --config=configs/paper_7b.py --topology=v5p:2x2x1 \
-        --config.init_from=smollm2 --shape=qwen_7b
+        --config.init_from=smollm2 --config.model.chat_template=hermes --shape=qwen_7b
 
 Differs from `base.py` in the model, AdamW at 3e-5 for 800 steps of 2 tasks (GRPO: 1e-6,
 280 steps; the paper's group size is not known to us), longer texts, parameters in

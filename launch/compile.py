@@ -2,13 +2,15 @@
 
     python -m launch.compile --config=configs/sft.py --topology=v5e:4x4
     python -m launch.compile --config=configs/sft.py --topology=local
+    python -m launch.compile --table=docs/results/pods
 
 It prints, for one chip, the memory by what takes it, and the operations of each program
 (the batch, which contains the rollout of GRPO and PPO, the update, and the rollout of
 the evaluation), what they send to other chips, and the least time that a training step
 takes at full speed. All of that is computed, not measured. The exit code is 1 if a
 program does not fit. A TPU is not needed, but its compiler is: pip install -e ".[tpu]".
-"local" are the devices here.
+"local" are the devices here. --table prints a table of a folder of files that --json
+wrote.
 """
 
 import sys
@@ -32,9 +34,17 @@ SHAPE = flags.DEFINE_string(
     "shapes: the model has this shape, and the tokenizer of init_from.",
 )
 JSON = flags.DEFINE_string("json", None, "File to write the figures to.")
+TABLE = flags.DEFINE_string(
+    "table", None, "Only print a table of this folder, whose files --json wrote."
+)
 
 
 def main() -> None:
+    if TABLE.value:
+        print_table(Path(TABLE.value))
+        return
+    if not TOPOLOGY.value:
+        raise cli.UsageError("--topology is missing")
     from launch.common import backbones, build, checks, config
     from launch.compilation import programs, report, topology
     from openagent_jax import files
@@ -62,14 +72,23 @@ def main() -> None:
         needed = sum(held.values()) + error.needed
         print(report.lacking(c, model, source, target, needed))
         sys.exit(cli.FAILURE)
-    print(report.text(target, arrays, made))
+    print(report.text(c, model, target, arrays, made))
     if JSON.value:
-        figures = report.figures(c, target, arrays, made)
-        files.write_json(Path(JSON.value), figures)
+        figures = report.figures(c, model, target, arrays, made)
+        named = {"model": SHAPE.value or c.init_from}
+        files.write_json(Path(JSON.value), named | figures)
     if programs.peak(made) > target.memory:
         print(report.lacking(c, model, source, target, programs.peak(made)))
         sys.exit(cli.FAILURE)
 
 
+def print_table(folder: Path) -> None:
+    from launch.common import errors
+    from launch.pages import compilation_table
+
+    with errors.blame("--table"):
+        print("\n".join(compilation_table.lines(folder)))
+
+
 if __name__ == "__main__":
-    cli.run(main, required=("topology",))
+    cli.run(main)

@@ -11,7 +11,7 @@ from launch.common import build, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
-from launch.compilation import programs
+from launch.compilation import on_paper, programs
 from launch.compilation.programs import Program
 from launch.compilation.topology import Target
 from openagent_jax.environments.world import World
@@ -22,8 +22,7 @@ GB = 1e9
 
 def head(c: Config, model: Backbone, target: Target, mesh: jax.sharding.Mesh) -> str:
     """Return what is compiled, and for what."""
-    shapes = jax.tree.leaves(transformer.shapes(model.config))
-    num = sum(math.prod(x.shape) for x in shapes)
+    num = num_parameters(model)
     sizes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
     return (
         f"{c.name} on {target.name}: {mesh.size} chips ({sizes}), {num:,} parameters, "
@@ -32,7 +31,13 @@ def head(c: Config, model: Backbone, target: Target, mesh: jax.sharding.Mesh) ->
     )
 
 
-def text(target: Target, arrays: build.Abstract, made: list[Program]) -> str:
+def text(
+    c: Config,
+    model: Backbone,
+    target: Target,
+    arrays: build.Abstract,
+    made: list[Program],
+) -> str:
     """Return the tables of a compiled step."""
     lines = ["memory, GB", *programs.lines(_memory(arrays, made))]
     most, room = programs.peak(made), target.memory
@@ -55,6 +60,8 @@ def text(target: Target, arrays: build.Abstract, made: list[Program]) -> str:
     if target.chip:
         seconds, bound = roofline(target, made)
         lines.append(f"a training step takes {1e3 * seconds:.4g} ms or more: {bound}")
+    expected = on_paper.sent(c, model, arrays) / GB
+    lines.append(f"on paper, the update sends {expected:.4g} GB")
     lines += ["collectives", *_collectives(made)]
     return "\n".join(lines)
 
@@ -68,19 +75,17 @@ def roofline(target: Target, made: list[Program]) -> tuple[float, str]:
 
 
 def figures(
-    c: Config, target: Target, arrays: build.Abstract, made: list[Program]
+    c: Config,
+    model: Backbone,
+    target: Target,
+    arrays: build.Abstract,
+    made: list[Program],
 ) -> dict[str, Any]:
     """Return the same as JSON has it, in bytes, operations and seconds."""
-    found = {
-        "config": c.name,
-        "topology": target.name,
-        "mesh": dict(arrays.mesh.shape),
-        "rows": c.num_rows,
-        "columns": c.num_columns,
+    found = about(c, model, target, arrays) | {
         "jax": jax.__version__,
         "memory": _memory(arrays, made),
         "peak": programs.peak(made),
-        "limit": target.memory,
         "programs": [
             dataclasses.asdict(x)
             | {"collectives": [y._asdict() for y in x.collectives]}
@@ -91,6 +96,30 @@ def figures(
         seconds, bound = roofline(target, made)
         found |= {"least_seconds": seconds, "bound": bound}
     return found
+
+
+def about(
+    c: Config, model: Backbone, target: Target, arrays: build.Abstract
+) -> dict[str, Any]:
+    """Return what is compiled, and what its update should send, as JSON has it."""
+    return {
+        "config": c.name,
+        "algorithm": c.algorithm.name,
+        "lora_rank": c.model.lora.rank,
+        "parameters": num_parameters(model),
+        "topology": target.name,
+        "mesh": dict(arrays.mesh.shape),
+        "rows": c.num_rows,
+        "columns": c.num_columns,
+        "limit": target.memory,
+        "sent_on_paper": on_paper.sent(c, model, arrays),
+    }
+
+
+def num_parameters(model: Backbone) -> int:
+    """Return how many numbers a model has, without adapters."""
+    shapes = jax.tree.leaves(transformer.shapes(model.config))
+    return sum(math.prod(x.shape) for x in shapes)
 
 
 def lacking(

@@ -5,6 +5,7 @@ import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,9 @@ import pytest
 
 from launch.common import backbones, build
 from launch.common.errors import UsageError
-from launch.compilation import chips, flops, programs, report, topology
-from tests import tiny
+from launch.compilation import chips, flops, on_paper, programs, report, topology
+from launch.pages import compilation_table
+from tests import pages, tiny
 
 present = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
@@ -107,15 +109,18 @@ def test_the_step_of_a_small_config():
     gathered = sum(x.sent for x in made[1].collectives if x.kind == "all-gather")
     # All parameters but the norms, half of which the other device has.
     assert gathered == pytest.approx(held["parameters"], rel=0.01)
+    expected = on_paper.sent(c, model, arrays)
+    assert expected - gathered == pytest.approx(5 / 4 * gradient, rel=0.05)
     assert made[1].flops > 0
     # The rollout has no state of the optimizer, but shares the memory with it.
     played = made[2]
     assert played.name == "evaluation" and played.open_flops > 0
     assert played.beside == held["optimizer"] > 0
     assert {*itertools.chain(*(x.axes for x in played.collectives))} <= {"data", "fsdp"}
-    text = report.text(target, arrays, made)
+    text = report.text(c, model, target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text
-    assert report.figures(c, target, arrays, made)["peak"] == programs.peak(made)
+    figures = report.figures(c, model, target, arrays, made)
+    assert figures["peak"] == programs.peak(made)
 
 
 @present
@@ -141,6 +146,10 @@ def test_the_command_for_a_pod(commands, tmp_path):
     sent = sum(x["sent"] for x in update["collectives"])
     moments = figures["memory"]["optimizer"]  # two for each parameter that is trained
     assert sent == pytest.approx(2 * 15 / 16 * moments / 2, rel=0.01)
+    assert sent == pytest.approx(figures["sent_on_paper"], rel=0.01)
+    done = commands("compile", f"--table={tmp_path}")
+    assert done.code == 0, done.err
+    assert "| SFT, whole | v5e:4x4 | data 16 | 16 x " in done.out
 
 
 @pytest.mark.slow
@@ -154,3 +163,36 @@ def test_the_command_for_the_devices_here(commands, tmp_path):
     assert 0 < figures["peak"] < figures["limit"]
     done = commands("compile", *config, "--topology=v5e:nope")
     assert done.code == 2 and len(done.err.splitlines()) == 1
+
+
+def test_what_an_update_sends_on_paper():
+    changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2, model__remat="full")
+    c = tiny.config("sft", **changes)
+    model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
+    arrays = build.abstract(c, model, build.world(c, model, "poi"))
+    num = 8_030_261_248
+    trained = num - 128_256 * 4096  # without the embedding
+    # Half of the numbers are on the other side of "tensor", in four bytes each.
+    gathered, reduced, summed = num * 2 / 2, trained * 2 / 2, trained * 2 / 2
+    activation = 4 * 4096 * c.num_rows / 4 * c.num_columns
+    expected = gathered + reduced + summed + 32 * 5 * activation
+    assert on_paper.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_page_of_pods_has_the_stored_figures(monkeypatch):
+    monkeypatch.chdir(pages.ROOT)
+    table = "\n".join(compilation_table.lines(Path("docs/results/pods")))
+    page = pages.page("pods.md")
+    assert f"<!-- pods -->\n{table}\n<!-- end -->" in page
+    assert "bound by products in every row" in page
+    for path in Path("docs/results/pods").glob("*.json"):
+        assert json.loads(path.read_text())["bound"] == "products"
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "no", '{"parameters": 1, "mesh": {}}'])
+def test_a_table_of_something_else(tmp_path, text):
+    with pytest.raises(ValueError, match="no file of launch.compile --json"):
+        [*compilation_table.lines(tmp_path)]
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match="a.json: not a file of launch.compile"):
+        [*compilation_table.lines(tmp_path)]

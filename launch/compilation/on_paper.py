@@ -1,0 +1,61 @@
+"""What an update sends, calculated by hand, to compare with a compiled program."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from launch.common import build
+from launch.common.config import Config
+from launch.common.model_loading import Backbone
+from launch.compilation import programs
+from openagent_jax import optim, sharding
+
+# Sums over "tensor" of a layer: of attention and MLP, forward and backward.
+NUM_SUMS = 4
+
+
+def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
+    """Return the bytes that each device sends in an update.
+
+    A ring of n devices sends (n - 1)/n of an array to gather it, or to reduce it to
+    parts, and twice that for a sum that all of them need. Parameters are gathered over
+    "fsdp"; their gradients are reduced over "fsdp" and summed over "data". In each
+    layer four activations are summed over "tensor", and a fifth if none is kept for the
+    backward pass. Minibatches and epochs repeat that.
+
+    Args:
+      c: the config.
+      model: the model.
+      arrays: the arrays of a training step.
+    """
+    num, parts, tensor = (arrays.mesh.shape[axis] for axis in sharding.MESH_AXES)
+    total = 0.0
+    for x in jax.tree.leaves((arrays.state.params, arrays.state.frozen)):
+        total += _whole(x, parts) * _ring(_num_parts(x, parts))
+    fixed = optim.untrained(c.optim.train_embedding)
+    trained = {k: x for k, x in arrays.state.params.items() if k not in fixed}
+    for x in jax.tree.leaves(trained):
+        split = _num_parts(x, parts)
+        total += _whole(x, parts) * _ring(split)
+        total += 2 * _whole(x, parts) / split * _ring(num * parts // split)
+    num_sums = NUM_SUMS + (c.model.remat == "full")
+    numbers = c.num_rows / (num * parts) * c.num_columns * model.config.width
+    activations = 2 * numbers * jnp.dtype(c.model.dtype).itemsize * _ring(tensor)
+    total *= c.train.num_minibatches
+    total += num_sums * model.config.num_layers * activations
+    return c.train.num_epochs * total
+
+
+def _ring(num_devices: int) -> float:
+    return (num_devices - 1) / num_devices
+
+
+def _num_parts(x: Any, parts: int) -> int:
+    """Return into how many parts "fsdp" splits an array."""
+    return parts if "fsdp" in jax.tree.leaves(tuple(x.sharding.spec)) else 1
+
+
+def _whole(x: Any, parts: int) -> int:
+    """Return the bytes of an array, once it is gathered over "fsdp"."""
+    return programs.size(x) * _num_parts(x, parts)
