@@ -81,7 +81,8 @@ def main() -> None:
     if DRY_RUN.value:
         print(json.dumps(config.to_dict(c), indent=2))
         return
-    if (ended := runs.ended(workdir)) is not None:
+    ended = runs.ended(workdir)
+    if ended is not None and scoring.report_file(workdir, ended).exists():
         print(f"{workdir}: this run has ended; another one needs another --workdir")
         scoring.print_report(workdir, ended)
         return

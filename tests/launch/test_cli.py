@@ -593,15 +593,20 @@ def test_resumes_after_sigkill_and_sigterm(commands, tmp_path):
 def test_the_report_of_adapters_is_reproduced(commands, tmp_path):
     args = [f"--workdir={tmp_path}/w", PAFT, *SMALL, "--config.train.num_steps=3"]
     args += ["--config.model.lora.rank=2", "--config.optim.learning_rate=0.1"]
-    done = commands("train", *args, f"--config.compile_cache={tmp_path}/cache")
+    args += [f"--config.compile_cache={tmp_path}/cache"]
+    done = commands("train", *args)
     assert done.code == 0, done.err
     assert re.search(r"paft: [0-9,]+ parameters beside [0-9,]+, 3 steps", done.out)
     report = tmp_path / "w" / "eval" / "3" / "report.json"
     first = report.read_text()
-    report.unlink()
-    done = commands("evaluate", f"--workdir={tmp_path}/w")
-    assert done.code == 0, done.err
-    assert report.read_text() == first
+    manifest = tmp_path / "w" / "manifest.json"
+    ended = json.loads(manifest.read_text())["ended"]
+    for command in (["evaluate", args[0]], ["train", *args]):
+        report.unlink()
+        done = commands(*command)
+        assert done.code == 0, done.err
+        assert report.read_text() == first
+    assert json.loads(manifest.read_text())["ended"] == ended
 
 
 def test_one_page_of_several_runs(commands, tmp_path):
