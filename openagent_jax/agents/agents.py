@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import importlib
 import inspect
 import json
@@ -140,16 +141,20 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         base_url=where.base_url,
         api_key=where.key or "none",
         timeout=where.timeout,
-        max_retries=where.max_retries,
         # The client does not tell how often it has retried.
         http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [count]}),
     )
-    if where.host != OPENAI_HOST:  # the client would tell others whose account it is
-        client.organization = client.project = None
 
-    async def once(messages: list[Message], tools: list[dict]) -> Reply:
+    @functools.cache
+    def client_of(retries: int) -> openai.AsyncOpenAI:
+        limited = client.with_options(max_retries=retries)
+        if where.host != OPENAI_HOST:  # it would tell others whose account it is
+            limited.organization = limited.project = None
+        return limited
+
+    async def once(messages: list[Message], tools: list[dict], retries: int) -> Reply:
         try:
-            completion = await client.chat.completions.create(
+            completion = await client_of(retries).chat.completions.create(
                 model=where.model,
                 messages=messages,  # type: ignore
                 # Some servers refuse an empty list.
@@ -171,12 +176,13 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
         return reply._replace(message=_without(where.key, reply.message))
 
     async def ask(messages: list[Message], tools: list[dict]) -> Reply:
-        said = ""
-        for attempt in range(where.max_retries + 1):
-            if attempt:
-                await asyncio.sleep(BACK_OFF * 2 ** (attempt - 1))
+        said, sent = "", _SENT.get()
+        # The client retries too; together, they send no more than one of them may.
+        while sent[0] <= where.max_retries:
+            if sent[0]:
+                await asyncio.sleep(BACK_OFF * 2 ** (sent[0] - 1))
             try:
-                return await once(messages, tools)
+                return await once(messages, tools, where.max_retries - sent[0])
             except _Garbled as error:
                 said = _without(where.key, f": {error}" if str(error) else "")
         raise Unanswered(f"the reply is not a chat completion{said}"[:MAX_ERROR])

@@ -70,6 +70,16 @@ def test_malformed_responses_are_retried_then_unanswered(body):
         assert len(server.requests) == 3
 
 
+def test_faults_of_two_kinds_share_the_retries():
+    def script(body, number):
+        return ("reply", b"") if len(server.requests) % 2 else FAULTS["server error"]
+
+    with scripted.server(script) as server:
+        with pytest.raises(agents.Unanswered) as error:
+            ask(endpoint_of(server, max_retries=4))
+        assert len(server.requests) == error.value.num_requests == 5
+
+
 def test_an_error_that_comes_as_a_success_is_told():
     body = {"error": {"message": "the model s3cret is overloaded", "code": 502}}
     with scripted.server(lambda *_: ("reply", body)) as server:
