@@ -32,7 +32,7 @@ from openagent_jax.types import (
     together,
 )
 
-GRADING_VERSION = "10"  # raise it when a change affects the scores of the same agent
+GRADING_VERSION = "11"  # raise it when a change affects the scores of the same agent
 
 
 class Recording(NamedTuple):

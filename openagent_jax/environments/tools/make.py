@@ -51,6 +51,7 @@ from openagent_jax.environments.tools.worlds.symbols import (
     JOINTS,
     LISTERS,
     NOTES,
+    VAGUE,
     ToolSymbols,
 )
 from openagent_jax.environments.world import (
@@ -85,6 +86,7 @@ class Source(NamedTuple):
     joints: Int[Array, "2 X"]
     listers: Int[Array, "2 X 2"]
     changes: Int[Array, "2 X 3"]
+    vague: Int[Array, "2 X"]
     noise: Noise
     keys: key_forms.KeyForms  # of results
     special: Int[Array, "Y"]  # number of earlier texts that not all forms can write
@@ -310,6 +312,7 @@ def world_of(
         jnp.asarray([[list(map(table.one, x)) for x in texts[s]] for s in SPLITS])
         for texts in (LISTERS, CHANGES)
     )
+    vague = jnp.asarray([list(map(table.one, VAGUE[s])) for s in SPLITS])
     noises = noise.compile([tasks, transfer], table, made, limits.value_bytes)
     keys = key_forms.tables(table, _result_keys((tasks, transfer)), units)
     source = Source(
@@ -322,6 +325,7 @@ def world_of(
         joints,
         listers,
         changes,
+        vague,
         noises,
         keys,
         jnp.zeros(1, jnp.int32),
@@ -363,7 +367,7 @@ def _fixed_tokens(
     """
     fixed = np.arange(len(table.texts)) >= num_texts
     fixed[: table.numbers.high] = True
-    for text in jax.tree.leaves((NOTES, JOINTS, LISTERS, CHANGES)):
+    for text in jax.tree.leaves((NOTES, JOINTS, LISTERS, CHANGES, VAGUE)):
         fixed[table.one(text)] = True
     used = fixed_tokens.of_symbols(lexicon, fixed)
     return used | fixed_tokens.of_general_words(tokenizer)
@@ -427,6 +431,7 @@ def _pools(tables: Tables, task: Task, split: str | Split, num_visible: int) -> 
         joints=source.joints[s],
         listers=source.listers[s],
         changes=source.changes[s],
+        vague=source.vague[s],
         misspelt=source.noise.requests.of(s, task.phrase),
         noisy_names=source.noise.names.of(s, task.tools.name),
         worse_descriptions=source.noise.descriptions.of(

@@ -17,6 +17,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     wanted,
     wanted_there,
     with_gate,
+    worded,
 )
 from openagent_jax.environments.tools.types import RECORDED, Change, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
@@ -53,20 +54,19 @@ def rate_limit(pools: Pools) -> Perturbation:
     """Refuse every few calls, whichever they are, until the agent has waited.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"rate limit, wait for 1 calls"}`, then
-            `{"error":"rate limit, wait for 0 calls"}`, then `{"hour":"17"}`
+    After:  `HTTP/1.1 429 Too Many Requests, Retry-After: 1 calls`, then
+            `HTTP/1.1 429 Too Many Requests, Retry-After: 0 calls`, then `{"hour":"17"}`
 
     After two calls one is refused, or after three calls two. Strength: the probability
     that calls are limited.
     """
-    del pools
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         pause = jax.random.randint(which, (), 1, 3)
         hit = bernoulli(coin, strength) & (task.faults.pause == 0)
         limited = edit_faults(task, quota=pause + 1, pause=pause)
-        return select(hit, limited, task)
+        return select(hit, worded(key, limited, pools), task)
 
     return apply
 
@@ -76,7 +76,8 @@ def verification_code_change(pools: Pools) -> Perturbation:
 
     Before: `get_pass`, then `opening_hour` with its code
     After:  `get_pass`, then `opening_hour` with its code, which gives
-            `{"error":"code expired, get a new one from get_pass"}`; then both again
+            `HTTP/1.1 401 Unauthorized: code expired, renew it with get_pass`; then both
+            again
 
     Strength: the probability that a code that the goal needs expires. A goal that needs
     no code comes to need that of a new tool.
@@ -120,7 +121,8 @@ def verification_code_change(pools: Pools) -> Perturbation:
         new_code = jnp.max(jnp.where(same, new_code[None], 0), axis=1)
         new_code = jnp.maximum(new_code, task.faults.new_code)
         # A new tool whose code would not expire is of no use.
-        return select(jnp.any(expires), edit_faults(task, new_code=new_code), old)
+        expired = worded(key, edit_faults(task, new_code=new_code), pools)
+        return select(jnp.any(expires), expired, old)
 
     return apply
 
@@ -130,7 +132,7 @@ def stale_value(pools: Pools) -> Perturbation:
 
     Before: `{"place":"Fern Park"}`, which `opening_hour` takes
     After:  `{"place":"Fern Park"}`, for which `opening_hour` returns
-            `{"error":"out of date, read it again with find_place"}`; then
+            `HTTP/1.1 409 Conflict: stale value, fetch it with find_place`; then
             `{"place":"Elm Park"}`
 
     Strength: the probability that a result that another step uses changes; of one task,
@@ -141,7 +143,8 @@ def stale_value(pools: Pools) -> Perturbation:
         hit = _may_be_stale(task) & placed_steps(task, pools.position)
         hit &= bernoulli(key, strength, task.goal.tool.shape)
         hit &= (jnp.cumsum(hit) == 1) & ~jnp.any(task.faults.stale)
-        return edit_faults(task, stale=task.faults.stale | hit)
+        stale = edit_faults(task, stale=task.faults.stale | hit)
+        return select(jnp.any(hit), worded(key, stale, pools), task)
 
     return apply
 

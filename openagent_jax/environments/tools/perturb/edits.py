@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax import hashing
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import (
     FOREVER,
@@ -35,6 +36,7 @@ class Pools(TaskPools):
     joints: Int[Array, "X"]  # what is between two requests that become one
     listers: Int[Array, "X 2"]  # name and description of tools that name new tools
     changes: Int[Array, "X 3"]  # texts around two values; see `types.Change`
+    vague: Int[Array, "X"]  # what stands for a value that a request leaves out
     misspelt: Reworded  # the pieces of the request
     noisy_names: Reworded  # of each tool; by level and variant, see `noisy_names`
     worse_descriptions: Reworded  # the first piece of the description of each tool
@@ -65,6 +67,7 @@ OF_ROWS = (
 NOTE = 1
 # The pieces that hold a remark on which value stands for another one.
 FILING = slice(-NUM_REMARKS, -1)
+_WORDING_SALT = 3  # of `hashing.hashed_key`
 
 
 def edit_tools(task: Task, **fields) -> Task:
@@ -75,6 +78,18 @@ def edit_tools(task: Task, **fields) -> Task:
 def edit_faults(task: Task, **fields) -> Task:
     """Return the task with some fields of `Task.faults` replaced."""
     return replace(task, faults=replace(task.faults, **fields))
+
+
+def worded(key: jax.Array, task: Task, pools: Pools) -> Task:
+    """Word the errors of all tools as one interface of the split does.
+
+    Perturbations that let tools fail do so, because a policy has met the normal wording
+    in training. Tools whose errors are worded by another perturbation keep their words.
+    """
+    old, (low, high) = task.faults.wording, pools.wordings
+    drawn = hashing.hashed_key(key, _WORDING_SALT) % (high - low).astype(jnp.uint32)
+    new = low + drawn.astype(jnp.int32)
+    return edit_faults(task, wording=jnp.where(old == 0, new, old))
 
 
 def rename(task: Task, name: Int[Array, "N"], hit: Bool[Array, "N"]) -> Task:

@@ -14,6 +14,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     wanted,
     wanted_surely,
     wanted_there,
+    worded,
 )
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
@@ -24,7 +25,7 @@ def runtime_error(pools: Pools) -> Perturbation:
     """Let the first one or two calls of a tool that the goal needs fail.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"failed, try again"}`, then `{"hour":"17"}`
+    After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`
     """
 
     def apply(key, task, strength):
@@ -33,7 +34,8 @@ def runtime_error(pools: Pools) -> Perturbation:
         tool = pick(which, wanted_there(task, pools) & works)
         failures = task.faults.failures.at[tool].set(jax.random.randint(num, (), 1, 3))
         hit = bernoulli(coin, strength) & (tool >= 0)
-        return select(hit, edit_faults(task, failures=failures), task)
+        failing = worded(key, edit_faults(task, failures=failures), pools)
+        return select(hit, failing, task)
 
     return apply
 
@@ -120,7 +122,7 @@ def error_wording(pools: Pools) -> Perturbation:
         there = used & wanted_there(task, pools)
         errs, tool = jnp.any(used & fails), pick(which, there & lasting(task))
         failures = faults.failures.at[tool].set(1)
-        worded = edit_faults(
+        changed = edit_faults(
             task,
             failures=jnp.where(errs | (tool < 0), faults.failures, failures),
             wording=jax.random.randint(words, shape, *pools.wordings),
@@ -129,7 +131,7 @@ def error_wording(pools: Pools) -> Perturbation:
         hit = bernoulli(coin, strength)
         if pools.position:
             hit &= jnp.any(placed_steps(task, pools.position))
-        return select(hit, worded, task)
+        return select(hit, changed, task)
 
     return apply
 

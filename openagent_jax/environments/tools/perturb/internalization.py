@@ -36,6 +36,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     wanted,
     wanted_surely,
     with_gate,
+    worded,
 )
 from openagent_jax.environments.tools.types import FOREVER, Task
 from openagent_jax.perturb import (
@@ -130,7 +131,7 @@ def fatal_error(pools: Pools) -> Perturbation:
 
     The documents have a second tool for something else.
 
-    Before: `{"hour":"17"}`. After: `{"error":"out of service for good"}`.
+    Before: `{"hour":"17"}`. After: `HTTP/1.1 410 Gone`.
     """
     return _perturbation(_break, pools, solvable=False)
 
@@ -139,8 +140,8 @@ def error_with_alternative(pools: Pools) -> Perturbation:
     """Let every call of a tool fail that the task needs, beside one that does the same.
 
     Before: `{"hour":"17"}`
-    After:  `{"error":"out of service for good"}`, and a second document has the
-            description of the first: its tool gives the hour.
+    After:  `HTTP/1.1 410 Gone`, and a second document has the description of the first:
+            its tool gives the hour.
     """
     return _perturbation(_break, pools, solvable=True)
 
@@ -184,7 +185,8 @@ def _perturbation(change: Change, pools: Pools, solvable: bool) -> Perturbation:
     def apply(key, task, strength, solvable):
         coin, key = jax.random.split(key)
         changed = change(key, task, pools, solvable)
-        return select(bernoulli(coin, strength), changed, task)
+        hit = bernoulli(coin, strength) & ~equal(changed, task)
+        return select(hit, worded(key, changed, pools), task)
 
     return Variant(apply, family=(change, id(pools)), which=solvable)
 

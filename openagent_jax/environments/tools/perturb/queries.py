@@ -17,7 +17,7 @@ from openagent_jax.environments.tools.types import Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 from openagent_jax.text import scalars
 
-CHOICE_SALT = 1  # of `hashing.hashed_key`
+CHOICE_SALT, VAGUE_SALT = 1, 2  # of `hashing.hashed_key`
 NUM_TRIES = 8  # values that are drawn until one is another than those of the request
 
 
@@ -35,7 +35,8 @@ def query_rewrite(pools: Pools) -> Perturbation:
         phrase = choices.spoken(pools.choices, pools.phrases[r], seed)
         # The phrases are those of the domain, not of one that has replaced it.
         hit = bernoulli(coin, strength) & (task.goal.kind >= 0)
-        return replace(task, phrase=jnp.where(hit, phrase, task.phrase))
+        rewritten = _vague(key, replace(task, phrase=phrase), pools)
+        return select(hit, rewritten, task)
 
     return apply
 
@@ -44,9 +45,8 @@ def query_underspecified(pools: Pools) -> Perturbation:
     """Leave a value that the task needs out of the request.
 
     Before: `Find the evening event in Fern Park.`
-    After:  `Find the evening event in something.`
+    After:  `Find the evening event in whatever it was.`
     """
-    del pools
 
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
@@ -55,6 +55,7 @@ def query_underspecified(pools: Pools) -> Perturbation:
         )
         q = pick(which, used & task.shown & ~_changes(task))
         hidden = replace(task, shown=task.shown.at[q].set(False))
+        hidden = _vague(key, hidden, pools)
         return select(bernoulli(coin, strength) & (q >= 0), hidden, task)
 
     return apply
@@ -231,6 +232,15 @@ def other_value(
     q = jnp.argmax(jnp.where(may, uniforms[NUM_TRIES:], -1.0))
     constant = jnp.where(jnp.any(may), q, -1)
     return Lure(constant, jnp.argmax(named[:, q]), value[q])
+
+
+def _vague(key: jax.Array, task: Task, pools: Pools) -> Task:
+    """Write words that tell nothing in place of values that the request leaves out."""
+    piece = -1 - task.phrase
+    is_constant = (piece >= 0) & (piece < len(task.shown))
+    left_out = is_constant & ~task.shown[jnp.where(is_constant, piece, 0)]
+    words = pools.vague[hashing.hashed_key(key, VAGUE_SALT) % len(pools.vague)]
+    return replace(task, phrase=jnp.where(left_out, words, task.phrase))
 
 
 def _changes(task: Task) -> Bool[Array, "Q"]:

@@ -20,6 +20,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     wanted,
     wanted_surely,
     with_gate,
+    worded,
 )
 from openagent_jax.environments.tools.types import FOREVER, RECORDED, Task
 from openagent_jax.perturb import Perturbation, bernoulli, pick, select
@@ -66,7 +67,7 @@ def incomplete_information(pools: Pools) -> Perturbation:
 
     Before: `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
     After:  `"name":"opening_hour","parameters":["place"]`; only the error of a call
-            says `needs the code from get_pass`
+            says `HTTP/1.1 401 Unauthorized: code issued by get_pass expected`
 
     Strength: the probability that the document of a tool with a prerequisite leaves it
     out. If no tool that the goal needs has a prerequisite, one comes to need a new
@@ -87,9 +88,10 @@ def incomplete_information(pools: Pools) -> Perturbation:
         added = edit_tools(gated, code_from=code_from, call_after=call_after)
         hit = bernoulli(coin, strength, row.shape)
         alone = ~jnp.any(needs) & (tool >= 0) & (gate >= 0) & hit[tool]
-        task = select(alone, added, task)
-        untold = jnp.where(alone, same, needs & hit)
-        return edit_faults(task, untold=task.faults.untold | untold)
+        changed = select(alone, added, task)
+        untold = jnp.where(alone, same, needs & hit) & ~task.faults.untold
+        changed = edit_faults(changed, untold=changed.faults.untold | untold)
+        return select(jnp.any(untold), worded(key, changed, pools), task)
 
     return apply
 

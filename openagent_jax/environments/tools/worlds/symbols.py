@@ -106,6 +106,26 @@ CHANGES = {
     ),
 }
 
+# What stands in a request in place of a value that it leaves out.
+VAGUE = {
+    "train": (
+        "something",
+        "whatever it was",
+        "that thing",
+        "any of those",
+        "(to be added)",
+        "what I told my friend",
+    ),
+    "test": (
+        "the usual",
+        "you know which",
+        "(see above)",
+        "same as last time",
+        "the obvious choice",
+        "xxx",
+    ),
+}
+
 NUM_CODES, NUM_OPAQUE = 4096, 256
 
 
