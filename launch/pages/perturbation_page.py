@@ -220,6 +220,7 @@ def forms(split: str) -> dict[str, str]:
         "gates": _quoted(name for name, _ in symbols.GATES[split]),
         "listers": _quoted(name for name, _ in symbols.LISTERS[split]),
         "changes": _quoted("...".join(x) for x in symbols.CHANGES[split]),
+        "vague": _quoted(symbols.VAGUE[split]),
         "notes": _quoted(noted),
         "filings": _quoted(
             "...".join(x).strip() for row in asides.FILINGS[split] for x in row

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import chex
 import jax
@@ -11,11 +12,29 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from openagent_jax import perturb
+from openagent_jax.environments.tools.worlds.symbols import VAGUE
 from openagent_jax.environments.world import SPLITS
-from openagent_jax.text import error_texts, result_forms
+from openagent_jax.text import error_texts, result_forms, style
 from tests import differences, helpers
 
 ENTRIES = tuple(helpers.CATALOGUE)
+# Entries that tools answer with errors, as the oracle meets them.
+FAILING = (
+    "runtime_error",
+    "tool_redirection",
+    "tool_addition",
+    "schema_drift",
+    "error_wording",
+    "rate_limit",
+    "verification_code_change",
+    "stale_value",
+    "incomplete_information",
+    "unsolvable",
+    "still_solvable",
+    "fatal_error",
+    "error_with_alternative",
+)
+SILENT = {style.OK, style.USER_REPLY, style.USER_CHANGE, style.NO_RESULT}
 MIN_CHANGED = 0.3  # share of the tasks, at strength 1
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
 every_split = pytest.mark.parametrize("split", SPLITS)
@@ -198,6 +217,7 @@ class TestPools:
             "gates",
             "listers",
             "changes",
+            "vague",
             "phrases",
         ],
     )
@@ -236,6 +256,53 @@ class TestPools:
             error_texts: len(error_texts.WORDINGS),
         }
         assert train | test == {*range(1, num[all_of])}  # 0 is the normal one
+
+    def test_words_for_values_that_are_left_out(self):
+        train, test = (
+            {word for text in VAGUE[split] for word in re.findall("[a-z]+", text)}
+            for split in SPLITS
+        )
+        assert not train & test
+
+
+@every_split
+@every_entry
+def test_what_tools_answer_has_words_of_the_split(entry, split):
+    """All that an oracle meets, so all that a demonstration shows."""
+    tables, new = helpers.world("poi").tables, edited(entry, split)
+    episodes = helpers.host(helpers.demonstrate(tables, new)[0])
+    said, faults = episodes.timestep.observation, new.faults
+    is_error = episodes.valid & ~np.isin(said.status, [*SILENT])
+    notices = faults.wording[faults.deprecated & (faults.moved_to >= 0)]
+    low, high = error_texts.RANGES[SPLITS.index(split)]
+    for wording in (*said.wording[is_error], *notices):
+        assert low <= wording < high
+    if entry in FAILING:
+        assert is_error.any()
+
+
+@every_split
+def test_what_a_request_leaves_out_has_words_of_the_split(split):
+    new, texts = edited("query_underspecified", split), helpers.texts("poi")
+    hit = differences.changed_tasks(tasks(split), new)
+    for task in (helpers.row(new, int(i)) for i in np.flatnonzero(hit)):
+        named = {-1 - int(x) for x in task.phrase if x < 0}
+        assert task.shown[[q for q in named if q < len(task.shown)]].all()
+        assert {texts[x] for x in task.phrase if x >= 0} & {*VAGUE[split]}
+
+
+@pytest.mark.parametrize("name", ["query_rewrite", "query_underspecified"])
+def test_a_rewritten_request_leaves_out_as_much(name):
+    """Whichever of the two comes first."""
+    tables, old = helpers.world("poi").tables, tasks("test")
+    names = [name, *{"query_rewrite", "query_underspecified"} - {name}]
+    edits = [perturb.make(helpers.ENVIRONMENT, tables, x, "test") for x in names]
+    both = perturb.batched(perturb.chain(*edits))
+    new = helpers.host(jax.jit(both)(helpers.keys(5), old, jnp.float32(1)))
+    texts = helpers.texts("poi")
+    for task in (helpers.row(new, i) for i in range(len(new.world))):
+        says = {texts[x] for x in task.phrase if x >= 0}
+        assert bool(says & {*VAGUE["test"]}) == (not task.shown.all())
 
 
 def templates(name, split):
