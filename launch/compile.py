@@ -5,12 +5,12 @@
     python -m launch.compile --table=docs/results/pods
 
 It prints, for one chip, the memory by what takes it, and the operations of each program
-(the batch, which contains the rollout of GRPO and PPO, the update, and the rollout of
+(the batch, the update, which contains the rollout of GRPO and PPO, and the rollout of
 the evaluation), what they send to other chips, and the least time that a training step
-takes at full speed. All of that is computed, not measured. The exit code is 1 if a
-program does not fit. A TPU is not needed, but its compiler is: pip install -e ".[tpu]".
-"local" are the devices here. --table prints a table of a folder of files that --json
-wrote.
+of full rows takes at full speed. All of that is computed, not measured. The exit code
+is 1 if a program does not fit. A TPU is not needed, but its compiler is: pip install -e
+".[tpu]". "local" are the devices here. --table prints a table of a folder of files that
+--json wrote.
 """
 
 import sys
@@ -41,6 +41,8 @@ TABLE = flags.DEFINE_string(
 
 def main() -> None:
     if TABLE.value:
+        other = "compiling, not for --table"
+        cli.refuse_unused(CONFIG, TOPOLOGY, SHAPE, JSON, other=other)
         print_table(Path(TABLE.value))
         return
     if not TOPOLOGY.value:

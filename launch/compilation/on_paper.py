@@ -10,9 +10,10 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import programs
 from openagent_jax import optim, sharding
+from openagent_jax.algorithms.policy_gradient import GAP_ROWS
 
-# Sums over "tensor" of a layer: of attention and MLP, forward and backward.
-NUM_SUMS = 4
+# Sums over "tensor" of a layer: of attention and of the MLP.
+NUM_SUMS = 2
 
 
 def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
@@ -20,9 +21,12 @@ def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
 
     A ring of n devices sends (n - 1)/n of an array to gather it, or to reduce it to
     parts, and twice that for a sum that all of them need. Parameters are gathered over
-    "fsdp"; their gradients are reduced over "fsdp" and summed over "data". In each
-    layer four activations are summed over "tensor", and a fifth if none is kept for the
-    backward pass. Minibatches and epochs repeat that.
+    "fsdp"; their gradients are reduced over "fsdp" and summed over "data". The
+    embeddings of tokens are summed over "tensor", and in each layer four activations,
+    two forward and two backward, and a fifth if none is kept for the backward pass.
+    Minibatches and epochs repeat that, but frozen parameters are gathered once. GRPO
+    and PPO score some of the rows before they learn, and all of them with a reference
+    if there is a KL penalty. The critic of PPO is left out.
 
     Args:
       c: the config.
@@ -31,20 +35,28 @@ def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
     """
     num, parts, tensor = (arrays.mesh.shape[axis] for axis in sharding.MESH_AXES)
     total = 0.0
-    for x in jax.tree.leaves((arrays.state.params, arrays.state.frozen)):
-        total += _whole(x, parts) * _ring(_num_parts(x, parts))
+    for x in jax.tree.leaves(arrays.state.params):
+        total += _gather(x, parts)
     fixed = optim.untrained(c.optim.train_embedding)
     trained = {k: x for k, x in arrays.state.params.items() if k not in fixed}
     for x in jax.tree.leaves(trained):
         split = _num_parts(x, parts)
         total += _whole(x, parts) * _ring(split)
         total += 2 * _whole(x, parts) / split * _ring(num * parts // split)
-    num_sums = NUM_SUMS + (c.model.remat == "full")
     numbers = c.num_rows / (num * parts) * c.num_columns * model.config.width
     activations = 2 * numbers * jnp.dtype(c.model.dtype).itemsize * _ring(tensor)
+    forward = (1 + NUM_SUMS * model.config.num_layers) * activations
+    again = NUM_SUMS + (c.model.remat == "full")
     total *= c.train.num_minibatches
-    total += num_sums * model.config.num_layers * activations
-    return c.train.num_epochs * total
+    total += forward + again * model.config.num_layers * activations
+    scored = 1 / GAP_ROWS + (c.surrogate.kl > 0) if c.algorithm.name != "sft" else 0
+    frozen = sum(_gather(x, parts) for x in jax.tree.leaves(arrays.state.frozen))
+    return c.train.num_epochs * total + scored * forward + frozen
+
+
+def _gather(x: Any, parts: int) -> float:
+    """Return what gathering an array over "fsdp" sends."""
+    return _whole(x, parts) * _ring(_num_parts(x, parts))
 
 
 def _ring(num_devices: int) -> float:

@@ -11,6 +11,7 @@ from launch.common import build, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
+from launch.common.origin import origin
 from launch.compilation import on_paper, programs
 from launch.compilation.programs import Program
 from launch.compilation.topology import Target
@@ -59,7 +60,8 @@ def text(
             lines.append(f"  {name:22}" + "".join(f"{x:12.4g}" for x in values))
     if target.chip:
         seconds, bound = roofline(target, made)
-        lines.append(f"a training step takes {1e3 * seconds:.4g} ms or more: {bound}")
+        least = f"{1e3 * seconds:.4g} ms or more: {bound}"
+        lines.append(f"a training step of full rows takes {least}")
     expected = on_paper.sent(c, model, arrays) / GB
     lines.append(f"on paper, the update sends {expected:.4g} GB")
     lines += ["collectives", *_collectives(made)]
@@ -84,6 +86,7 @@ def figures(
     """Return the same as JSON has it, in bytes, operations and seconds."""
     found = about(c, model, target, arrays) | {
         "jax": jax.__version__,
+        "commit": origin()["git_commit"],
         "memory": _memory(arrays, made),
         "peak": programs.peak(made),
         "programs": [

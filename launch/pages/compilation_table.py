@@ -9,10 +9,18 @@ from typing import Any
 from launch.compilation import programs
 
 HEADINGS = (
-    *("model", "trained", "chips", "mesh", "rows", "memory, GB", "products, TFLOP"),
-    *("sent, GB", "on paper, GB", "at least, ms"),
+    *("model", "trained", "chips", "mesh", "rows"),
+    *(
+        "step, GB",
+        "evaluation, GB",
+        "products, TFLOP",
+        "sent, GB",
+        "on paper, GB",
+        "at least, ms",
+    ),
 )
 GB = 1e9
+_OF_STEP = programs.BATCH, programs.UPDATE
 Json = dict[str, Any]
 
 
@@ -29,7 +37,7 @@ def lines(folder: Path) -> Iterator[str]:
     if not rows:
         raise ValueError(f"{folder}: there is no file of launch.compile --json")
     yield f"| {' | '.join(HEADINGS)} |"
-    yield f"|{' --- |' * 5}{' ---: |' * 5}"
+    yield f"|{' --- |' * 5}{' ---: |' * 6}"
     for _, cells in sorted(rows):
         yield f"| {' | '.join(cells)} |"
 
@@ -60,9 +68,22 @@ def _cells(made: Json) -> tuple[str, ...]:
         made["topology"],
         ", ".join(f"{axis} {n}" for axis, n in made["mesh"].items() if n > 1),
         f"{made['rows']:,} x {made['columns']:,}",
-        f"{made['peak'] / GB:.1f} of {made['limit'] / GB:.0f}",
+        f"{_memory(made, *_OF_STEP) / GB:.1f} of {made['limit'] / GB:.0f}",
+        f"{_memory(made, programs.EVALUATION) / GB:.1f}",
         f"{update['flops'] / 1e12:,.1f}",
         f"{sent / GB:.3g}",
         f"{made['sent_on_paper'] / GB:.3g}",
         f"{1e3 * made['least_seconds']:,.0f}",
     )
+
+
+def _memory(made: Json, *names: str) -> float:
+    """Return the most bytes that a chip needs while one of some programs runs.
+
+    The code of all programs is in memory.
+    """
+    parts = "beside", "arguments", "outputs", "temporaries"
+    needed = [
+        sum(x[part] for part in parts) for x in made["programs"] if x["name"] in names
+    ]
+    return max(needed) + sum(x["code"] for x in made["programs"])
