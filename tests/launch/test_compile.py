@@ -165,9 +165,13 @@ def test_the_command_for_the_devices_here(commands, tmp_path):
     assert done.code == 2 and len(done.err.splitlines()) == 1
 
 
-def test_what_an_update_sends_on_paper():
+@pytest.mark.parametrize(
+    "name, kl, scored",
+    [("sft", 0.0, 0), ("grpo", 0.0, 1 / 8), ("grpo", 0.1, 1 + 1 / 8)],
+)
+def test_what_an_update_sends_on_paper(name, kl, scored):
     changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2, model__remat="full")
-    c = tiny.config("sft", **changes)
+    c = tiny.config(name, **changes, surrogate__kl=kl)
     model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
     arrays = build.abstract(c, model, build.world(c, model, "poi"))
     num = 8_030_261_248
@@ -175,7 +179,8 @@ def test_what_an_update_sends_on_paper():
     # Half of the numbers are on the other side of "tensor", in four bytes each.
     gathered, reduced, summed = num * 2 / 2, trained * 2 / 2, trained * 2 / 2
     activation = 4 * 4096 * c.num_rows / 4 * c.num_columns
-    expected = gathered + reduced + summed + 32 * 5 * activation
+    sums = 1 + 32 * 5 + scored * (1 + 32 * 2)  # the 1 is of embeddings
+    expected = gathered + reduced + summed + sums * activation
     assert on_paper.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
 
 
@@ -187,6 +192,12 @@ def test_the_page_of_pods_has_the_stored_figures(monkeypatch):
     assert "bound by products in every row" in page
     for path in Path("docs/results/pods").glob("*.json"):
         assert json.loads(path.read_text())["bound"] == "products"
+
+
+def test_a_table_is_not_compiled(commands):
+    done = commands("compile", "--table=docs/results/pods", "--topology=v5e:4x4")
+    assert done.code == 2
+    assert done.err.endswith("--topology is for compiling, not for --table\n")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "no", '{"parameters": 1, "mesh": {}}'])
