@@ -180,7 +180,8 @@ def test_what_an_update_sends_on_paper(name, kl, scored):
     gathered, reduced, summed = num * 2 / 2, trained * 2 / 2, trained * 2 / 2
     activation = 4 * 4096 * c.num_rows / 4 * c.num_columns
     sums = 1 + 32 * 5 + scored * (1 + 32 * 2)  # the 1 is of embeddings
-    expected = gathered + reduced + summed + sums * activation
+    reference = gathered if kl else 0
+    expected = gathered + reference + reduced + summed + sums * activation
     assert on_paper.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
 
 
