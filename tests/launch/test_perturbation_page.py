@@ -67,17 +67,11 @@ NO_FORMS = {
     "tool": {
         "distractor_tools",
         "tool_order",
-        "query_underspecified",
-        "runtime_error",
         "tool_removal",
         "missing_values",
-        "rate_limit",
-        "stale_value",
         "logic_inversion",
         "dependency_rewire",
         "domain_transfer",
-        "unsolvable",  # see the entries of which it applies one
-        "still_solvable",
         "tool_withheld",
         "spare_withheld",
     },
