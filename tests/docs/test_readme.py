@@ -57,6 +57,27 @@ def test_table_and_figure_match_their_command():
     assert f"](docs/{figure[1]})" in README
 
 
+def test_runs_in_words_that_training_has_not_shown():
+    """Their table is that of its command, and README and the text say the same."""
+    section = COMPARISON.split("## In words that training has not shown")[1]
+    compared = compared_reports(section)
+    assert report.side_by_side(compared, markdown=True) in section
+    assert report.exploratory(compared)
+    shown = {row[0]: row[1:] for row in table_of(section)}
+    text = " ".join(README.split())
+    perturbed = [x.split(" [")[0] for x in shown["perturbed, mean of 14 + 1 (suite)"]]
+    assert f"solves {perturbed[2]} % of the perturbed tasks" in " ".join(
+        section.split()
+    )
+    sft, paft = (f"{float(x):.0f}" for x in perturbed[1:])
+    assert (
+        f"solves {paft} % of the perturbed tasks (3 seeds, exploratory; SFT {sft} %)"
+        in text
+    )
+    refused = float(shown["refusals, unsolvable"][2].split(" [")[0])
+    assert f"in other words {refused:.0f} and " in text
+
+
 def test_readme_table_is_part_of_the_comparison():
     header, _, *rows = table_of(README.split("## Results")[1])
     whole, _, *all_rows = table_of(
@@ -117,7 +138,8 @@ def test_pages_say_whether_their_numbers_are_exploratory():
 def test_readme_output_matches_a_stored_report():
     shown = re.search(r"```text\n(.*?)```", README, re.DOTALL)
     assert shown
-    printed = report.table(report.load("docs/results/paft_0")).splitlines()
+    run = report.load("docs/results/unseen_words/paft_0")
+    printed = report.table(run).splitlines()
     lines = shown[1].splitlines()
     assert len(lines) > 3
     for line in lines:
