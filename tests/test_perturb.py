@@ -264,7 +264,7 @@ class TestCatalogue:
             "action+observation",
             "observation+transition",
         )
-        assert both.touches == ("tools.name", "faults.failures")
+        assert both.touches == ("tools.name", "faults.failures", "faults.wording")
         assert (both.solvable, both.transient, both.position) == (
             True,
             False,

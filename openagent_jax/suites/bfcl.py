@@ -99,6 +99,7 @@ class Failing:
     failures: Int[Array, "N"]  # how many calls of each function fail
     moved_to: Int[Array, "N"]  # -1: no function of BFCL is replaced
     lister: Int[Array, ""]  # -1: none lists the others
+    wording: Int[Array, "N"]  # of errors; all have the normal one
 
 
 @jax.tree_util.register_dataclass
@@ -318,7 +319,12 @@ class Suite:
                 call_after=np.full(num, -1, np.int32),
             ),
             Wanted(np.array([item.wanted], np.int32)),
-            Failing(np.zeros(num, np.int32), np.full(num, -1, np.int32), np.int32(-1)),
+            Failing(
+                np.zeros(num, np.int32),
+                np.full(num, -1, np.int32),
+                np.int32(-1),
+                np.zeros(num, np.int32),
+            ),
         )
         return task, pools
 
