@@ -10,7 +10,7 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import programs
 from openagent_jax import optim, sharding
-from openagent_jax.algorithms.policy_gradient import GAP_ROWS
+from openagent_jax.algorithms.policy_gradient import GAP_ROWS, REFERENCE
 
 # Sums over "tensor" of a layer: of attention and of the MLP.
 NUM_SUMS = 2
@@ -35,10 +35,12 @@ def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
     """
     num, parts, tensor = (arrays.mesh.shape[axis] for axis in sharding.MESH_AXES)
     total = 0.0
-    for x in jax.tree.leaves(arrays.state.params):
+    params = dict(arrays.state.params)
+    once = arrays.state.frozen, params.pop(REFERENCE, {})
+    for x in jax.tree.leaves(params):
         total += _gather(x, parts)
     fixed = optim.untrained(c.optim.train_embedding)
-    trained = {k: x for k, x in arrays.state.params.items() if k not in fixed}
+    trained = {k: x for k, x in params.items() if k not in fixed}
     for x in jax.tree.leaves(trained):
         split = _num_parts(x, parts)
         total += _whole(x, parts) * _ring(split)
@@ -50,7 +52,7 @@ def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
     total *= c.train.num_minibatches
     total += forward + again * model.config.num_layers * activations
     scored = 1 / GAP_ROWS + (c.surrogate.kl > 0) if c.algorithm.name != "sft" else 0
-    frozen = sum(_gather(x, parts) for x in jax.tree.leaves(arrays.state.frozen))
+    frozen = sum(_gather(x, parts) for x in jax.tree.leaves(once))
     return c.train.num_epochs * total + scored * forward + frozen
 
 

@@ -72,8 +72,6 @@ NO_FORMS = {
         "logic_inversion",
         "dependency_rewire",
         "domain_transfer",
-        "tool_withheld",
-        "spare_withheld",
     },
     "crafting": {
         "recipe_order",

@@ -132,7 +132,7 @@ def stale_value(pools: Pools) -> Perturbation:
 
     Before: `{"place":"Fern Park"}`, which `opening_hour` takes
     After:  `{"place":"Fern Park"}`, for which `opening_hour` returns
-            `HTTP/1.1 409 Conflict: stale value, fetch it with find_place`; then
+            `HTTP/1.1 409 Conflict: stale value, fetch it again with find_place`; then
             `{"place":"Elm Park"}`
 
     Strength: the probability that a result that another step uses changes; of one task,
@@ -178,6 +178,7 @@ def query_evolution(pools: Pools) -> Perturbation:
         # Another constant with this value would be meant as well.
         same = task.said[:, None] == task.said[None]
         used = jnp.any(-1 - task.phrase[:, None] == index[None], axis=0)
+        used |= ~task.shown  # the user may tell them
         ok &= jnp.sum(same & used[None], axis=1) == 1
         ok &= (task.faults.change.constant < 0) & ~jnp.any(task.faults.stale)
         uniforms = jax.random.uniform(which, (queries.NUM_TRIES + num,))

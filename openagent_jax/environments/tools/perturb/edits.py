@@ -83,8 +83,8 @@ def edit_faults(task: Task, **fields) -> Task:
 def worded(key: jax.Array, task: Task, pools: Pools) -> Task:
     """Word the errors of all tools as one interface of the split does.
 
-    Perturbations that let tools fail do so, because a policy has met the normal wording
-    in training. Tools whose errors are worded by another perturbation keep their words.
+    Perturbations that make tools fail call this, because policies have met the normal
+    wording in training. Tools whose errors another perturbation has worded keep them.
     """
     old, (low, high) = task.faults.wording, pools.wordings
     drawn = hashing.hashed_key(key, _WORDING_SALT) % (high - low).astype(jnp.uint32)
