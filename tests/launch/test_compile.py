@@ -166,12 +166,13 @@ def test_the_command_for_the_devices_here(commands, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, kl, scored",
-    [("sft", 0.0, 0), ("grpo", 0.0, 1 / 8), ("grpo", 0.1, 1 + 1 / 8)],
+    "name, kl, scored, parts",
+    [("sft", 0.0, 0, 1), ("grpo", 0.0, 1 / 8, 1), ("grpo", 0.1, 1 + 1 / 8, 2)],
 )
-def test_what_an_update_sends_on_paper(name, kl, scored):
+def test_what_an_update_sends_on_paper(name, kl, scored, parts):
     changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2, model__remat="full")
-    c = tiny.config(name, **changes, surrogate__kl=kl)
+    changes |= dict(surrogate__kl=kl, train__num_minibatches=parts)
+    c = tiny.config(name, **changes)
     model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
     arrays = build.abstract(c, model, build.world(c, model, "poi"))
     num = 8_030_261_248
@@ -181,7 +182,7 @@ def test_what_an_update_sends_on_paper(name, kl, scored):
     activation = 4 * 4096 * c.num_rows / 4 * c.num_columns
     sums = 1 + 32 * 5 + scored * (1 + 32 * 2)  # the 1 is of embeddings
     reference = gathered if kl else 0
-    expected = gathered + reference + reduced + summed + sums * activation
+    expected = parts * (gathered + reduced + summed) + reference + sums * activation
     assert on_paper.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
 
 
