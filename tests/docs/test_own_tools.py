@@ -13,7 +13,7 @@ def folder(tmp_path_factory):
     return pages.checkout(tmp_path_factory.mktemp("checkout"))
 
 
-@pytest.mark.slow
+@pytest.mark.hours  # ten minutes
 def test_commands_of_the_page(folder):
     assert pages.follow(PAGE, folder) > 8
     for name, success in (("my_tools", None), ("my_tools_paft", None), ("my_agent", 1)):
