@@ -73,6 +73,10 @@ def main() -> None:
     from openagent_jax import files
 
     errors.check_names("--parts", ONLY.value, PARTS)
+    if "episodes" in ONLY.value and ROWS.value % GROUP.value:
+        raise cli.UsageError(
+            f"--rows={ROWS.value} is not a multiple of --group={GROUP.value}"
+        )
     c = config.resolve(CONFIG.value)
     checks.check(c)
     compile_cache.use(c.compile_cache)
@@ -108,10 +112,6 @@ def _part(name: str, c, model, source, timer) -> Callable[[], dict[str, float]]:
             how = ROWS.value, c.rollout.num_rows
             return partial(rollouts.tokens, *played, *how, timer)
         case "episodes":
-            if ROWS.value % GROUP.value:
-                raise cli.UsageError(
-                    f"--rows={ROWS.value} is not a multiple of --group={GROUP.value}"
-                )
             num = ROWS.value, GROUP.value, c.rollout.num_rows
             how = c.algorithm.temperature, *num
             return partial(rollouts.episodes, *played, *how, timer)

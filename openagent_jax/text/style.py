@@ -52,6 +52,7 @@ ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
     USER_CHANGE,  # what the user says to an answer, to change the request
     NO_RESULT,  # the episode is over, nothing is shown
 ) = range(17)
+NOT_ERRORS = (OK, USER_REPLY, USER_CHANGE, NO_RESULT)
 # More rows of `error_table`: `MOVED` where the new tool is named, and a notice below a
 # result.
 MOVED_GUIDED, DEPRECATED = range(17, 19)

@@ -233,6 +233,7 @@ BAD_USE = [
     (["--suite=poi"], "--suite is for --agent"),
     ([BASE, "--model=x"], "--model is for --agent"),
     ([BASE, "--max_calls=3"], "--max_calls is for --agent"),
+    ([BASE, "--step=3"], "--step is for --workdir without --config"),
     (["--agent=python:json:dumps", "--request={}"], "--request is for --agent=openai"),
     ([*OPENAI, '--request={"model": "y"}'], "--request: model cannot be set there"),
     ([*OPENAI, "--base_url=http://127.0.0.1:99999/v1"], "no port from 1 to 65535"),

@@ -65,8 +65,7 @@ def step(
     held = state.held + got + crafted - crafted @ oracle.uses(task.items)
     left = jnp.sum(oracle.true_plan(task, held).todo)
     wrong = state.wrong_effects + jnp.sum(crafted & (before == 0))
-    shows = (style.OK, style.USER_REPLY, style.NO_RESULT)
-    error = jnp.all(result.status != jnp.array(shows))
+    error = ~jnp.isin(result.status, jnp.array(style.NOT_ERRORS))
 
     right = lexicons.same_value(lexicon, action.value, jnp.int32(lexicon.style.done))
     right &= (state.held[task.goal] > 0) & (state.wrong_effects == 0)

@@ -150,7 +150,7 @@ def step(
     )
     if touch is not None:
         noted, wrong = _note(task, state, noted, response, tool, ok, wrong)
-    error = (result.status >= style.BAD_FORMAT) & (result.status <= style.MOVED)
+    error = ~jnp.isin(result.status, jnp.array(style.NOT_ERRORS))
 
     valid = goal.tool >= 0
     wanted = jnp.where(

@@ -77,3 +77,9 @@ def test_the_file_says_where_the_figures_are_from(commands, tmp_path):
     part = found["parts"]["load"]
     assert part["figures"]["seconds"] > 0 and part["first_calls_s"] > 0
     assert part["spread"] >= 0 and f"{part['figures']['peak_gb']:,.4g}" in done.out
+
+
+def test_rows_that_do_not_make_up_groups(commands):
+    done = commands("bench", "--parts=episodes", "--rows=12", "--group=8")
+    assert done.code == 2
+    assert done.err.endswith("--rows=12 is not a multiple of --group=8\n")

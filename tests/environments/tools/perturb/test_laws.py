@@ -34,7 +34,6 @@ FAILING = (
     "fatal_error",
     "error_with_alternative",
 )
-SILENT = {style.OK, style.USER_REPLY, style.USER_CHANGE, style.NO_RESULT}
 MIN_CHANGED = 0.3  # share of the tasks, at strength 1
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
 every_split = pytest.mark.parametrize("split", SPLITS)
@@ -272,7 +271,7 @@ def test_what_tools_answer_has_words_of_the_split(entry, split):
     tables, new = helpers.world("poi").tables, edited(entry, split)
     episodes = helpers.host(helpers.demonstrate(tables, new)[0])
     said, faults = episodes.timestep.observation, new.faults
-    is_error = episodes.valid & ~np.isin(said.status, [*SILENT])
+    is_error = episodes.valid & ~np.isin(said.status, style.NOT_ERRORS)
     notices = faults.wording[faults.deprecated & (faults.moved_to >= 0)]
     low, high = error_texts.RANGES[SPLITS.index(split)]
     for wording in (*said.wording[is_error], *notices):

@@ -120,6 +120,25 @@ def test_the_first_answer_is_not_right_any_more(name):
 
 
 @every_domain
+def test_a_value_does_not_change_that_is_also_the_one_left_out(name):
+    """The user, who tells the latter when asked, would mean both."""
+    tables, keys = helpers.world(name).tables, helpers.keys(2)
+    old = helpers.host(helpers.edited(name, "test", "query_underspecified"))
+    index = jnp.int32(helpers.EDITS.index("query_evolution"))
+
+    def changing(tasks):
+        new = helpers.edit(index, tables, keys, tasks, jnp.float32(1), "test")
+        return np.asarray(new.faults.change.constant)
+
+    rows, constant = np.arange(len(old.shown)), changing(old)
+    hit = (constant >= 0) & ~old.shown.all(axis=1)
+    assert hit.sum() > 10
+    said = np.where(~old.shown, old.said[rows, constant][:, None], old.said)
+    again = changing(replace(old, said=said))
+    assert not np.any((again == constant)[hit])
+
+
+@every_domain
 def test_calls_are_bound_to_the_row_whose_arguments_they_name(name):
     """Old and new arguments of a tool go by one name."""
     _, new, hit = pair(name, "schema_drift")
