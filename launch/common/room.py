@@ -1,16 +1,15 @@
-"""Find settings that are too small for the tasks of a run, before it trains on them."""
+"""Find settings that do not suit the tasks of a run, before it trains on them."""
 
 import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from launch.common import cached
+from launch.common import cached, scenarios
 from launch.common.config import Config
-from openagent_jax import brief, expert
+from openagent_jax import brief, expert, perturb
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import World
@@ -27,17 +26,6 @@ OF_EPISODES = {
     "sandbox.result_tokens": ("result", "played, but not trained on"),
     "sandbox.context_tokens": ("episode", "beyond what the policy can do"),
 }
-
-
-class Drawn(NamedTuple):
-    """The tasks that are measured."""
-
-    names: tuple[str, ...]  # of perturbations
-    split: str
-    seed: int
-    num_tasks: int  # of each scenario
-    strength: float
-    repeats: int = 1  # episodes of each task; see `draw`
 
 
 def shortfalls(c: Config, source: World) -> Iterator[str]:
@@ -73,16 +61,38 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
     The scenarios are clean tasks and each perturbation that the run draws from, at the
     strength that it reaches.
     """
+    return of_tasks(c, source, _drawn(c, source))
+
+
+def check_compositions(c: Config, source: World) -> None:
+    """Check that each composition that PAFT draws from changes some task.
+
+    Args:
+      c: the config of a run, or of a dataset.
+      source: the world of its tasks.
+
+    Raises:
+      UsageError: one changes none, because its parts do not go together there.
+    """
+    drawn = _drawn(c, source)
+    if drawn.strength:
+        entries = perturb.entries(source.environment, drawn.names)
+        changed = scenarios.changed_by_compositions(source, drawn, BLOCK)
+        scenarios.check_compositions(
+            entries, changed, c.sandbox.domain, "paft.perturbations"
+        )
+
+
+def _drawn(c: Config, source: World) -> scenarios.Drawn:
     names = mix.chosen(source.environment, c.paft.perturbations, c.paft.leave_out)
     names = dict.fromkeys(names if c.paft.alpha else ())
     num_blocks = MOST_TASKS // (1 + len(names)) // BLOCK
     num_tasks = min(max(num_blocks, 1) * BLOCK, NUM_TASKS)
-    drawn = Drawn(tuple(names), "train", c.seed, num_tasks, c.paft.strength)
-    return of_tasks(c, source, drawn)
+    return scenarios.Drawn(tuple(names), "train", c.seed, num_tasks, c.paft.strength)
 
 
 def of_tasks(
-    c: Config, source: World, drawn: Drawn
+    c: Config, source: World, drawn: scenarios.Drawn
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the lengths of the expert's episodes, by scenario and part.
 
@@ -115,7 +125,9 @@ def of_tasks(
     }
 
 
-def _measured(source: World, drawn: Drawn) -> dict[str, dict[str, np.ndarray]]:
+def _measured(
+    source: World, drawn: scenarios.Drawn
+) -> dict[str, dict[str, np.ndarray]]:
     environment, tables, repeats = source.environment, source.tables, drawn.repeats
     batch = draw.make_batch(environment, drawn.names, drawn.split, BLOCK, repeats)
     num, strength = drawn.num_tasks * repeats, jnp.float32(drawn.strength)

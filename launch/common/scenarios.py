@@ -6,10 +6,14 @@ The key names perturbations, groups of them, or one suite (`suites/scenario_suit
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from launch.common import errors
 from launch.common.errors import UsageError
 from openagent_jax import perturb
 from openagent_jax.curriculum import draw
+from openagent_jax.environments.world import World
 from openagent_jax.suites import scenario_suites
 
 KEY = "eval.scenarios"
@@ -20,6 +24,17 @@ class Chosen(NamedTuple):
 
     names: tuple[str, ...]  # without the clean one, each once
     about: dict[str, Any]  # what a report says of them
+
+
+class Drawn(NamedTuple):
+    """Tasks of several scenarios; see `draw`."""
+
+    names: tuple[str, ...]  # of perturbations
+    split: str
+    seed: int
+    num_tasks: int  # of each scenario
+    strength: float
+    repeats: int = 1  # episodes of each task
 
 
 def choose(
@@ -81,14 +96,18 @@ def check_names(
 
 
 def check_compositions(
-    entries: Mapping[str, perturb.Entry], changed: Collection[str], domain: str
+    entries: Mapping[str, perturb.Entry],
+    changed: Collection[str],
+    domain: str,
+    key: str = KEY,
 ) -> None:
-    """Check that each composition changes some task of an evaluation.
+    """Check that each composition changes some task.
 
     Args:
       entries: the perturbations of the scenarios, by name.
       changed: the scenarios that change a task.
       domain: the domain of the tasks, for error messages.
+      key: the config key that names the scenarios, for error messages.
 
     Raises:
       UsageError: one changes none, because its parts do not go together there.
@@ -96,6 +115,31 @@ def check_compositions(
     for name, entry in entries.items():
         if entry.parts and name not in changed:
             raise UsageError(
-                f'{KEY}: "{name}" changes none of the tasks of {domain}: its parts '
+                f'{key}: "{name}" changes none of the tasks of {domain}: its parts '
                 "never apply together there; name other parts"
             )
+
+
+def changed_by_compositions(world: World, drawn: Drawn, batch_size: int) -> set[str]:
+    """Return the compositions that change some of the tasks.
+
+    Args:
+      world: the world of the tasks.
+      drawn: the tasks, and the names of the scenarios.
+      batch_size: the number of tasks that are drawn at once.
+    """
+    environment, repeats, found = world.environment, drawn.repeats, set[str]()
+    entries = perturb.entries(environment, drawn.names)
+    if not any(entry.parts for entry in entries.values()):
+        return found
+    batch = draw.make_batch(environment, drawn.names, drawn.split, batch_size, repeats)
+    key, num = jax.random.key(drawn.seed), drawn.num_tasks * repeats
+    strength = jnp.float32(drawn.strength)
+    for i, name in enumerate(drawn.names, 1):
+        for start in range(0, num if entries[name].parts else 0, batch_size):
+            place = jnp.int32(i), key, jnp.int32(start)
+            edited, _ = batch(world.tables, *place, strength)
+            if edited.changed[: num - start].any():
+                found.add(name)
+                break
+    return found

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from launch.common import build, errors, lineage, scenarios
@@ -55,7 +53,16 @@ class Scorer:
             environment, c.eval.scenarios, usual, registry.left_out(c.suite)
         )
         self._entries = perturb.entries(environment, self._scenarios)
-        scenarios.check_compositions(self._entries, self._changed(), c.suite)
+        drawn = scenarios.Drawn(
+            self._scenarios,
+            c.eval.split,
+            c.eval.seed,
+            self._num_tasks,
+            c.eval.strength,
+            c.eval.repeats,
+        )
+        changed = scenarios.changed_by_compositions(self.world, drawn, self._batch_size)
+        scenarios.check_compositions(self._entries, changed, c.suite)
         local = together
         if mesh is not None:
             local = sharding.local_then_shared(mesh, self._batch_size)
@@ -71,34 +78,6 @@ class Scorer:
             local=local,
             num_rows=c.rollout.num_rows,
         )
-
-    def _changed(self) -> set[str]:
-        """Return the compositions that change a task of the evaluation."""
-        c, world, found = self._c.eval, self.world, set[str]()
-        composed = {
-            i: name
-            for i, (name, entry) in enumerate(self._entries.items(), 1)
-            if entry.parts
-        }
-        if not composed:
-            return found
-        drawn = draw.make_batch(  # the program that the evaluation uses
-            world.environment, self._scenarios, c.split, self._batch_size, c.repeats
-        )
-        key, num = jax.random.key(c.seed), self._num_tasks * c.repeats
-        for i, name in composed.items():
-            for start in range(0, num, self._batch_size):
-                edited, _ = drawn(
-                    world.tables,
-                    jnp.int32(i),
-                    key,
-                    jnp.int32(start),
-                    jnp.float32(c.strength),
-                )
-                if edited.changed[: num - start].any():
-                    found.add(name)
-                    break
-        return found
 
     def __call__(self, params: Params, step: int, workdir: Path | None) -> dict:
         """Return the report of the parameters of a step.

@@ -161,7 +161,7 @@ def measure(
         source.check(c.eval.split)
     environment, tables = source.environment, source.tables
     left_out = registry.left_out(c.suite)
-    drawn = room.Drawn(
+    drawn = scenarios.Drawn(
         scenarios.choose(environment, c.eval.scenarios, usual, left_out).names,
         c.eval.split,
         c.eval.seed,

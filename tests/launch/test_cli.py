@@ -28,6 +28,8 @@ SFT = "--config=configs/sft.py"
 DEFAULT = tiny.full_config("paft")
 MESH = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 # Arguments, and what the error line must name: the key, and a remedy.
+# A value that is stale already does not change in the request as well.
+NEVER = '--config.paft.perturbations=("stale_value+query_evolution",)'
 BAD_USE = [
     ([], ["--config is missing"]),
     (["--config"], ["Missing value", "config"]),
@@ -58,6 +60,7 @@ BAD_USE = [
     ([PAFT, "--config.optim.learning_rate=fast"], ["learning_rate=fast", "float"]),
     ([PAFT, "--config.model.tied=maybe"], ["config.model.tied=maybe", "boolean"]),
     ([PAFT, "--config.train=3"], ["config.train=3"]),
+    ([PAFT, NEVER], ["paft.perturbations", "changes none of the tasks of poi"]),
     ([PAFT, "--config.paft.alpha=1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=-0.1"], ["paft.alpha=-0.1", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=nan"], ["paft.alpha=nan", "from 0 to 1"]),
@@ -411,6 +414,7 @@ def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_pa
         (["build", SFT], ["--out is missing"]),
         (["build", SFT, "--out=OUT", "x"], ['"x" is not a flag']),
         (["build", "--out=OUT", SFT, "--config.data.num_test=0"], ["num_test=0"]),
+        (["build", "--out=OUT", PAFT, NEVER], ["changes none of the tasks of poi"]),
         (
             [
                 "build",
