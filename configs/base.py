@@ -47,8 +47,8 @@ def get_config(arg: str = "") -> ConfigDict:
     # How often each domain of a mixture is trained on, such as "2,1"; "" means equally
     # often.
     c.sandbox.domain_weights = ""
-    # The domains of the test split, if they are others than those that are trained on;
-    # each is played equally often.
+    # The domains of the test split, if they differ from those that are trained on; each
+    # is played equally often.
     c.sandbox.test_domains = ""
     # The domains that the perturbation domain_transfer takes its tasks from: a builtin
     # name or a domain file, or several ("medical,my_tools.json"); or a log.
@@ -90,13 +90,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.model.mlp_width = 256  # size of the hidden layer of the MLP
     c.model.rope_theta = 10_000.0  # base of the frequencies of RoPE
     c.model.tied = True  # whether the embedding is also the output head
-    # Numbers of heads that are built into the initial weights, see
-    # models/initial_heads.py: those that copy a token before, 0 or more; 0 or 1: those
-    # that mark the words of the request in documents, and one that copies what it
-    # attends to.
-    c.model.look_back_heads = 1
-    c.model.match_heads = 0
-    c.model.copy_heads = 0
+    # Heads that are built into the initial weights, see models/initial_heads.py.
+    c.model.look_back_heads = 1  # heads that copy one of the tokens before; 0 or more
+    c.model.match_heads = 0  # 0 or 1: heads that mark words of the request in documents
+    c.model.copy_heads = 0  # 0 or 1: a head that copies the tokens it attends to
     # Whether the tokens of a word, such as `oak`, `Oak` and `oak_`, get similar
     # embeddings, see models/word_forms.py.
     c.model.word_forms = True
@@ -133,8 +130,8 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.rollout = ConfigDict()  # episodes that a policy plays, in training and evaluation
     # Episodes that a device plays at once; each that ends makes room for the next. 0: 8
-    # on a CPU, and all on other devices. With more, the keys and values of prompts take
-    # more memory, and more of them have nothing to do while the last episodes end.
+    # on a CPU, and all on other devices. With more rows, the key-value cache takes more
+    # memory, and more rows are idle while the last episodes end.
     c.rollout.num_rows = 0
 
     c.data = ConfigDict()  # stored demonstrations; see launch/data.py
@@ -147,9 +144,9 @@ def get_config(arg: str = "") -> ConfigDict:
 
     c.grpo = ConfigDict()  # algorithm.name="grpo"
     c.grpo.size = 8  # episodes of each task, which form a group; 2 or more
-    # Groups sampled for each group trained on: of so many consecutive groups, which are
-    # all perturbed or all clean, one is kept, if possible one whose rewards differ. 1
-    # keeps every group.
+    # Groups sampled for each group trained on. Of this many consecutive groups, which
+    # are all perturbed or all clean, one is kept, if possible one whose rewards differ.
+    # 1 keeps every group.
     c.grpo.oversample = 1
     # Divide advantages by the standard deviation of the rewards of the "group" or of
     # the "batch"; "none" does not divide.
@@ -240,9 +237,9 @@ def get_config(arg: str = "") -> ConfigDict:
     # limit.
     c.train.max_tokens = 0
     c.train.batch_size = 8  # tasks of a step
-    # Number of different tasks, which come again and again in epochs, each in another
-    # order; at least train.batch_size. 0 draws new tasks in every step. Perturbations
-    # are drawn anew in any case.
+    # Number of different tasks, which are repeated in epochs and shuffled in each; at
+    # least train.batch_size. 0 draws new tasks in every step. Perturbations are always
+    # drawn anew.
     c.train.num_tasks = 0
     # Parts of a batch whose gradients are summed. More parts need less memory and
     # change nothing else.
@@ -319,7 +316,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # Episodes of each scenario that are written to trajectories/ in the folder of the
     # report; 0 writes none.
     c.eval.keep = 200
-    # Whether they have their tokens too, and the log-probs of the sampled ones.
+    # Whether these episodes include their tokens, and the log-probs of sampled tokens.
     c.eval.keep_tokens = False
     # Whether the report says what a memoriser, a reader and a retrier solve; this takes
     # a minute more on 2 CPU cores (openagent_jax/evaluation/simple_agents.py).

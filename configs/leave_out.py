@@ -1,4 +1,4 @@
-"""PAFT without one kind of perturbation, one tier or one shift: what of it transfers?
+"""PAFT without one kind, tier or shift of perturbations: does robustness transfer?
 
     python -m launch.train --config=configs/leave_out.py:logic_inversion
     python -m launch.train --config=configs/leave_out.py:reasoning

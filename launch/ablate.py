@@ -6,10 +6,10 @@
         --ablate=no_semantic_trap --ablate=tier:reasoning
     python -m launch.ablate --study=configs/paper/alpha.py
 
-Each value of each key of --sweep is trained with each value of the others, and once
-more for each --ablate, without what that names. The runs are executed one after the
-other. Those that have ended are skipped, and one that was killed is continued, so start
-the same command again after any interruption. The folder --workdir gets table.md,
+Every combination of the values of the --sweep keys is trained, and once more for each
+--ablate, without what that flag names. The runs are executed one after the other. Runs
+that have ended are skipped, and one that was killed is resumed, so start the same
+command again after any interruption. The folder --workdir gets table.md,
 figure.svg, sweep.json (the list of the runs) and the folder of each run.
 """
 
@@ -24,7 +24,7 @@ CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Config file, such as configs/paft.py.", lock_config=True
 )
 STUDY = flags.DEFINE_string(
-    "study", None, "File of a study, such as configs/paper/alpha.py, for --config."
+    "study", None, "File of a study, such as configs/paper/alpha.py; not with --config."
 )
 SWEEP = flags.DEFINE_multi_string(
     "sweep", [], "A config key and its values: paft.alpha=0,0.1 or seed=0..4. Repeat."
@@ -43,7 +43,7 @@ MAX_RUNS = flags.DEFINE_integer(
     "max_runs", None, "Start at most this many runs.", lower_bound=1
 )
 MAX_HOURS = flags.DEFINE_float(
-    "max_hours", None, "Stop after this time, with the run at work saved.", 0
+    "max_hours", None, "Stop after this many hours; the current run is saved first.", 0
 )
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     if (CONFIG.value is None) == (not STUDY.value):
         raise cli.UsageError("give --config or --study, one of them")
     if CONFIG.value is not None and not (SWEEP.value or ABLATE.value):
-        raise cli.UsageError("one run is no sweep; give --sweep or --ablate")
+        raise cli.UsageError("a sweep needs several runs; give --sweep or --ablate")
     from configs.paper.study import Setting, Study
     from launch.common import config
     from launch.sweeps import execution, plans, sweep_list, sweep_page

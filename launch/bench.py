@@ -3,8 +3,8 @@
     python -m launch.bench [--config=configs/base.py]
 
 sandbox   environment steps/s without a model, under given actions, in one jitted scan
-rollout   tokens/s of whole episodes, of the same model over as many tokens without the
-          environment, and the share of rows and steps in which no token was read
+rollout   tokens/s of whole episodes; tokens/s of the same model on as many tokens, but
+          without the environment; and the share of row-steps that are idle
 episodes  episodes/s, sampled in groups of the same task as in GRPO, and episodes/s of
           the same policy in a Python loop on the same tasks (benchmarks/python_loop.py)
 train     time of a training step with its data, and the share of a run that is spent
@@ -23,11 +23,12 @@ agents    the time that playing an agent over HTTP adds to the agent's own, in p
 serve     tokens/s of clients of launch.serve, and of its decoder in a bare loop, by the
           length of replies
 
---parts=sandbox,rollout measures only these two. Figures are of medians. --json writes
-them to a file with the commit, the versions and the device, and for each part how much
-its times varied and the seconds of the first calls, which are not counted: they
-compile, unless compile_cache has the program. The peak of memory is that of the whole
-process so far; to get that of one part, measure this part alone.
+--parts=sandbox,rollout measures only these two. All figures are computed from median
+times. --json writes them to a file with the commit, the versions and the device. For
+each part, the file also has the spread of its times and the seconds of the first calls.
+These are not counted, because they include compilation, unless compile_cache has the
+program. The peak memory is that of the whole process so far; to get that of one part,
+measure this part alone.
 """
 
 import os
@@ -47,7 +48,7 @@ ROWS = flags.DEFINE_integer(
     "rows", 64, "Episodes of a rollout, and requests to a server.", 1
 )
 GROUP = flags.DEFINE_integer("group", 8, "Sampled episodes of each task.", 1)
-ENVS = flags.DEFINE_integer("envs", 4096, "Worlds of the part sandbox.", 1)
+ENVS = flags.DEFINE_integer("envs", 4096, "Parallel environments of sandbox.", 1)
 REPEATS = flags.DEFINE_integer("repeats", 5, "Runs of which the median is taken.", 1)
 PARTS = (
     "sandbox",

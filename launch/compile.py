@@ -9,8 +9,8 @@ It prints, for one chip, the memory by what takes it, and the operations of each
 the evaluation), what they send to other chips, and the least time that a training step
 of full rows takes at full speed. All of that is computed, not measured. The exit code
 is 1 if a program does not fit. A TPU is not needed, but its compiler is: pip install -e
-".[tpu]". "local" are the devices here. --table prints a table of a folder of files that
---json wrote.
+".[tpu]". "local" means the devices of this machine. --table prints a table of a folder
+of files that --json wrote.
 """
 
 import sys
@@ -30,8 +30,8 @@ TOPOLOGY = flags.DEFINE_string(
 SHAPE = flags.DEFINE_string(
     "shape",
     None,
-    "A config.json in the layout of Hugging Face, or a name of launch/compilation/"
-    "shapes: the model has this shape, and the tokenizer of init_from.",
+    "A config.json of a Hugging Face model, or a name in launch/compilation/shapes: "
+    "the model gets this shape, and keeps the tokenizer of init_from.",
 )
 JSON = flags.DEFINE_string("json", None, "File to write the figures to.")
 TABLE = flags.DEFINE_string(

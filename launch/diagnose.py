@@ -10,8 +10,8 @@ a method is one run of launch.train, or one that starts from the run of another 
 The report and the manifest of each run are kept in docs/results/NAME_SEED, and
 docs/results.md is made from them. A run that was killed is continued. All runs are
 evaluated on the suite of their environment. The page states its number of seeds and
-tasks, is headed "exploratory" if there are fewer than by default, and is refused if a
-method lacks a seed or the reports were not made alike.
+tasks, and is headed "exploratory" if there are fewer than by default. It is not written
+if a method lacks a seed, or if the reports were made with different settings.
 """
 
 import dataclasses
@@ -90,7 +90,8 @@ def execute(diagnosis: study.Study, chosen: list[str], results: Path) -> None:
 def _keep(plan: Any, run: Any, folder: Path) -> None:
     """Copy the report and the manifests of a run.
 
-    The manifest has that of the run that it starts from under "after".
+    If the run starts from another run, the manifest of that run is stored in its own
+    manifest, under "after".
     """
     from launch.common import runs
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONFIG = config_flags.DEFINE_config_file(
     "config",
     str(Path(__file__).parents[1] / "configs/base.py"),
-    "Check: the model whose tokens are counted, and the sizes of an episode.",
+    "Check: the model whose tokenizer counts tokens, and the limits of an episode.",
     lock_config=True,
 )
 OUT = flags.DEFINE_string("out", None, "Draft: file to write.")
@@ -182,7 +182,7 @@ def check(file: str) -> None:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
     if made:
-        print(f"\nAn evaluation or a run makes room itself: at least {', '.join(made)}")
+        print(f"\nEvaluation and training raise limits to at least {', '.join(made)}")
     if raised:
         print(f"\nRaise these: {' '.join(raised)}")
 

@@ -10,9 +10,9 @@
 Runs of several training seeds that are joined by + are shown as their mean, with
 intervals over tasks and seeds, and a column can be given a name:
 --compare=SFT=runs/sft_0+runs/sft_1+runs/sft_2,runs/paft. Only rows that all reports
-have are compared. --markdown prints the table in Markdown, for others to read, and is
-refused if the reports were not made alike; without it there is a warning. launch.report
-makes a page of the same columns.
+have are compared. --markdown prints the table in Markdown, for publication, and refuses
+reports that were made with different settings; without it, there is only a warning.
+launch.report makes a page of the same columns.
 
 The whole catalogue of perturbations is played; --config.eval.scenarios chooses some,
 or a suite of scenarios (paper, tc, hazards, maze, dynamic, full, or a file). Reports of
@@ -96,7 +96,10 @@ MAX_TOKENS = flags.DEFINE_integer(
 
 
 def main() -> None:
+    of_agents = (CONCURRENCY, MAX_CALLS, MAX_TOKENS, SYSTEM_PROMPT)
     if COMPARE.value:
+        given = (CONFIG, WORKDIR, STEP, AGENT, SUITE, *OF_ENDPOINT, *of_agents)
+        cli.refuse_unused(*given, other="evaluating, not for --compare")
         from openagent_jax import report
 
         mixed = ACROSS_SUITES.value
@@ -106,27 +109,28 @@ def main() -> None:
             raise cli.UsageError(f"--compare: {error}") from None
         if not mixed and (found := report.of_different_suites(reports)):
             raise cli.UsageError(
-                f"--compare: the suites of scenarios differ: {found}; evaluate on the "
-                "same, or compare the rows that are shared by --across_suites"
+                f"--compare: the reports are of different suites: {found}; evaluate "
+                "on the same suite, or give --across_suites to compare shared rows"
             )
         but = (report.SET_HASH,) * mixed
         if MARKDOWN.value and (found := report.differences(reports, but)):
             raise cli.UsageError(
-                "--markdown publishes only reports that were made alike; "
-                f"here {found}; evaluate them again with the same settings"
+                f"--markdown needs reports with the same settings, but {found}; "
+                "evaluate them again with the same settings"
             )
         if MARKDOWN.value and (why := report.exploratory(reports)):
             print(f"{why}\n")
         print(report.side_by_side(reports, markdown=MARKDOWN.value))
         return
+    cli.refuse_unused(MARKDOWN, ACROSS_SUITES, other="--compare")
     if AGENT.value:
+        cli.refuse_unused(STEP, other="--workdir without --agent")
         _agent()
         return
     if SUITE.value:
         raise cli.UsageError(
             "--suite is for --agent; without it, set config.eval.domain"
         )
-    of_agents = (CONCURRENCY, MAX_CALLS, MAX_TOKENS, SYSTEM_PROMPT)
     cli.refuse_unused(*OF_ENDPOINT, *of_agents, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
@@ -185,7 +189,10 @@ def _agent() -> None:
     report = scoring.report_file(workdir, 0)
     log = report.with_name(agents.LOG)
     if (workdir / "config.json").exists() or report.exists() and not log.exists():
-        raise cli.UsageError(f"{workdir} is that of a policy; give another --workdir")
+        raise cli.UsageError(
+            f"{workdir} holds a run or a report of a policy; an agent needs another "
+            "--workdir"
+        )
     budget = Budget(MAX_CALLS.value, MAX_TOKENS.value, MAX_COST.value, prices)
     scores = agents.score(c, log, spec, CONCURRENCY.value, budget, prompt)
     scoring.write_report(workdir, scores)

@@ -49,7 +49,7 @@ def check(file: str) -> None:
     from openagent_jax.environments.world import SPLITS
 
     if not logs.is_log(file):
-        raise cli.UsageError(f"{file} is no log: its name does not end with .jsonl")
+        raise cli.UsageError(f"{file} is not a log: its name must end with .jsonl")
     c = config.resolve(CONFIG.value)
     c = c.replace({"sandbox.domain": file, "eval.domain": ""})
     compile_cache.use(c.compile_cache)

@@ -19,7 +19,7 @@ MEASURE = flags.DEFINE_bool(
     "measure", False, "Play simple agents, and keep the result."
 )
 STORED = flags.DEFINE_string(
-    "stored", "docs/results/simple_agents.json", "What was measured of simple agents."
+    "stored", "docs/results/simple_agents.json", "Stored results of the simple agents."
 )
 
 

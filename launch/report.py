@@ -41,15 +41,15 @@ def main(*runs: str) -> None:
     reports = {name: column.report for name, column in columns.items()}
     if not mixed and (found := report.of_different_suites(reports)):
         raise cli.UsageError(
-            f"the suites of scenarios differ: {found}; evaluate on the same, or show "
-            "them side by side by --across_suites"
+            f"the reports are of different suites: {found}; evaluate on the same "
+            "suite, or give --across_suites to show them side by side"
         )
     notes = []
     if file.suffix == ".svg":
         if found := report.differences(reports, (report.SET_HASH,) * mixed):
             raise cli.UsageError(
-                f"--out={file} publishes only reports that were made alike; here "
-                f"{found}; evaluate them again with the same settings"
+                f"--out={file} needs reports with the same settings, but {found}; "
+                "evaluate them again with the same settings"
             )
         text = report.picture(reports)
     else:

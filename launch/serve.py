@@ -31,7 +31,7 @@ MAX_BATCH = flags.DEFINE_integer(
 )
 MAX_WAITING = flags.DEFINE_integer("max_waiting", 64, "Requests that may wait.", 1)
 GRACE = flags.DEFINE_integer(
-    "grace", 30, "Seconds that open requests have to finish in at the end.", 0
+    "grace", 30, "Seconds for open requests to finish when the server stops.", 0
 )
 
 

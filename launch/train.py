@@ -83,7 +83,7 @@ def main() -> None:
         return
     ended = runs.ended(workdir)
     if ended is not None and scoring.report_file(workdir, ended).exists():
-        print(f"{workdir}: this run has ended; another one needs another --workdir")
+        print(f"{workdir}: this run has ended; give another --workdir for a new run")
         scoring.print_report(workdir, ended)
         return
     first = jax.process_index() == 0  # the process that writes plain files and prints

@@ -17,7 +17,7 @@ if jaxlib.version.__version_info__ < (0, 11):  # later ones do not know this opt
 
 
 def jit(function: Callable[..., Any], platform: str = "", **options: Any) -> Any:
-    """Return a compiled function that runs briefly, but would take long to compile.
+    """Jit a function that runs briefly but takes long to compile, and optimise it less.
 
     Integers and booleans are the same as those of `jax.jit`; floats may differ in their
     last bits.

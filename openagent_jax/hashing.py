@@ -49,8 +49,8 @@ def fingerprint_of_tree(tree: Any) -> Int[Array, ""]:
 def hashed_key(key: jax.Array, salt: int) -> UInt[Array, ""]:
     """Return a number of 32 bits that looks random, as a function of a key.
 
-    It serves where one number more is needed than the generator was called for. Another
-    salt gives an independent number.
+    Use it where one more number is needed than the random number generator was called
+    for. Different salts give independent numbers.
 
     >>> a, b = (int(hashed_key(jax.random.key(0), salt)) for salt in (1, 2))
     >>> a != b

@@ -89,8 +89,8 @@ class Entry:
     # For an entry whose tasks cannot be solved: the entry whose tasks can be, but look
     # the same. Only a reader of both request and documents tells the two apart.
     counterpart: str = ""
-    # "domain" or "entities" if its tasks are of others than there are to train on. It
-    # cannot be trained on then.
+    # "domain" or "entities" if its tasks have a domain or entities that training does
+    # not have. Such an entry cannot be trained on.
     unseen: str = ""
     includes: tuple[str, ...] = ()  # names of entries, one of which it applies
     parts: tuple["Entry", ...] = ()  # of a composition, in the order of `all_of`
@@ -188,7 +188,7 @@ def split_strength(name: str) -> tuple[str, float]:
 
 
 def part_names(name: str) -> list[str]:
-    """Return the names in the catalogue of the parts of a composition, or of any other.
+    """Return the catalogue names of the parts of a composition, or of a single name.
 
     >>> part_names("semantic_trap+runtime_error:late@0.5")
     ['semantic_trap', 'runtime_error']

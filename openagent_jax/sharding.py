@@ -68,7 +68,10 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
         known = math.prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = max(len(devices) // known, 1)
     if math.prod(sizes) != len(devices):
-        raise ValueError(f"{given} does not fit {len(devices)} devices")
+        raise ValueError(
+            f"{given} does not fit {len(devices)} devices; the product of the sizes "
+            f"must be {len(devices)}"
+        )
     # With Auto axes the compiler chooses the shardings of intermediate values.
     axis_types = (AxisType.Auto,) * len(MESH_AXES)
     return jax.make_mesh(tuple(sizes), MESH_AXES, axis_types, devices=devices)
@@ -257,7 +260,8 @@ def check_batch_size(mesh: Mesh, batch_size: int, name: str = "batch_size") -> N
     if batch_size % num_shards(mesh):
         raise ValueError(
             f"{name}={batch_size} cannot be split over mesh.data * mesh.fsdp = "
-            f"{mesh.shape['data']} * {mesh.shape['fsdp']} devices"
+            f"{mesh.shape['data']} * {mesh.shape['fsdp']} devices; make it a multiple "
+            f"of {num_shards(mesh)}"
         )
 
 

@@ -456,7 +456,10 @@ def run(
                 checkpoints.save(done, saved, scores, meta | now | position())
         checkpoints.wait()
         if stopping or stop.asked:
-            raise Preempted(f"stopped at step {done}, saved; start again to go on")
+            raise Preempted(
+                f"stopped at step {done}; its state is saved, so start the same "
+                "command again to resume"
+            )
     except OSError as error:
         raise OSError(
             f"{error}; make room and start again ({_last(checkpoints)})"

@@ -148,18 +148,17 @@ class Environment(NamedTuple):
     # How many different tasks a split has, if they can be counted: (tables, split) ->
     # int; 0 if there are endlessly many.
     num_tasks: Callable[[Tables, str], int] = lambda tables, split: 0
-    # (tables, key, index, split) -> the task of that number, where the number decides
-    # which it is (with `num_tasks`), or of which domain it is. The key draws what is
-    # left open in it.
+    # (tables, key, index, split) -> task. The index chooses the task, if the tasks can
+    # be counted (`num_tasks`), or else its domain. The key draws everything else.
     nth_task: Callable[[Tables, jax.Array, jax.Array, str], Task] | None = None
     # Which of the domains of a mixture a sampled task is of: (tables, task) -> []
     domain: Callable[[Tables, Task], jax.Array] = lambda tables, task: jnp.int32(0)
-    # What agents believe that lack a skill; see `evaluation.simple_agents`. A task in
-    # which all is as its documents say, and nothing fails: (tables, task) -> task
+    # What agents that lack a skill believe; see `evaluation.simple_agents`. The task if
+    # everything were as its documents say, and nothing failed: (tables, task) -> task
     documented: Callable[[Tables, Task], Task] = lambda tables, task: task
-    # The task as an agent takes it that knows its tools from before a perturbation:
-    # names, arguments and rules are those of the first one, and the request and what
-    # can be looked up those of the second: (tables, task before, task) -> task
+    # The task as it looks to an agent that knows the tools from before a perturbation:
+    # names, arguments and rules are those of the task before, and the request and what
+    # can be looked up are those of the task: (tables, task before, task) -> task
     remembered: Callable[[Tables, Task, Task], Task] = lambda tables, clean, task: clean
 
 
@@ -241,6 +240,8 @@ class Policy(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
+    """The state of a training run after `step` steps."""
+
     step: Int[Array, ""]
     params: Params
     opt_state: Any

@@ -215,7 +215,7 @@ def score(
         "tasks": tasks.digest(),
         "grading_version": evaluate.GRADING_VERSION,
     }
-    # A log in which these keys are missing has their defaults, as null has.
+    # In a log, a key that is missing or null stands for the default.
     more: dict[str, Any] = {"system_prompt": system_prompt}
     more["repeats"] = tasks.repeats if tasks.repeats > 1 else None
     about |= more
@@ -249,8 +249,8 @@ def score(
                 asyncio.run(run())
             except (RuntimeError, agents.Rejected) as error:
                 raise RuntimeError(
-                    f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}, and "
-                    "the same command goes on from there"
+                    f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}; "
+                    "run the same command again to resume"
                 ) from error
         num_episodes = tasks.num_tasks * tasks.repeats
         scored = logs.scored(log, tasks.names, num_episodes, reused)
@@ -318,7 +318,7 @@ def request(text: str, temperature: float) -> dict[str, Any]:
 def system_prompt(text: str | None) -> str | None:
     """Return the system prompt that a flag names: a file, or the text itself.
 
-    What has no blank in it is taken for the name of a file.
+    A text without white space is taken as the name of a file.
 
     Raises:
       UsageError: the file cannot be read.
@@ -338,7 +338,7 @@ def system_prompt(text: str | None) -> str | None:
 
 
 def _estimated(left: list[Expected], prices: Prices, system_prompt: str | None) -> str:
-    """Say about what the episodes that are left cost."""
+    """Return a line with the estimated cost of the episodes that are left."""
     more = 0 if system_prompt is None else len(system_prompt) - len(messages.SYSTEM)
     found = costs.estimate(left, prices, more)
     return f"about {report.spent(found)}, if played as the expert does"

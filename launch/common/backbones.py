@@ -98,7 +98,7 @@ def restore(
     """
     folder = workdir / "checkpoints"
     if not folder.is_dir():
-        raise UsageError(f"{workdir} is no workdir: it has no checkpoints")
+        raise UsageError(f"{workdir} is not a workdir of a run: it has no checkpoints")
     model = model_loading.from_folder(workdir / "model", c.model if c else None)
     run = config.stored_config(workdir) if config.stored(workdir) else None
     saved_dtype = run.model.param_dtype if run else "float32"

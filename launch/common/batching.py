@@ -1,4 +1,4 @@
-"""The batches of a run that does not make them in its steps."""
+"""Batches that are made outside of the training step: stored, made ahead, or mixed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -56,10 +56,10 @@ def stored(c: Config, source: World, devices: Sequence[Any] | None = None):
 
 
 def of_run(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
-    """Return the batches of a run that does not make them in its steps.
+    """Return the batches of a run, if they are made outside of the training step.
 
-    They are stored, or made ahead (`train.num_ahead`), or those of
-    `train.other_domains` and exercises take turns with those of `sandbox.domain`.
+    They are read from a dataset (`data.path`), made ahead (`train.num_ahead`), or each
+    is drawn at random from `sandbox.domain`, `train.other_domains` or the exercises.
 
     Args:
       c: the config.

@@ -423,11 +423,11 @@ def _widths(c: Config) -> list[int]:
 
 
 def _num_buckets(c: Config, mesh: Mesh) -> int:
-    """Return into how many parts by length a device divides the rows of a micro-batch.
+    """Return the number of length buckets that a device divides a micro-batch into.
 
-    Parts save padding. On a CPU, two rows are as fast for each token as eight; parts of
-    other devices have at least 16,384 tokens, so that a device has enough to do at once
-    (not measured).
+    Buckets save padding. On a CPU, the time per token is the same for two rows as for
+    eight; on other devices a bucket has at least 16,384 tokens, so that the device has
+    enough to do at once (not measured).
     """
     if mesh.devices.flat[0].platform == "cpu":
         return MAX_BUCKETS

@@ -1,4 +1,4 @@
-"""Keep what takes long to compute between runs, beside the compiled programs."""
+"""Cache slow computations across runs, beside the compiled programs."""
 
 import functools
 import hashlib
@@ -27,7 +27,7 @@ def result(
     Args:
       folder: the folder of the files (`compile_cache` of a config); "" keeps none.
       key: what the result depends on, as JSON.
-      arrays: a pytree of arrays on which it depends; what is static in it is not seen.
+      arrays: a pytree of arrays that it depends on; static fields are not hashed.
       compute: returns the result, which can be written as JSON.
     """
     if not folder:

@@ -221,8 +221,8 @@ def _check_combinations(c: Config) -> None:
 def _check_domains(c: Config) -> None:
     if c.sandbox.transfer in registry.SPECS:
         raise UsageError(
-            f'sandbox.transfer="{c.sandbox.transfer}" is no domain of tools; name one, '
-            'such as "medical"'
+            f'sandbox.transfer="{c.sandbox.transfer}" is not a domain of tools; name '
+            'one, such as "medical"'
         )
     if not c.sandbox.transfer or not c.sandbox.domain:
         key = "transfer" if c.sandbox.domain else "domain"

@@ -155,7 +155,8 @@ def from_flags(words: Sequence[str]) -> Config:
         made.lock()  # raises if the file could not be read
     except Exception as error:  # flags and configs raise many kinds
         known = {f"--config.{key}" for key in defaults()}
-        argv.sort(key=lambda word: word.partition("=")[0] in known)  # others are blamed
+        # Unknown keys come first, so that the message names one of them.
+        argv.sort(key=lambda word: word.partition("=")[0] in known)
         raise UsageError(cli.explain(error, argv)) from error
     return resolve(made)
 
@@ -223,7 +224,7 @@ def stored_config(workdir: Path) -> Config:
     """
     values = stored(workdir)
     if values is None:
-        raise UsageError(f"{workdir} is no workdir: it has no config.json")
+        raise UsageError(f"{workdir} is not a workdir of a run: it has no config.json")
     with errors.blame(f"{workdir}/config.json"):
         return resolve(base.get_config()).replace(flat(values))
 

@@ -162,7 +162,7 @@ class Game:
             self._seen, self._num_actions = len(dialogue.messages), 0
             return dialogue
 
-        waiting = self._console.status("Making the tools work ...")
+        waiting = self._console.status("Compiling the first turn ...")
 
         async def agent(messages: list[Message], tools: list[dict]) -> Reply:
             waiting.stop()
@@ -318,9 +318,9 @@ class Game:
         left, right = (_lines(x, over) for x in (clean, episode))
         if left == right:
             self._print(
-                "Documents and request are those of the clean task. What is perturbed "
-                "shows in what the tools and the user say; /what after the episode "
-                "shows it."
+                "Documents and request are those of the clean task. The perturbation "
+                "shows only in what the tools and the user say; type /what after the "
+                "episode to see it."
             )
             return
         width = self._console.width

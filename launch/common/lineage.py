@@ -34,7 +34,7 @@ def of_folder(folder: Path) -> Stages:
 def of_run(workdir: Path) -> Stages:
     """Return the runs that made the weights of a run, itself included.
 
-    Of a run of an earlier version, whose manifest does not say so, nothing is known.
+    Nothing is known of a run of an earlier version, whose manifest lacks this list.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return tuple(json.loads((workdir / "manifest.json").read_text("utf-8"))[KEY])

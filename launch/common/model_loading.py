@@ -58,7 +58,8 @@ def from_folder(
     if num_tokens > config.vocab_size:
         raise UsageError(
             f"{folder / 'tokenizer.json'}: {num_tokens} tokens, but vocab_size of "
-            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}"
+            f"{folder / hf.CONFIG_FILE} is {config.vocab_size}; use the tokenizer that "
+            "belongs to this model"
         )
     template = tokenizer_files.template(
         folder, settings.chat_template if settings else ""

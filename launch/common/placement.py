@@ -32,7 +32,9 @@ def mesh(c: Config, devices: Sequence[Any] | None = None) -> Mesh:
         what += " * grpo.size"
     if rows % num_parts:
         product = " * ".join(f"{key}={num}" for key, num in divisors.items())
-        raise UsageError(f"{product} does not divide {what}={rows}")
+        raise UsageError(
+            f"{what}={rows} is not a multiple of {product}; change one of them"
+        )
     with errors.blame("mesh"):
         made = c.mesh.devices(devices)
         sharding.check_batch_size(made, rows, what)

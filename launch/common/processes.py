@@ -12,8 +12,8 @@ ADDRESS, NUMBER, INDEX = (
     f"JAX_{name}" for name in ("COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID")
 )
 
-# Seconds until the others are found missing: before they have met, while they work, and
-# when this one has failed and waits for them to end.
+# Timeouts in seconds: for all processes to connect, for a running process to send a
+# heartbeat, and for the others to end after this one has failed.
 CONNECT_TIMEOUT, HEARTBEAT_TIMEOUT, SHUTDOWN_TIMEOUT = 300, 30, 20
 # What the runtime says when a process of the run is gone.
 _LOST = re.compile(
@@ -30,7 +30,7 @@ def join() -> None:
     ("host:port" of the first process), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
     Raises:
-      UsageError: it is not known which the others are.
+      UsageError: the other processes cannot be found from the environment.
     """
     import jax
 
@@ -91,8 +91,8 @@ def lost(error: BaseException) -> str:
     if not jax.distributed.is_initialized() or not _LOST.search(str(error)):
         return ""
     return (
-        "another process of this run has ended; the same command, in as many processes "
-        "or in fewer, goes on from the last checkpoint"
+        "another process of this run has ended; start the same command again, in as "
+        "many processes or fewer, to resume from the last checkpoint"
     )
 
 

@@ -144,8 +144,8 @@ def check_frozen(
         expected = meta.get(FROZEN, {}).get(name)
         if expected and found and expected != found:
             raise UsageError(
-                f'{workdir}: its adapters were trained beside another "{name}" than is '
-                "found now; bring back the model that its config.json names"
+                f'{workdir}: its adapters were trained with another "{name}" than the '
+                "one found now; restore the model that its config.json names"
             )
 
 

@@ -247,7 +247,7 @@ context_tokens=576)
 
 
 def _raised(size: int, tokens: float) -> int:
-    """Return a size with room for so many tokens: itself if it has."""
+    """Return `size` if `tokens` fit, else `tokens` rounded up to whole `STEP`s."""
     return size if tokens <= size else STEP * -(-int(tokens) // STEP)
 
 

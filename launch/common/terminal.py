@@ -11,7 +11,7 @@ Complete = Callable[[str], Iterator[person.Completion]]
 
 
 def reader() -> game.Reader:
-    """Return what reads lines.
+    """Return a reader: with completion on a terminal, plain elsewhere.
 
     Raises:
       UsageError: standard input is a terminal, and prompt_toolkit is not installed.

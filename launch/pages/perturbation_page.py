@@ -33,30 +33,30 @@ of this kind that has happened elsewhere. This page is made from the code by
 prints episodes of the oracle, clean and perturbed side by side.
 
 The *tier* says how deep a change goes, and the *shift* what changes: the query, the
-actions, the observations or the domain. The *part* is that of the decision process
-that changes. A change is *explicit* if the documents or the feedback reveal it, and
-*transient* if it goes away within the episode. Strength 0 changes nothing; if an entry
-does not say otherwise, strength is the probability of the change, or of each one where
-there are several, such as names, documents or results.
+actions, the observations or the domain. The *part* is the component of the decision
+process (POMDP) that changes. A change is *explicit* if the documents or the feedback
+reveal it, and *transient* if it goes away within the episode. Strength 0 changes
+nothing; if an entry does not say otherwise, strength is the probability of the change,
+or of each one where there are several, such as names, documents or results.
 
 Where the labels offer a position *by choice*, `NAME:early` is at the first step of the
 goal, `NAME:late` at the last one, and `NAME:mid` at one in between; they change only
 tasks of at least two steps, or three for `mid`. Without a choice any step may be hit.
 
-PAFT trains on every entry in surface forms of the training split, and an evaluation
-draws *forms* of the test. An entry without these lines has no texts of its own. One
-that is "not trained on" takes its tasks from what evaluation holds out
+PAFT trains on every entry, in surface *forms* of the training split, and an evaluation
+draws those of the test split. An entry that lists no forms has no texts of its own. One
+that is "not trained on" takes its tasks from what is held out for evaluation
 ([claims](how_it_works.md#what-a-row-claims)). An unsolvable entry names a counterpart,
 whose tasks can be solved and look the same. Cases *elsewhere* are told as their sources
 tell them; where none was found, the line is missing."""
 SIMPLE_AGENTS = f"""\
 ## Agents that lack a skill
 
-Scripted agents show which skill an entry asks for: who lacks it fails the tasks that
-the entry changes. The *memoriser* makes the calls that it would have made before the
-change, by the names that tools and arguments had then. The *reader* plans by the
-documents as they are. Neither reads feedback: after an error they have nothing to go
-on. The *retrier* is a reader that repeats a call until it returns no error. The
+Scripted agents show which skill an entry requires: an agent that lacks it fails the
+tasks that the entry changes. The *memoriser* makes the calls that it would have made
+before the change, by the names that tools and arguments had then. The *reader* plans
+by the documents as they are. Neither reads feedback: after an error they have nothing
+to go on. The *retrier* is a reader that repeats a call until it returns no error. The
 *refuser* refuses everything. They act on the state of the sandbox rather than on texts:
 they understand each request and each form of results, and ask for what a request leaves
 out. Of two tools that do the same they take the older one.

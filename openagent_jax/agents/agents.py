@@ -52,6 +52,8 @@ class Rejected(ValueError):
 
 
 class Reply(NamedTuple):
+    """A reply of an agent, and the tokens and requests that it took."""
+
     message: Message
     cut: bool = False  # whether a limit of tokens cut it off
     # Tokens of the request and the reply, as the agent counts them; 0 if it does not.
@@ -97,7 +99,8 @@ class Endpoint:
         key = self.key
         if key != key.strip() or not (key.isascii() and key.isprintable()):
             raise ValueError(
-                "the key has blanks around it, or characters that a header cannot have"
+                "the key has white space around it, or characters that an HTTP header "
+                "cannot contain; correct it"
             )
 
     @property

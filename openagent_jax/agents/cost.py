@@ -64,7 +64,7 @@ def _size(value: Any) -> int:
 def estimate(
     episodes: Iterable[Expected], prices: Prices, more_chars: int = 0
 ) -> dict[str, Any]:
-    """Return about what episodes cost, with the keys of `Cost.summary`.
+    """Estimate the cost of episodes, with the keys of `Cost.summary`.
 
     Args:
       episodes: those that will be played.

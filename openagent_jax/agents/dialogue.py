@@ -49,8 +49,8 @@ def step(
     """Take the action that a text describes.
 
     Returns:
-      The new state, and what was made of it: the action, the timestep, the pieces of
-      text that the agent is shown, and the outcome so far.
+      The new state, and the results of the step: the action, the timestep, the pieces
+      of text that the agent is shown, and the outcome so far.
     """
     action = environment.parse(tables, task, text, jnp.int32(num_bytes))
     state, timestep = environment.step(tables, task, state, action)

@@ -103,8 +103,8 @@ class Log:
                     self._keep(found)
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"{file}: line {number} is no line of this log ({error!r}); mend "
-                    "or remove it, or take another workdir"
+                    f"{file}: line {number} is not a line of this log ({error!r}); "
+                    "correct or remove it, or use another --workdir"
                 ) from None
             if number == 1:
                 _compare(file, about, theirs)
@@ -198,8 +198,8 @@ def _compare(file: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     for key, value in ours.items():
         if theirs.get(key) != value:
             raise ValueError(
-                f"{file} is of another evaluation: {key} was {theirs.get(key)!r}, and "
-                f"is {value!r} now; take another workdir, or remove the file"
+                f"{file} belongs to another evaluation: {key} was {theirs.get(key)!r} "
+                f"and is now {value!r}; use another --workdir, or remove the file"
             )
 
 

@@ -2,8 +2,8 @@
 
 An action is typed as `tool arg=value other=value`, `tool(arg=value, other=value)` or
 `call tool(...)`; `answer VALUE`, `ask` and `refuse`. A line with a slash, such as
-`/plan`, is a command to the game. Everything here is about texts; who plays, and where,
-is the matter of `launch`.
+`/plan`, is a command to the game. This module only handles texts; `launch` decides who
+plays, and where.
 """
 
 import ast
@@ -31,7 +31,7 @@ WORDS = {
     "refuse": "say that the tools cannot do it, and end the episode",
 }
 _CALL, _CALL_ID = "call", "call"
-# The name of an argument and "=", at the begin of the text or behind a separator.
+# The name of an argument and "=", at the start of the text or after a separator.
 _NAME = re.compile(r"(?:^|[\s,(])([^\s,()='\"\[\]{}]+)\s*=(?!=)\s*")
 _SENTENCE = re.compile(r"\b[A-Z][\w'’-]*(?: [A-Z][\w'’-]*)*")  # names in a request
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')  # with a colon it is a key
@@ -278,7 +278,7 @@ def _is_over(value: str) -> bool:
 
 
 def _matching(begin: str, texts: Mapping[str, str]) -> Iterator[Completion]:
-    """Yield the texts that begin so, whatever their case."""
+    """Yield the texts that start with `begin`, ignoring case."""
     for text, about in texts.items():
         if text.lower().startswith(begin.lower()):
             yield Completion(text, len(begin), about)

@@ -44,11 +44,11 @@ class Budget:
           Spent: the budget does not allow it.
         """
         if self.max_calls and self.num_calls >= self.max_calls:
-            raise Spent(f"{self.num_calls} calls are made, as many as max_calls allows")
+            raise Spent(f"max_calls is reached: {self.num_calls} calls were made")
         if self.max_tokens and self.num_tokens >= self.max_tokens:
-            raise Spent(f"{self.num_tokens} tokens are used, max_tokens allows no more")
+            raise Spent(f"max_tokens is reached: {self.num_tokens} tokens were used")
         if self.max_cost and self.cost >= self.max_cost:
-            raise Spent(f"{self.cost:.2f} is spent, max_cost allows no more")
+            raise Spent(f"max_cost is reached: {self.cost:.2f} was spent")
         self.num_calls += 1
 
     def use(self, reply: Reply) -> None:
@@ -62,8 +62,8 @@ class Budget:
         limit = "max_tokens" if self.max_tokens else "max_cost" if self.max_cost else ""
         if limit and not self.num_tokens:
             raise Rejected(
-                f"the agent does not tell how many tokens it uses, so {limit} cannot "
-                "be kept; give max_calls instead"
+                f"the agent does not report how many tokens it uses, so {limit} cannot "
+                "be enforced; give max_calls instead"
             )
         self.cost += self.prices.of(reply.prompt_tokens, reply.completion_tokens)
 

@@ -38,7 +38,10 @@ def check(groups: Groups, num_tasks: int = 2) -> None:
             "set it to 2 or more"
         )
     if groups.paired and num_tasks % 2:
-        raise ValueError(f"grpo.paired=True, but {num_tasks} tasks are not pairs")
+        raise ValueError(
+            f"grpo.paired=True, but {num_tasks} tasks are not pairs; set "
+            "train.batch_size to an even number"
+        )
 
 
 def grpo(learner: Learner, groups: Groups) -> Algorithm:

@@ -1,4 +1,4 @@
-"""Batches that are functions of the step: of several worlds in turn, and made ahead."""
+"""Batches that are functions of the step: from a mix of worlds, and made ahead."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +18,7 @@ def in_turn(
 ) -> MakeBatch:
     """Return a function that makes each batch in one of several worlds.
 
-    Which of them, is drawn from the seed and the step.
+    The world of a batch is drawn at random, from the seed and the step.
 
     Args:
       makes: for each world, the function that makes the batch of a step.

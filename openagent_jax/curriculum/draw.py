@@ -59,9 +59,8 @@ def expand(
 ) -> tuple[str, ...]:
     """Return names of perturbations, with "default", "all", tiers and shifts expanded.
 
-    The name of a tier or of a shift stands for those of the default perturbations that
-    are of it.
-    Compositions and strengths are kept, in one spelling.
+    A tier or a shift stands for the default perturbations that belong to it.
+    Compositions and strengths are kept, and spelled in one way.
 
     Args:
       environment: an environment, or the spec of one.

@@ -55,7 +55,10 @@ def check(alpha: float, paired: bool, num_tasks: int = 2) -> None:
             "each pair is perturbed: set paft.alpha=0.5"
         )
     if paired and num_tasks % 2:
-        raise ValueError(f"paft.paired=True, but {num_tasks} tasks are not pairs")
+        raise ValueError(
+            f"paft.paired=True, but {num_tasks} tasks are not pairs; set "
+            "train.batch_size to an even number"
+        )
 
 
 def is_perturbed(
@@ -97,10 +100,11 @@ def chosen(
     Args:
       environment: an environment, or the spec of one.
       names: what a config names; see `draw.expand`.
-      left_out: perturbations, tiers or shifts that are not trained on. What consists of
-        one of them goes too, as do unsolvable tasks with their counterparts. Each other
-        name in turn is drawn in place of what goes, except for unsolvable tasks and
-        counterparts, whose share stays as it is.
+      left_out: perturbations, tiers or shifts that are not trained on. Whatever applies
+        one of them is left out too, and unsolvable entries are left out together with
+        their counterparts. Each remaining name in turn is drawn in place of one that is
+        left out. Unsolvable entries and counterparts are the exception: their share
+        stays as it is.
 
     Raises:
       ValueError: a name is unknown or cannot be trained on, or is left out in vain, or
@@ -140,7 +144,7 @@ def chosen(
     found = [name for name in found if name]
     if mixed and not found:
         raise ValueError(
-            f"nothing is left without {', '.join(left_out)}; leave in some"
+            f"nothing is left without {', '.join(left_out)}; leave out less"
         )
     return tuple(found)
 
@@ -173,8 +177,8 @@ def paft(
 ) -> Curriculum:
     """Return a curriculum that perturbs a share of the tasks of another one.
 
-    A key chooses by its index which task is perturbed, and tasks are perturbed where
-    they are, so that nothing moves between the devices of a mesh.
+    Whether a task is perturbed depends on the key and on the index of the task, and
+    tasks stay in their place, so that nothing moves between the devices of a mesh.
 
     Args:
       inner: the curriculum that samples the tasks.

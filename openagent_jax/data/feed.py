@@ -174,6 +174,6 @@ class Feed:
         if (count := len(state["states"])) != jax.process_count():
             raise ValueError(
                 f"the dataset was read by {count} process(es), now by "
-                f"{jax.process_count()}; start as many"
+                f"{jax.process_count()}; start {count} again"
             )
         self._batches.set_state(state["states"][jax.process_index()])

@@ -23,22 +23,22 @@ import numpy as np
 from openagent_jax.text import style
 from openagent_jax.types import Batch
 
-LEAST_TOKENS = 256  # an exercise has up to so many, and rarely more
-NUM_TOOLS = (2, 7)  # from and to; easy rows have at most `FEW_TOOLS`
+LEAST_TOKENS = 256  # fewest tokens of a row; an exercise rarely has more
+NUM_TOOLS = (2, 7)  # fewest and most tools; easy exercises have at most `FEW_TOOLS`
 FEW_TOOLS = 3
-MAX_KEYS = 6  # most words that only the description of one tool has
-MAX_SHARED = 4  # most words of a description that others may have too
-# Share of exercises with tools without arguments, and without their results: if they
-# are easy, and if they are hard.
+MAX_KEYS = 6  # most words of a description that no other tool has
+MAX_SHARED = 4  # most words of a description that other tools may have too
+# Share of exercises whose tools have no arguments, and which end with the first call:
+# of easy exercises, and of hard ones.
 BRIEF = 0.9, 0.2
 MEANINGLESS = 0.7  # share of names that say nothing about their tool
 MANY_STEPS = 0.6  # share of requests that take several calls
 LINKED = 0.7  # share of tools whose description names their arguments
-NEEDS = 0.4  # share of tools that another one must be called before
+NEEDS = 0.4  # share of tools that require another tool to be called first
 CODE_LETTERS = "bdfghjkmnprstvz"
 PLURAL = 0.2  # share of the words of documents that have an `s` there
 MAX_NOISE = 12  # most words of a request that mean nothing
-NESTED = 0.5  # share of calls for a result that are said after what is done with it
+NESTED = 0.5  # share of calls that are named after the call that uses their result
 GLUE = ("the ", "of ", "a ", "that ", "with ", "by ", "for ", "in ", "and ", "from ",
         "an ", "to ", "at ", "on ", "that is ", "which ", "who ", "has ", "will ",
         "be ", "its ", "one ", "some ", "is ", "are ", "under ", "of a ", "of the ",

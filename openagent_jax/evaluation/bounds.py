@@ -30,7 +30,7 @@ from openagent_jax.types import Action, Environment, Outcome, Tables, Task
 
 AGENTS = ("oracle", "counting", "refuser", "asker")
 NUM_TASKS = 2048  # training tasks that the counting agent learns from
-SHARE = 0.3  # of them that are perturbed, as PAFT does
+SHARE = 0.3  # share of them that is perturbed, as in the paper of PAFT
 BLOCK = 64  # tasks that `successes` plays at once
 
 

@@ -7,11 +7,11 @@ Four claims are kept apart, so that no mean mixes them:
     held_out_domain  the tasks are of a domain that was not trained on
     entities         the entities are of forms that no task to train on has
 
-Some entries have no surface forms of their own, such as `logic_inversion`. Where those
-are unseen, only the tasks are: their requests, entities and worlds.
+Some entries, such as `logic_inversion`, have no surface forms of their own. For these,
+`unseen_forms` means that the tasks are unseen: their requests, entities and worlds.
 
-They are about the runs that trained the policy, as far as they are known. A composition
-counts as trained on if all of its parts were.
+Claims are about the runs that trained the policy, as far as these are known. A
+composition counts as trained on if all of its parts were.
 """
 
 from dataclasses import dataclass

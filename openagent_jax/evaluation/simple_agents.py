@@ -134,8 +134,8 @@ def bounds(
     """Play the tasks that an evaluation draws; see `evaluation.bounds.successes`.
 
     Returns:
-      By agent and scenario, which tasks it solves. The refuser is left out, which
-      `evaluation.bounds` has.
+      By agent and scenario, which tasks it solves. The refuser is left out, because
+      `evaluation.bounds` has it.
     """
     agents, num = [x for x in AGENTS if x != "refuser"], num_tasks * repeats
     found: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in agents}

@@ -1,6 +1,6 @@
-"""Format episodes as text for people, also two of them side by side.
+"""Format episodes as text for people, one alone or two side by side.
 
-Episodes are shown as an agent that is reached by messages sees them. They are either
+Episodes are shown as they look to an agent that exchanges messages. They are either
 played by the expert or read from the files of an evaluation.
 """
 

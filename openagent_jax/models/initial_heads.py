@@ -55,9 +55,9 @@ MARKED = np.arange(4, 20)  # channels of the embedding of a speaker that mark it
 # Previous-token heads use the fastest frequencies, which distinguish neighbouring
 # positions, and add this score for each of them.
 FAST, SHARPNESS = 0.25, 10.0
-# Attention scores of what tells whether documents have begun.
+# Attention score of the head that marks whether documents have begun.
 BEGUN = 30.0
-# Scores of a token that is the same, and of one that stands for none. Frequencies that
+# Scores of the same token, and of the token that stands for no match. Frequencies that
 # turn by less than `TURN` radians per token can compare tokens at a distance: this many
 # tokens apart, the score of the same token is still above that of none.
 MATCH, NO_MATCH = 40.0, 26.0
@@ -66,7 +66,7 @@ TURN = 1 / 300
 # neighbours apart, and fast enough to leave out what is far away.
 CENTRE, BAND = 8, (0.03, 0.2)
 MEAN_SHARPNESS = 9.0  # attention score at the centre, of all frequencies together
-CONTENT_SCORE = 3.0  # what content words have more
+CONTENT_SCORE = 3.0  # additional attention score of content words
 MEAN_GAIN = 3.0
 
 

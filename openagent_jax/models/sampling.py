@@ -103,9 +103,9 @@ def categorical(
     def invert(mass, uniform):
         cumulative = jnp.cumsum(mass, axis=-1)
         # The target is less than the total even after rounding, so that an entry
-        # without mass is never chosen.
-        # Where the vocabulary is split over devices, the last entry is on one of them;
-        # the largest is found without waiting for devices that play other rows.
+        # without mass is never chosen. The total is taken as the maximum: if the
+        # vocabulary is split over devices, the last entry is on one of them, but the
+        # maximum does not wait for devices that play other rows.
         target = jnp.minimum(uniform, 1 - 2.0**-22) * jnp.max(cumulative, axis=-1)
         return jnp.sum(cumulative <= target[:, None], axis=-1)
 

@@ -169,7 +169,7 @@ def _instead(
     actions: Sequence[Any],
     turn: int,
 ) -> Cause:
-    """Name what an action is that stands where a step of the plan should."""
+    """Return the cause of failure, from the action in the place of a missing step."""
     step, action = plan[missing], actions[turn]
     if _kind(action) == "answer":
         return "gave_up"
@@ -199,7 +199,7 @@ def _reacts(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
 
 
 def _replaces(line: Mapping[str, Any], plan: Sequence[Any], number: int) -> bool:
-    """Tell whether a step does over what failed, by a tool with the same text."""
+    """Tell whether a step repeats the call before it with an equally described tool."""
     if number < 1 or {_kind(x) for x in plan[number - 1 : number + 1]} != {"call"}:
         return False
     (old, *given), (new, *wanted) = map(_call, plan[number - 1 : number + 1])
@@ -237,7 +237,7 @@ def _all_done(
     actions: Sequence[Any],
     matched: Mapping[int, int],
 ) -> Why:
-    """Return why an episode failed that has every call of the plan, if there is one."""
+    """Return why an episode failed although it has every call of the plan."""
     failure, last = line["failure"], len(actions) - 1 if actions else None
     in_order = list(matched.values()) == sorted(matched.values())
     if plan and not in_order and line.get("num_errors"):

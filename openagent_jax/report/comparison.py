@@ -36,11 +36,11 @@ def side_by_side(
     """Format the success of several reports as one table, with a column for each.
 
     Only rows that all reports have are shown, and means are over these; a line below
-    says which are left out. The last lines compare how often the agents refuse, and in
-    each scenario with tasks that cannot be solved. If the
-    reports cannot be compared, because their tasks or their grading differ, the first
-    line is a warning that says why. Below the table stands what the intervals are. A
-    report of one run has no intervals beside one of several seeds.
+    says which are left out. The last lines compare how often the agents refuse, overall
+    and in each scenario with tasks that cannot be solved. If the reports cannot be
+    compared, because their tasks or their grading differ, the first line is a warning
+    that says why. A note below the table explains the intervals. A report of one run
+    has no intervals if another report has several seeds.
 
     Args:
       reports: the reports, by the heading of their column.

@@ -9,7 +9,7 @@ DIFFERENCES_NOTE = """\
 Retention is perturbed success in percent of the clean success on the same tasks, with
 an interval of 95 %; "-" if the clean success is 0 or may be. p is the least alpha at
 which the interval of delta does not contain 0. Holm's correction adjusts it over the
-{num} rows of this table that are not means; "holds" marks those that stay below 5 %."""
+{num} rows of this table that are not means; "holds" marks those of at most 5 %."""
 REPEATS_NOTE = """\
 Each task was played {num} times, each time perturbed anew. pass^k is the probability
 that k such trials all succeed, pass@k that at least one does, in percent, with

@@ -3,8 +3,8 @@
 What is estimated is the mean over the tasks that the sandbox can draw and, if there are
 several training runs, over the seeds that could have been used. Two things make the
 outcomes of episodes dependent: tasks whose requests are worded alike, and episodes of
-the same run. `Outcomes` holds which outcomes share what: all outcomes of a task, under
-several scenarios or when it is played repeatedly, share its wording at least. The
+the same run. `Outcomes` says which outcomes are dependent: all outcomes of a task, in
+several scenarios or repeated episodes, share at least its wording. The
 intervals are of 95 % unless another `alpha` is given.
 
 Variances. The variance over wordings is that of a mean of clusters (Miller,
@@ -65,9 +65,9 @@ PARTS = ("mean", "low", "high")  # the keys of an interval
 Interval = dict[str, Any]
 
 ALPHA = 0.05  # of intervals of 95 %
-# Where outcomes are (almost) all the same, the design effect is taken to be that of
-# this correlation between tasks that are worded alike, with the weight of so many
-# outcomes.
+# Where outcomes are (almost) all the same, the design effect is shrunk towards that of
+# this intra-cluster correlation, of tasks that are worded alike. The prior has the
+# weight of this many outcomes.
 _CORRELATION, _WEIGHT = 0.3, 5.0
 
 

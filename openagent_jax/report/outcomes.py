@@ -24,8 +24,8 @@ from openagent_jax.report.intervals import Outcomes, domain_weights
 Json = dict[str, Any]
 COUNTED = "10rRxs"  # the letters of tasks that a row counts
 SOLVED, REFUSED, SOLVABLE, UNSOLVABLE = "1Rs", "rR", "10r", "Rxs"
-# For each rate of a row: the letters of the tasks that it is of, and of those that it
-# counts.
+# For each rate of a row: the letters of the tasks in its denominator, and those of the
+# tasks in its numerator.
 RATES = {
     "success": (COUNTED, SOLVED),
     "solved": (SOLVABLE, "1"),

@@ -272,9 +272,10 @@ def on_solvable(report: Json) -> Json:
 
     In `report.json` success also counts refusals of tasks that cannot be solved. This
     is never what a page shows: an agent that refuses everything would look good.
-    Success, delta and retention are None where a row has no task that can be solved, or
-    where an earlier version has not told which of its tasks can. Rows with other tasks
-    have `refusal`, the rate of their refusals, as an interval if it is known.
+    Success, delta and retention are None if a row has no task that can be solved, or if
+    an earlier version did not record which of its tasks can be. Rows with tasks that
+    cannot be solved have `refusal`, how often these were refused, as an interval if it
+    is known.
     """
     clean = next((r for r in report["rows"] if r["tier"] == "clean"), None)
     phrasings = report.get("phrasings")

@@ -139,7 +139,7 @@ def by_group_table(report: Json, markdown: bool = False) -> str:
 
 
 def by_group(report: Json) -> dict[tuple[str, str], Json]:
-    """Return the means of each group and claim of a suite, with some task."""
+    """Return the means of each group and claim of a suite that has any tasks."""
     clean = [r for r in report["rows"] if r["tier"] == "clean"]
     rows = [r for r in report["rows"] if r["tier"] != "clean"]
     groups = report.get("scenario_groups", {})
@@ -280,7 +280,7 @@ def origin(report: Json) -> str:
     if version := report.get("scenario_set_version"):
         facts.insert(1, f"scenarios {scenario_set(report)} version {version}")
     if names := report.get("left_out"):
-        facts.append(f"without {', '.join(names)}, which needs to be named")
+        facts.append(f"without {', '.join(names)} (played only if named)")
     unanswered = sum(r.get("unanswered", 0) for r in report["rows"])
     if unanswered:
         facts.append(f"{unanswered} episodes never answered, and not counted")

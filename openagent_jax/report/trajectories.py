@@ -123,7 +123,7 @@ def read(folder: Path, name: str) -> Iterator[Line]:
     file = _file(folder, name)
     for number, line in enumerate(_lines(file), 1):
         if isinstance(line, Exception):
-            where = f"{file} is damaged at or behind line {number}"
+            where = f"{file} is damaged at or after line {number}"
             raise ValueError(f"{where}: {line}")
         yield line
 
@@ -162,7 +162,7 @@ def _file(folder: Path, name: str) -> Path:
 def _lines(file: Path) -> Iterator[Line | Exception]:
     """Yield each line of a file, or the error that it gives.
 
-    Nothing can be read behind an error of decompression.
+    Nothing can be read after an error of decompression.
     """
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
         while True:

@@ -82,7 +82,7 @@ def make(served: Served, on_failure: Callable[[], object] = lambda: None) -> Sta
         _check_name(served, chat.model)
         if served.engine.num_waiting >= served.max_waiting:
             raise ApiError(
-                f"{served.max_waiting} requests are waiting already",
+                f"{served.max_waiting} requests are waiting already; try again later",
                 429,
                 "rate_limit_exceeded",
                 retry_after=1,

@@ -28,7 +28,7 @@ class CallStyle:
     close: str  # the mark after it; may be empty
     name: str  # the keys of the JSON object
     arguments: str
-    flat: bool = False  # whether arguments must be texts or non-negative integers
+    flat: bool = False  # whether arguments must be scalars; see `_is_flat`
 
 
 def call_style(style: Style[str], flat: bool) -> CallStyle:
@@ -36,7 +36,7 @@ def call_style(style: Style[str], flat: bool) -> CallStyle:
 
     Args:
       style: the style of episodes.
-      flat: whether arguments must be texts or non-negative integers.
+      flat: whether arguments must be scalars, not lists or objects.
     """
     return CallStyle(
         style.marks.call_open.decode(),

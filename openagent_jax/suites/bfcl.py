@@ -137,7 +137,10 @@ def load(category: str) -> list[Item]:
     folder = packages.data(MODULE, PACKAGE)
     file = next((x for x in folder.iterdir() if name.fullmatch(x.name)), None)
     if file is None:
-        raise ValueError(f"{folder}: no file of {category}")
+        raise ValueError(
+            f"{folder}: no file of the category {category}; install another version "
+            f"of {PACKAGE}"
+        )
     answers = {}
     try:
         if category != "irrelevance":

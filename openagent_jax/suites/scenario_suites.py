@@ -2,8 +2,8 @@
 
 A suite names perturbations, compositions of them and shares of the strength, as
 `eval.scenarios` does, in groups such as the four tiers of a paper. Its version is
-raised by hand when it changes. The hash of its content is that of the scenarios, so
-that results of other ones are not taken for the same. A file has these keys:
+raised by hand when it changes. A hash of the scenarios identifies its content, so that
+results of different scenarios are not taken for comparable ones. A file has these keys:
 
     name, version, title, source
     scenarios   a list of objects with `scenario` and `group`; `theirs` lists what the

@@ -86,10 +86,10 @@ def test_episode_of_a_truncated_last_line_is_played_again(reference, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"\xff\xfe", "line 3 is no line of this log .UnicodeDecodeError"),
-        (b'{"scenario": "clean"', "line 3 is no line of this log .JSONDecodeError"),
-        (b'{"scenario": "clean"}', "line 3 is no line of this log .KeyError"),
-        (b"[]", "line 3 is no line of this log"),
+        (b"\xff\xfe", "line 3 is not a line of this log .UnicodeDecodeError"),
+        (b'{"scenario": "clean"', "line 3 is not a line of this log .JSONDecodeError"),
+        (b'{"scenario": "clean"}', "line 3 is not a line of this log .KeyError"),
+        (b"[]", "line 3 is not a line of this log"),
     ],
 )
 def test_damaged_line_is_an_error_and_log_is_kept(tmp_path, reference, line, message):
@@ -111,9 +111,9 @@ def test_log_has_one_evaluation_and_one_writer(tmp_path):
     with pytest.raises(OSError, match="another evaluation is writing it"):
         logs.Log(file, ABOUT)
     log.close()
-    with pytest.raises(ValueError, match="model was 'scripted', and is 'other' now"):
+    with pytest.raises(ValueError, match="model was 'scripted' and is now 'other'"):
         logs.Log(file, {"model": "other"})
     logs.Log(file, ABOUT).close()
     file.write_text('{"evaluation": 3}\n')
-    with pytest.raises(ValueError, match="line 1 is no line of this log"):
+    with pytest.raises(ValueError, match="line 1 is not a line of this log"):
         logs.Log(file, ABOUT)

@@ -96,7 +96,7 @@ def test_a_limit_that_cannot_be_kept_is_refused(limit):
     assert budget.num_tokens == 4  # although the agent did not add them up
     budget.use(agents.Reply({}))  # one reply may lack them
     budget = play.Budget(**{limit: 9})
-    with pytest.raises(agents.Rejected, match=f"so {limit} cannot be kept; give max_c"):
+    with pytest.raises(agents.Rejected, match=f"so {limit} cannot be enforced; give"):
         budget.use(agents.Reply({}))
     play.Budget(max_calls=9).use(agents.Reply({}))
 

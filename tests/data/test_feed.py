@@ -165,7 +165,7 @@ def test_state_of_another_dataset_is_rejected():
     with pytest.raises(ValueError, match="not the one that this run started with"):
         toy_feed(True, of="others").restore(state)
     twice = state | {"states": state["states"] * 2}
-    with pytest.raises(ValueError, match="by 2 process.* now by 1; start as many"):
+    with pytest.raises(ValueError, match="by 2 process.* now by 1; start 2 again"):
         toy_feed(True).restore(twice)
 
 

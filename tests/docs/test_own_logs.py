@@ -129,7 +129,7 @@ def test_faults(commands, tmp_path, command, data, problem):
     ("args", "words"),
     [
         (["check"], ["check: FILE is missing"]),
-        (["check", "poi"], ["poi is no log", ".jsonl"]),
+        (["check", "poi"], ["poi is not a log", ".jsonl"]),
         (["check", "none.jsonl"], ["none.jsonl: No such file"]),
         (["check", "FILE:dev"], ["a log has no :dev"]),
         (["check", "FILE", "--config.sandbox.num_tools=0"], ["sandbox.num_tools=0"]),

@@ -143,8 +143,8 @@ def test_call_budget(commands, tmp_path):
         done = evaluate_agent(commands, server, tmp_path, "--max_calls=5")
         assert done.code == 1
         *_, last = done.err.splitlines()
-        assert "5 calls are made, as many as max_calls allows; 5 of 12 episodes" in last
-        assert "the same command goes on from there" in last
+        assert "max_calls is reached: 5 calls were made; 5 of 12 episodes" in last
+        assert "run the same command again to resume" in last
         assert not (tmp_path / "eval" / "0" / "report.json").exists()
         assert evaluate_agent(commands, server, tmp_path).code == 0
         assert len(server.requests) == 12
@@ -196,7 +196,7 @@ def test_reports_of_a_policy_are_not_overwritten(commands, tmp_path):
     other.write_text("{}")
     for workdir in (run, tmp_path / "other"):
         done = commands("evaluate", *OPENAI, f"--workdir={workdir}")
-        assert done.code == 2 and f"{workdir} is that of a policy" in done.err
+        assert done.code == 2 and f"{workdir} holds a run or a report" in done.err
     assert other.read_text() == "{}" and not (run / "eval").exists()
 
 
@@ -234,6 +234,11 @@ BAD_USE = [
     ([BASE, "--model=x"], "--model is for --agent"),
     ([BASE, "--max_calls=3"], "--max_calls is for --agent"),
     ([BASE, "--step=3"], "--step is for --workdir without --config"),
+    ([*OPENAI, "--step=3"], "--step is for --workdir without --agent"),
+    ([BASE, "--markdown"], "--markdown is for --compare"),
+    ([*OPENAI, "--across_suites"], "--across_suites is for --compare"),
+    (["--compare=x,y", BASE], "--config is for evaluating, not for --compare"),
+    (["--compare=x,y", "--model=x"], "--model is for evaluating, not for --comp"),
     (["--agent=python:json:dumps", "--request={}"], "--request is for --agent=openai"),
     ([*OPENAI, '--request={"model": "y"}'], "--request: model cannot be set there"),
     ([*OPENAI, "--base_url=http://127.0.0.1:99999/v1"], "no port from 1 to 65535"),

@@ -530,7 +530,7 @@ def test_export(commands, tmp_path):
     assert_one_line(done, 2, ["--out is missing"])
     # Export again, from a run that does not exist: the folder is left intact.
     done = commands("export", f"--workdir={tmp_path}/nowhere", f"--out={out}")
-    assert_one_line(done, 2, ["nowhere is no workdir"])
+    assert_one_line(done, 2, ["nowhere is not a workdir"])
     assert hf.load(out)[0] == config
 
 

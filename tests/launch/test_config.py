@@ -135,7 +135,7 @@ def test_a_missing_key_is_named():
 def test_stored_configs(tmp_path):
     """They are read from JSON; keys of later versions get their defaults."""
     file = tmp_path / "config.json"
-    with pytest.raises(UsageError, match="is no workdir: it has no config.json"):
+    with pytest.raises(UsageError, match="is not a workdir of a run: it has"):
         config.stored_config(tmp_path)
     c = tiny.config("paft", seed=5)
     values = config.to_dict(c)

@@ -186,7 +186,7 @@ def test_a_missing_or_changed_base_model(trained, tmp_path):
     with pytest.raises(UsageError) as error:
         backbones.restore(workdir)
     message = str(error.value)
-    assert message.startswith(f"{workdir}: its adapters were trained beside another")
+    assert message.startswith(f"{workdir}: its adapters were trained with another")
     assert '"norm" than is found now; bring back the model' in message
     shutil.rmtree(folder)
     with pytest.raises(UsageError) as error:

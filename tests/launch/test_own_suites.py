@@ -40,7 +40,7 @@ def test_domain_transfer_needs_to_be_named_in_an_own_suite(own, tmp_path):
         left_out = {"scenario_set": "catalogue", "left_out": ["domain_transfer"]}
         assert made.about() == left_out
         line = tables.origin(left_out | {"rows": []})
-        assert line == "without domain_transfer, which needs to be named"
+        assert line == "without domain_transfer (played only if named)"
         for group in ("all", "internalization"):
             assert "domain_transfer" not in suite(mine, group).names
         named = suite(mine, "default", "domain_transfer")

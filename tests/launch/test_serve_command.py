@@ -85,7 +85,7 @@ def test_bad_use(commands):
         for args, code, message in (
             ([], 2, "give either --workdir or --config"),
             ([*SMALL, "--workdir=x"], 2, "give either --workdir or --config"),
-            (["--workdir=nowhere"], 2, "nowhere is no workdir"),
+            (["--workdir=nowhere"], 2, "nowhere is not a workdir"),
             ([*SMALL, "--host=no.such.host.invalid"], 2, "--host=no.such.host.invalid"),
             ([*SMALL, f"--port={port}"], 1, f"--port={port}: Address already in use"),
             ([*SMALL, "--host=192.0.2.1"], 1, "192.0.2.1 --port=8000: Cannot assign"),

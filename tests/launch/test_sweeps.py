@@ -18,7 +18,7 @@ SMALL = [PAFT, "--sweep=paft.alpha=0,0.7", "--sweep=seed=0..1"]
 BAD_USE = [
     ([], ["give --config or --study"]),
     ([PAFT, "--study=configs/paper/alpha.py"], ["give --config or --study"]),
-    ([PAFT], ["one run is no sweep", "--sweep", "--ablate"]),
+    ([PAFT], ["a sweep needs several runs", "--sweep", "--ablate"]),
     ([PAFT, "--sweep=paft.alhpa=0,1"], ["paft.alhpa", 'did you mean "alpha"']),
     ([PAFT, "--sweep=paft.twins=True"], ["paft.twins", "now called paft.paired"]),
     ([PAFT, "--sweep=seed=0", "--config.paft.alhpa=1"], ['"alhpa"', '"alpha"']),

@@ -51,7 +51,7 @@ are never marked).
 Retention is perturbed success in percent of the clean success on the same tasks, with
 an interval of 95 %; "-" if the clean success is 0 or may be. p is the least alpha at
 which the interval of delta does not contain 0. Holm's correction adjusts it over the
-3 rows of this table that are not means; "holds" marks those that stay below 5 %.
+3 rows of this table that are not means; "holds" marks those of at most 5 %.
 """  # noqa: E501
 
 
