@@ -11,8 +11,8 @@ joined by + are shown as their mean. Differences are from the first column.
 
 The page is a single file that needs no network; docs/report.md says how to read it.
 With --out=FILE.svg only the picture of success by scenario is drawn, for a page of
-your own; that is refused if the reports were not made alike. Reports of different
-suites of scenarios are only compared with --across_suites.
+your own; reports that were made with different settings are refused. Reports of
+different suites of scenarios are only compared with --across_suites.
 """
 
 import sys

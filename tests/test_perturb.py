@@ -318,7 +318,7 @@ def test_glossary():
     made = perturb.glossary([both, fails])
     assert list(made) == ["semantic_trap", "runtime_error"]
     assert made["runtime_error"] == {
-        "summary": "Let the first one or two calls of a tool that the goal needs fail.",
+        "summary": "Make the first one or two calls of a needed tool fail.",
         "right": perturb.RESPONSES["retry"],
     }
 

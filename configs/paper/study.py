@@ -51,7 +51,7 @@ def vary(
 ) -> tuple[Setting, ...]:
     """Return each setting with each value of a key.
 
-    A single value is a change of all settings, and is no part of their names.
+    A single value is a change of all settings, and is not part of their names.
 
     >>> [x.name for x in vary([Setting("", "sft.py")], "train.num_steps", (50, 100))]
     ['train.num_steps=50', 'train.num_steps=100']

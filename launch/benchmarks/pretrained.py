@@ -142,7 +142,7 @@ def _generator(c: Config, model: Backbone) -> tuple[Any, str]:
     if jax.default_backend() != "cpu":
         return None, "it would run on the CPU"
     if c.init_from == "random" or not [*model.folder.glob("model*.safetensors")]:
-        return None, f'init_from="{c.init_from}" is no folder with weights'
+        return None, f'init_from="{c.init_from}" is not a folder with weights'
     try:
         return torch_peer.Generator(model.folder), ""
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""How much of what a machine can multiply training uses.
+"""The share of a machine's matrix-product throughput that training uses.
 
 The model FLOPs utilisation (arXiv 2204.02311, appendix B) is the share of the rate of a
 large matrix product that training would reach if it computed only what it must:

@@ -23,8 +23,8 @@ def findings() -> Iterator[str]:
     size = f", {memory / 1e9:.1f} GB each" if memory else ""
     yield (
         f"devices: {len(devices)} x {first.device_kind} ({first.platform}{size}), "
-        f"{jax.local_device_count()} of them in this process, of "
-        f"{jax.process_count()}; {os.cpu_count()} CPU cores"
+        f"{jax.local_device_count()} of them local; processes: {jax.process_count()}; "
+        f"CPU cores: {os.cpu_count()}"
     )
     if first.platform == "cpu":
         if os.path.exists("/dev/nvidia0"):

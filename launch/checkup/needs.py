@@ -23,6 +23,6 @@ def findings(c: Config) -> Iterator[str]:
     parts = ", ".join(f"{name} {x / 1e9:.3f}" for name, x in held.items() if x)
     total = sum(held.values()) / 1e9
     yield (
-        f"memory: {c.name} needs {total:.3f} GB of each device or more ({parts}), of "
+        f"memory: {c.name} needs at least {total:.3f} GB per device ({parts}), of "
         f"{free / 1e9:.1f} (launch.compile --topology=local counts activations too)"
     )

@@ -12,7 +12,7 @@ import numpy as np
 KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
 _BITS = {"pred": 8, "bf16": 16}  # of types whose names do not end in their bits
 _Key = tuple[str, tuple[str, ...], bool, int]  # kind, axes, in_loop and repeats
-# How the names begin of fusions for TPUs that are a reduce-scatter.
+# The prefix of the names of TPU fusions that are a reduce-scatter.
 _SCATTER = "all-reduce-scatter"
 _WORD = r"%?([\w.\-]+)"
 _MADE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
@@ -154,7 +154,7 @@ def _called(body: str, bodies: Mapping[str, str]) -> list[tuple[list[str], int |
 
 
 def _length(condition: str) -> int:
-    """Return how often a loop runs that counts up to a constant; 0 for others."""
+    """Return the number of passes of a loop that counts to a constant; 0 for others."""
     limits = re.findall(r"= s32\[\]\S* constant\((\d+)\)", condition)
     is_counter = re.search(r"compare\(.*direction=LT", condition)
     return int(limits[0]) if is_counter and len(limits) == 1 else 0

@@ -179,10 +179,10 @@ def check_fits(c: Config, arrays: build.Abstract, memory: float) -> dict[str, in
     if total > memory:
         parts = ", ".join(f"{name} {x:,}" for name, x in held.items() if x)
         raise UsageError(
-            f"{c.name} does not fit: it needs {total:,} bytes of each device or more "
-            f"({parts}), {total - memory:,.0f} more than there are; split it over more "
-            "devices (mesh.fsdp, mesh.tensor), train adapters (model.lora.rank), or "
-            "set model.param_dtype=bfloat16"
+            f"{c.name} does not fit: it needs at least {total:,} bytes per device "
+            f"({parts}), {total - memory:,.0f} more than a device has; split it over "
+            "more devices (mesh.fsdp, mesh.tensor), train adapters (model.lora.rank), "
+            "or set model.param_dtype=bfloat16"
         )
     return held
 

@@ -138,8 +138,8 @@ def lacking(
       needed: the bytes that it needs at least.
     """
     lines = [
-        f"does not fit: it needs {needed:,.0f} bytes or more of each chip, "
-        f"{needed - target.memory:,.0f} more than there are"
+        f"does not fit: it needs {needed:,.0f} bytes or more per chip, "
+        f"{needed - target.memory:,.0f} more than a chip has"
     ]
     for changes in _smaller(c, len(target.devices)):
         said = " ".join(f"--config.{key}={value}" for key, value in changes.items())

@@ -46,11 +46,11 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
     Args:
       results: holds a folder for each run, NAME or NAME_SEED.
       methods: the titles of the methods by name, in the order of the columns.
-      seeds: the training seeds that the page is of.
+      seeds: the training seeds that the page covers.
 
     Raises:
-      ValueError: there is no report, a method lacks a seed, or the reports were not
-        made alike; the message names them.
+      ValueError: there is no report, a method lacks a seed, or the reports have
+        different settings; the message names them.
     """
     folders = {name: _folders(results, name, seeds) for name in methods}
     missing = [title for name, title in methods.items() if not folders[name]]
@@ -58,9 +58,9 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         lacks = [s for s in seeds if results / f"{name}_{s}" not in runs]
         if runs and results / name not in runs and lacks:
             raise ValueError(
-                f"the page is of seeds {_listed(seeds)}, and {results.as_posix()} has "
+                f"the page covers seeds {_listed(seeds)}, but {results.as_posix()} has "
                 f"no report of {_listed(f'{name}_{s}' for s in lacks)}; run what is "
-                "missing, or state the seeds by --seeds"
+                "missing, or name the seeds with --seeds"
             )
     every = {
         run.as_posix(): report.load(run) for runs in folders.values() for run in runs
@@ -68,7 +68,7 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
     if not every:
         raise ValueError(f"{results} has no reports; run python -m launch.diagnose")
     if found := report.differences(every):
-        raise ValueError(f"the page needs reports that were made alike, but {found}")
+        raise ValueError(f"the page needs reports with the same settings, but {found}")
     reports = {
         methods[name]: report.pool({x.as_posix(): every[x.as_posix()] for x in runs})
         for name, runs in folders.items()

@@ -35,7 +35,7 @@ def lines(settings: Settings) -> Iterator[str]:
 def row(spec: DomainSpec, limits: Limits, num_goals: int) -> str:
     """Return a domain's row: its goals are its own ones and those sampled from it.
 
-    >>> from openagent_jax.environments.tools.worlds import domain_file
+    >>> from openagent_jax.domains import domain_file
     >>> row(domain_file.load("medical"), Limits(), 0)[:32]
     '| medical | 14 | 17 | 13 | 2.8 |'
     """

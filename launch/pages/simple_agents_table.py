@@ -82,8 +82,9 @@ def declared(declarations: Mapping[str, Sequence[str]], entry: Entry) -> dict[st
     found = declarations.get(entry.name, ())
     if len(found) != len(simple_agents.AGENTS) - 1 or not {*found} <= {*WORDS}:
         raise ValueError(
-            f"the entry {entry.name} does not say where {len(simple_agents.AGENTS) - 1}"
-            " simple agents land; add it under `agents` of perturbation_notes.toml"
+            f"the entry {entry.name} does not declare the expected results of "
+            f"{len(simple_agents.AGENTS) - 1} simple agents; add them under "
+            "`agents` of perturbation_notes.toml"
         )
     words = [*found, "fails" if entry.solvable else "solves"]
     return dict(zip(simple_agents.AGENTS, words, strict=True))

@@ -167,7 +167,7 @@ def values_in(messages: Iterable[Mapping[str, Any]]) -> list[str]:
         content = message.get("content") or ""
         if message["role"] == "user":
             names = _SENTENCE.finditer(content)
-            # A single word that begins the sentence is no name.
+            # A single word that begins the sentence is not a name.
             some = [m[0] for m in names if m.start() or " " in m[0]]
             some += _NUMBER.findall(content)
         elif message["role"] == "tool":

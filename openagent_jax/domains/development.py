@@ -24,11 +24,11 @@ SUFFIX = ":dev"  # after the name of a domain
 def divide(domain: DomainSpec) -> DomainSpec:
     """Return a domain whose two splits are both made from the training split.
 
-    The new test split gets the entities and the requests that begin with every fourth
-    of the words with which any of them begin, and the last text of each pool of
-    synonyms and of rewritten requests. Of the words from which requests are put
-    together, it also gets the last ones, and constructions of its own (those of
-    `request_grammar.DEVELOPMENT`), which are not used for training then.
+    Entities and requests are grouped by their first word, and every fourth group goes
+    to the new test split. It also gets the last text of each pool of synonyms and of
+    rewritten requests, the last of the words from which requests are put together, and
+    constructions of its own (those of `request_grammar.DEVELOPMENT`), which are then
+    not used for training.
 
     Three things are still those of a real test: the entities of `entity_shift`, the
     domain of `domain_transfer`, and the names, gates and styles that belong to no

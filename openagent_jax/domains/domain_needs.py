@@ -1,4 +1,4 @@
-"""What the files of domains need of the limits that only some domains use.
+"""The values that domain files need for limits that only some domains use.
 
 Limits decide the sizes of arrays, so that they have to be known before a file is read
 and checked. A file that cannot be read needs nothing; reading it will name its faults.

@@ -374,15 +374,15 @@ def json_fault(value: Any) -> str:
     What is inside of it is not looked at, but the keys of an object are.
 
     >>> json_fault({"a": "b"}), json_fault(float("nan"))
-    ('', 'NaN is no number in JSON; write another')
+    ('', 'NaN is not a number in JSON; write another')
     """
     if value is TWICE:
         return "duplicate key; remove or rename one"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{json.dumps(value)} is no number in JSON; write another"
+        return f"{json.dumps(value)} is not a number in JSON; write another"
     for text in value if isinstance(value, dict) else [value]:
         if isinstance(text, str) and text != text.encode(errors="ignore").decode():
-            return f"{short(text)} has half of a character; remove that"
+            return f"{short(text)} contains half of a surrogate pair; remove it"
     return ""
 
 
@@ -443,7 +443,7 @@ def _message(model: type[Model], error: ErrorDetails) -> str:
 
 
 def _letters(error: ErrorDetails) -> str:
-    """Return the letters that a name may have which does not match its pattern."""
+    """Return the characters allowed in a name that does not match its pattern."""
     is_argument = "$@" in error.get("ctx", {}).get("pattern", "")
     return ARGUMENT_LETTERS if is_argument else LETTERS
 

@@ -99,7 +99,7 @@ def _table(name: str, item: Any, place: str, check: Checker) -> TableSpec | None
         if "types" not in check.unreadable
     ]
     kind = check.types.get(table.key)
-    message = f"{table.key!r} is no type of entities; name one"
+    message = f"{table.key!r} is not a type of entities; name one"
     is_entity = kind is None or kind.kind == "entity"
     if not (all(known) and check.require(is_entity, f"{place}.key", message)):
         return None

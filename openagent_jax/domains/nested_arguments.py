@@ -131,7 +131,7 @@ def _check_leaf(
     if at:
         outer, what = nesting.written(path[:at]), found[-1].schema
         if isinstance(key, int):
-            message = f"{text!r}: {outer!r} is no array with `items`"
+            message = f"{text!r}: {outer!r} is not an array with `items`"
             remedy = "; add these, or write the path of a scalar"
             is_array = isinstance(what, dict) and what.get("type") == "array"
             message = (
@@ -146,7 +146,7 @@ def _check_leaf(
 
 
 def _check_scalar(text: str, found: Any, place: str, check: Checker) -> None:
-    """Check that the schema of a leaf is no container."""
+    """Check that the schema of a leaf is not that of a container."""
     kind = found.get("type") if isinstance(found, dict) else None
     remedy = f"write the path of a scalar, such as {f'{text}.0'!r}"
     message = f"{text!r} is an array in the schema; {remedy}"

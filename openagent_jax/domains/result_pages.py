@@ -73,7 +73,7 @@ def _check_cursor(tool: schema.Tool, place: str, check: Checker) -> None:
         check.require(optional, f"{where}.required", f"{message}optional")
         root = parameters.model_dump()
         kinds = _kinds(found)
-        message = f"{name!r} is no string, as cursors are; write a string"
+        message = f"{name!r} is not a string, but cursors are; write a string"
         check.require(not kinds or "string" in kinds, f"{where}.properties", message)
         wrong = value_schema.misfit(found, EXAMPLE, root=root)
         message = (

@@ -66,7 +66,7 @@ def fields(
     heads |= {nesting.parse(made.path) for made in lists}
     for path in paths:
         name = nesting.written(path)
-        message = "it has fields of its own, so that it can be no field; rename one"
+        message = "it has fields of its own, so it cannot be a field itself; rename one"
         if not check.require(path not in heads, f"{place}.{name}", message):
             return (), ()
         limit = check.limits.depth

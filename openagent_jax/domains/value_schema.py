@@ -1,7 +1,8 @@
 """Compare texts with what a JSON schema says of strings.
 
-Of a schema, `pattern`, `enum`, `const`, `minLength`, `maxLength` and the usual formats
-are looked at, also behind references and in unions. What is not understood fits.
+The keywords `pattern`, `enum`, `const`, `minLength` and `maxLength` and the usual
+formats are checked, also behind references and in unions. Whatever else a schema says
+is ignored.
 """
 
 import datetime
@@ -169,12 +170,12 @@ def _broken(key: str, schema: Mapping[str, Any], text: str) -> str:
         return "" if fits else f"it has {len(text)} letters, not {most} {value}"
     if key == "enum" and isinstance(value, list):
         known = [_written(x) for x in value]
-        return "" if text in known else f"it is none of {', '.join(known[:8])}"
+        return "" if text in known else f"it is not one of {', '.join(known[:8])}"
     if key == "const" and "const" in schema:
         return "" if text == _written(value) else f"it is not {_written(value)}"
     if key == "format" and value in _FORMATS:
         fits = re.fullmatch(_FORMATS[value], text) and _is_date(value, text)
-        return "" if fits else f"it is no {value} such as {_EXAMPLES[value]}"
+        return "" if fits else f"it is not a valid {value}, such as {_EXAMPLES[value]}"
     return ""
 
 

@@ -72,9 +72,8 @@ def goals(
     """Return the goals of a domain file, and notes on those that are left out.
 
     There is one for each tool and one for each optional argument, then the chains. A
-    goal is left out if its request could
-    as well mean another tool: one whose document differs only in the name, or one whose
-    request would read the same.
+    goal is left out if its request could as well mean another tool: one whose document
+    differs only in the name, or one whose request would read the same.
 
     Args:
       tools: all tools.
@@ -208,7 +207,7 @@ def _own(path: nesting.Path, kind: str) -> str:
 
 
 def _quoted(words: str) -> str:
-    """Put a word in quotes that would be read as a part of the sentence."""
+    """Put words in quotes if they would otherwise be read as part of the sentence."""
     is_open = words.split()[-1] in synonyms.FUNCTION_WORDS
     return f"'{words}' value" if is_open else words
 

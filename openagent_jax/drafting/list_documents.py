@@ -107,9 +107,9 @@ def _walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _repaired(value: Any) -> Any:
-    """Return a value of which all that is no JSON is left out, to look at the rest.
+    """Return a value without the parts that are not JSON, so that the rest is checked.
 
-    What a key stands for that is written twice is not known: it may be anything.
+    The value of a duplicate key is unknown; it becomes {}, which may be anything.
     """
     if isinstance(value, dict):
         return {
@@ -155,6 +155,6 @@ def _entry(
             faults.append(f"{at}: the tool has no name; add one")
     is_text = described is None or isinstance(described, str)
     if not is_text and f"{at}.description" not in wrong:
-        problem = f"{short(described)} is no text; write one"
+        problem = f"{short(described)} is not a text; write one"
         faults.append(f"{at}.description: {problem}")
     return Entry(place, name, function, item)

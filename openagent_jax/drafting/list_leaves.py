@@ -52,7 +52,7 @@ def leaves(name: str, schema: Any, root: Any) -> list[Leaf]:
       root: what references begin at.
 
     Raises:
-      Unsupported: it is required to hold something that is no scalar.
+      Unsupported: it is required to hold something that is not a scalar.
     """
     found = list(_leaves((name,), schema, root, (), ()))
     if not found:

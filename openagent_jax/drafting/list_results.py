@@ -25,7 +25,7 @@ MAX_SCHEMAS = 1000  # that are looked at: one that refers to itself has no end
 MAX_KEY = 40  # letters
 MOST = 3  # records of a list, if it is returned at once
 MOST_IN_PAGES = 5
-_WHOLE = "result"  # the name of a result that is no object
+_WHOLE = "result"  # the name of a result that is not an object
 
 
 def fields(output: Any) -> dict[str, Schema]:

@@ -94,7 +94,7 @@ def _scalar(
     """Return the first option of a union that is supported, with a note.
 
     Raises:
-      Unsupported: there is none, or nobody to read the note.
+      Unsupported: no option is supported, or `notes` is None.
     """
     for option in options if notes is not None else ():
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from openagent_jax.text import wording
 from openagent_jax.text.scalars import MAX_DECIMALS, MAX_DIGITS
 
-MAX_MULTIPLES = 100  # values of a range that are listed since they are no whole range
+MAX_MULTIPLES = 100  # values listed for a `multipleOf` that is not a power of ten
 _WHOLE = (0, 999, 0)  # minimum, maximum and decimals if nothing is known
 _FRACTION = (0, 1000, 2)
 _BY_LAST_WORD = {
@@ -66,7 +66,7 @@ def is_whole(name: str, schema: Schema) -> bool:
 
 
 def multiples(schema: Schema) -> list[int | float]:
-    """Return the first values of a `multipleOf` that is no power of ten; else none.
+    """Return the first values of a `multipleOf` that is not a power of ten; else none.
 
     >>> multiples({"type": "integer", "multipleOf": 15, "maximum": 60})
     [0, 15, 30, 45, 60]

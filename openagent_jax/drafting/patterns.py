@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from openagent_jax.domains import value_schema
 from openagent_jax.text.lexicon import MAX_TEXT
 
-MAX_ALL = 512  # a language with at most so many texts is written out
+MAX_ALL = 512  # languages with at most this many texts are enumerated
 NUM_TRIES = 60  # for each text that is wanted
 MAX_STEPS = 2000  # of writing one text
 MAX_DEPTH = 40  # of nested groups

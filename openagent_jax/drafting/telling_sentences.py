@@ -19,9 +19,9 @@ _LABEL = re.compile(r"(?:\w+ ){0,2}\w+: ")  # "Tool description: "
 def of(descriptions: Sequence[str]) -> list[str]:
     """Return the sentence of each description from which requests are made.
 
-    It is the first one, or the first later one that says what to do, whichever no
-    other tool has; the first one if there is none. A label that others have too is left
-    out.
+    It is the first sentence that no other tool has, where later sentences count only if
+    they say what to do. If there is none, it is the first sentence. A label that other
+    tools share is left out.
 
     >>> of(["Uses the API. Does: finds a hive.", "Uses the API. Does: finds a jar."])
     ['finds a hive', 'finds a jar']

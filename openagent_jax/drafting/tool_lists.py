@@ -4,8 +4,8 @@ The result is plain: names, descriptions, and the JSON schema of each value with
 references and unions resolved. The environment supports arguments whose values are
 texts, choices (enums), numbers and booleans, and these within arrays and objects. A
 tool that requires anything else is rejected with an error that names the tool and the
-argument; an optional argument that is no scalar is left out. A name that agents could
-not call is replaced by a valid one (`tool_names`).
+argument; an optional argument that is not a scalar is left out. A name that agents
+could not call is replaced by a valid one (`tool_names`).
 """
 
 import itertools

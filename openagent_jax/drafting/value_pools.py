@@ -30,7 +30,7 @@ _EXAMPLE = re.compile(
 
 
 def choices(schema: dict[str, Any]) -> list[Any]:
-    """Return the values of an enum; an empty list if the schema is no enum.
+    """Return the values of an enum; an empty list if the schema is not an enum.
 
     They are texts, or else numbers and booleans. A text that is a whole number up to
     `MAX_NUMBER` cannot be told from that number: if all are, the enum is one of
@@ -84,7 +84,7 @@ def _is_number(value: Any) -> bool:
 def of_schema(
     name: str, schema: dict[str, Any], taken: set[str], owner: str
 ) -> tuple[dict[str, Any], str]:
-    """Return `(type, note)`: a type of a domain file, and what of it was made up.
+    """Return `(type, note)`: a type of a domain file, and which parts were made up.
 
     The note is "" if nothing was made up.
 

@@ -109,8 +109,8 @@ def make(settings: Settings, spelling: Spelling) -> World:
       settings: the settings of the environment.
       spelling: how its texts are written as tokens.
 
-    Everything else takes the environment and its tables, as here the expert, which
-    solves a task that is then read as messages:
+    All other code works on the environment and its tables. In this example, the expert
+    solves a task, and the transcriber then shows its tools:
 
     >>> import jax, tokenizers
     >>> from openagent_jax import expert

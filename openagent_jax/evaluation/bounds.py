@@ -30,7 +30,7 @@ from openagent_jax.types import Action, Environment, Outcome, Tables, Task
 
 AGENTS = ("oracle", "counting", "refuser", "asker")
 NUM_TASKS = 2048  # training tasks that the counting agent learns from
-SHARE = 0.3  # share of them that is perturbed, as in the paper of PAFT
+SHARE = 0.7  # share of them that is perturbed, as in configs/paft.py
 BLOCK = 64  # tasks that `successes` plays at once
 
 

@@ -190,7 +190,7 @@ def _said(
     tokens, _, num = lexicons.write(
         tables.lexicon, pieces, environment.sizes.action_tokens
     )
-    # The last token ends the reply, and is no part of it.
+    # The last token ends the reply, and is not part of it.
     text, num_bytes = reply_scan.detokenize(tables.lexicon, tokens, num - 1)
     return environment.parse(tables, task, text, num_bytes)
 

@@ -175,7 +175,10 @@ def _scaling(fields, kind, size, theta, tensors) -> rope.Scaling | None:
             np.asarray(rope.frequencies(size, theta, x)[0]) for x in (None, scaling)
         )
         if factors.shape != plain.shape or not np.allclose(plain / slow, factors, 1e-3):
-            raise ValueError(f'tensor "{ROPE_FACTORS}" is not that of Llama 3')
+            raise ValueError(
+                f'tensor "{ROPE_FACTORS}" differs from that of Llama 3; no other RoPE '
+                "factors are supported"
+            )
         return scaling
     if name == "none":
         return None

@@ -70,7 +70,7 @@ def read(template: Template, max_args: int) -> Style[str]:
     calls, results = zip(*(_call(template, num, end) for num in nums), strict=True)
     (tool_open, tool_close), *more = {*results}
     if others or more:
-        raise _unknown("the text behind a message depends on the message", tool_open)
+        raise _unknown("the text after a message depends on the message", tool_open)
     answer, refuse, ask = contents
     style = Style(
         request_first=False,
@@ -418,8 +418,8 @@ def _check_tokens(template: Template, style: Style[str]) -> None:
     for mark in sorted({x for text in texts for x in MUST_BE_SPECIAL.findall(text)}):
         if not template.is_special(mark):
             raise ValueError(
-                f'chat template: it writes "{mark}", which is no special token of the '
-                "tokenizer; take the template and the tokenizer of one model"
+                f'chat template: it writes "{mark}", which is not a special token of '
+                "the tokenizer; take the template and the tokenizer of one model"
             )
 
 

@@ -7,8 +7,8 @@ ranges, descriptions of arguments and nested schemas are shown too. What perturb
 edit are slots: the name, the description and the names of arguments.
 
 In a chat template the layout is what the template writes (`chat.document`). The compact
-style has rules of its own (`compact`). A parameter that is a required string or
-integer, of which no more is said, is its name alone:
+style has rules of its own (`compact`). A required string or integer is written as its
+name alone if its schema says nothing else:
 
     "parameters":["city","days"]
 

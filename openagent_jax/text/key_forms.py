@@ -107,7 +107,7 @@ class KeyForms(NamedTuple):
     def written(
         self, key: Int[Array, "..."], which: Int[Array, "..."]
     ) -> Int[Array, "..."]:
-        """Return keys in some forms; what is no key of the tables stays as it is."""
+        """Return keys in some forms; other texts stay as they are."""
         at = jnp.searchsorted(self.key, key, method="scan_unrolled")
         at = jnp.minimum(at, len(self.key) - 1)
         return jnp.where(self.key[at] == key, self.form[which, at], key)

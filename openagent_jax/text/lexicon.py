@@ -318,7 +318,8 @@ def build(
     size = num_tokens(tokenizer)
     if vocab_size and vocab_size < size:
         raise ValueError(
-            f"tokenizer: it has {size} tokens, and the model knows {vocab_size}"
+            f"tokenizer: it has {size} tokens, but the vocabulary of the model has "
+            f"{vocab_size}; use the tokenizer of this model"
         )
     marks = b"".join(style.marks)
     digits = symbols.digits()

@@ -40,7 +40,7 @@ class Speller:
     def forms(self, word: str, split: str) -> list[str]:
         """Return the misspelt forms of a word that are close to no other word.
 
-        Forms that lack a letter of each other, or are equal then, count as close.
+        Words are close if leaving out at most one letter of each makes them equal.
 
         Args:
           word: the word.
@@ -55,7 +55,7 @@ class Speller:
         ]
 
     def misspelt(self, text: str, split: str, seed: str) -> str:
-        """Return a text with half of the words misspelt that can be, rounded up.
+        """Misspell half of the words of a text that can be misspelt, rounded up.
 
         Args:
           text: the text.

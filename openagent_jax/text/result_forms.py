@@ -30,8 +30,8 @@ class Form(NamedTuple, Generic[T]):
       is_json: whether it is a JSON form.
       is_typed: whether numbers, booleans and null are written without quotes.
       is_table: whether it is a table.
-      escapes: whether quotes and others are escaped as in JSON, so that it can write
-        every value. The others write what `is_plain`.
+      escapes: whether special characters are escaped as in JSON, so that it can write
+        every value. A form without escapes can only write what `is_plain` accepts.
       Others: see above.
     """
 

@@ -346,7 +346,8 @@ def read(text: UInt[Array, "Z"], begin: Int[Array, "R"], end: Int[Array, "R"]) -
     Args:
       text: bytes.
       begin: where each of R slices begins.
-      end: where each slice ends, exclusive. One of more than `MAX_BYTES` is no number.
+      end: where each slice ends, exclusive. A slice of more than `MAX_BYTES` is not a
+        number.
     """
     size = text.shape[0]
     offset = jnp.arange(MAX_BYTES)[:, None]

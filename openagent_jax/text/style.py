@@ -293,7 +293,7 @@ def _nested_calls(layout: Layout[str]) -> NestedCalls[str]:
     pair = [ARGUMENT, LITERAL, VALUE, LITERAL]
     is_json = equals.text.startswith('":') and comma.text.startswith('",')
     if kinds != 2 * pair or not is_json or not end.text.startswith('"}'):
-        raise ValueError(f"chat template: arguments are no JSON object: {layout}")
+        raise ValueError(f"chat template: arguments are not a JSON object: {layout}")
     syntax = nesting.json_syntax(
         (equals.text, equals.number),
         (comma.text, comma.text[1:]),

@@ -82,7 +82,8 @@ def vocab_bytes(tokenizer: Tokenizer, marks: bytes) -> list[list[int]]:
     byte_level, alphabet = b'"ByteLevel"' in decoder, _byte_level_alphabet()
     if not byte_level and METASPACE not in decoder.decode():
         raise ValueError(
-            "tokenizer: its decoder is neither of byte-level BPE nor of SentencePiece"
+            "tokenizer: its decoder is neither byte-level BPE nor SentencePiece; no "
+            "other kind is supported"
         )
 
     def to_bytes(text: str) -> list[int]:

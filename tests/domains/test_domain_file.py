@@ -454,7 +454,7 @@ def test_faults_of_all_kinds_are_named_at_once():
         f"tools[1].{at}: the reference '#/$defs/No' leads nowhere",
         "tools[1].x-openagent.effct: unknown key 'effct'; did you mean 'effect'?",
         f"tools[2].{at}: an enum of 10,000 values",
-        f"tools[3].{at}.minimum: NaN is no number in JSON",
+        f"tools[3].{at}.minimum: NaN is not a number in JSON",
         f"tools[3].{at}.items: minimum 2 is above maximum 1",
         "tools[9].function.name: 'sign_in' is already used",
         "entries, but the limit is 16; remove some or raise sandbox.num_tools",

@@ -94,7 +94,7 @@ def test_faults(states, fault):
         ({**TABLE, "initially": "there"}, "tables.tank.initially: unknown initially"),
         (
             {**TABLE, "key": "hour", "initially": "absent"},
-            "'hour' is no type of entities",
+            "'hour' is not a type of entities",
         ),
         (
             {"key": "tnk", "fields": {"food": "food"}, "initially": "absent"},

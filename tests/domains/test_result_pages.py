@@ -49,9 +49,9 @@ def test_needs():
         ((*PAGES, "list"), REMOVE, "pages: missing key 'list'; add it"),
         ((*PAGES, "token"), "x", "pages.token: unknown key 'token'; known: "),
         ((*PAGES, "cursor"), "after", "schema has no argument 'after'; add it there"),
-        ((*PAGES, "next"), "crates", "it has fields of its own, so that it can be no"),
-        ((*PAGES, "next"), "office", "it has fields of its own, so that it can be no"),
-        (ARGUMENT, {"type": "integer"}, "'cursor' is no string, as cursors are"),
+        ((*PAGES, "next"), "crates", "it has fields of its own, so it cannot be a fie"),
+        ((*PAGES, "next"), "office", "it has fields of its own, so it cannot be a fie"),
+        (ARGUMENT, {"type": "integer"}, "'cursor' is not a string, but cursors are"),
         (
             ARGUMENT,
             {"type": "string", "pattern": "^[0-9]+$"},

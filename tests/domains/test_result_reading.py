@@ -47,8 +47,8 @@ def test_faults_of_lists(change, fault):
 def test_a_path_is_a_field_or_has_fields():
     document = ferries.good()
     document["tools"][0]["x-openagent"]["returns"]["office"] = "clerk"
-    fault = f"{BLOCK}.returns.office: it has fields of its own, so that it can be no "
-    assert f"{fault}field; rename one" in faults(document)
+    fault = f"{BLOCK}.returns.office: it has fields of its own, so it cannot be a "
+    assert f"{fault}field itself; rename one" in faults(document)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_conditions_are_read():
     [
         (dict(value="#0.fares", at_most="$limit"), "value: unknown source '#0.fares'"),
         (dict(value="#0.fare", at_most="$sailing"), "$sailing is of type 'sailing'"),
-        (dict(value="#0.status", at_least="$limit"), "is no number; compare it with"),
+        (dict(value="#0.status", at_least="$limit"), "is not a number; compare it w"),
         (dict(value="#0.fare"), "0 comparisons; write one of at_most, at_least"),
         (
             dict(value="#0.fare", at_most="$limit", at_least="$limit"),
@@ -113,7 +113,7 @@ def test_conditions_have_a_limit_and_are_for_effects():
     assert fault in faults(document, Limits(**sizes))
     made["steps"][1]["tool"] = "list_delays"
     assert any(
-        "has no effect, so that its calls are free" in x for x in faults(document)
+        "has no effect, so it may be called anyway" in x for x in faults(document)
     )
     made["steps"][1]["tool"], made["answer"] = "book_seat", "#1.seat"
     assert any("answer: unknown source '#1.seat'" in x for x in faults(document))

@@ -69,19 +69,19 @@ WRONG = {
     ),
     "NaN": (
         tool({"type": "number", "minimum": float("nan")}),
-        "tools[0].inputSchema.properties.x.minimum: NaN is no number in JSON; write",
+        "tools[0].inputSchema.properties.x.minimum: NaN is not a number in JSON; write",
     ),
     "infinite": (
         tool({"type": "number", "default": float("inf")}),
-        "tools[0].inputSchema.properties.x.default: Infinity is no number in JSON; ",
+        "tools[0].inputSchema.properties.x.default: Infinity is not a number in JSON; ",
     ),
     "half a character": (
         tool(TEXT, description="bad \ud800"),
-        "tools[0].description: 'bad \\ud800' has half of a character; remove that",
+        "tools[0].description: 'bad \\ud800' contains half of a surrogate pair;",
     ),
     "a key with half a character": (
         tool({**TEXT, "\ud800": 1}),
-        "tools[0].inputSchema.properties.x: '\\ud800' has half of a character; ",
+        "tools[0].inputSchema.properties.x: '\\ud800' contains half of a surrogate ",
     ),
     "type": (tool({"type": "strnig"}), f"{ARGUMENT}: the type 'strnig' is not suppor"),
     "no schema": (tool(True), f"{ARGUMENT}: True is not a schema; change the schema, "),
@@ -96,7 +96,7 @@ WRONG = {
     "no name": ({"name": " "}, "tools[0]: the tool has no name; add one"),
     "a number": (
         {"name": "a", "description": 5},
-        "tools[0].description: 5 is no text;",
+        "tools[0].description: 5 is not a text;",
     ),
     "no tool": ("get_lot", "tools[0]: not a tool; write an object with a name"),
 }

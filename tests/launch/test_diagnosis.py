@@ -80,7 +80,7 @@ def test_earlier_results_are_called_exploratory(monkeypatch, tmp_path):
 def test_a_page_of_missing_seeds_is_refused(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     page = tmp_path / "results.md"
-    message = f"of seeds 0, 1, 2, 3, 4, and {FIRST} has no report of sft_3, sft_4;"
+    message = f"seeds 0, 1, 2, 3, 4, but {FIRST} has no report of sft_3, sft_4;"
     with pytest.raises(diagnose.cli.UsageError, match=message):
         run_diagnosis(page=str(page), show=True, results=FIRST)
     assert not page.exists()
@@ -101,7 +101,7 @@ def test_a_page_of_mixed_methods_is_refused(executed, key, value):
     run_diagnosis(only=["base", "sft"], seeds=["0"])
     file = Path("docs/results/base/report.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
-    message = rf"alike, but {key} is .*{value} \(docs/results/base\)"
+    message = rf"settings, but {key} is .*{value} \(docs/results/base\)"
     with pytest.raises(diagnose.cli.UsageError, match=message):
         run_diagnosis(show=True, seeds=["0"])
 

@@ -394,7 +394,7 @@ class TestTokenizer:
         lexicon = lexicons.build(*args, vocab_size=size + 2)
         assert lexicon.vocab_size == size + 2
         assert helpers.ragged(lexicon.token_bytes)[-1].tolist() == [0]
-        with pytest.raises(ValueError, match=f"it has {size} tokens, and the model kn"):
+        with pytest.raises(ValueError, match=f"it has {size} tokens, but the vocabul"):
             lexicons.build(*args, vocab_size=size - 1)
 
     def test_needs_the_end_token(self):

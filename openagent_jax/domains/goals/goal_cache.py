@@ -61,7 +61,7 @@ def remembered(
 
 @functools.cache
 def _sources() -> bytes:
-    """Return a hash of the source of the rooms that goals depend on."""
+    """Return a hash of the source code of the packages that goals depend on."""
     domains = Path(__file__).parent.parent
     rooms = domains, domains.with_name("text")
     files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
@@ -70,8 +70,8 @@ def _sources() -> bytes:
 
 
 def _write(file: Path, goals: Sequence[GoalSpec]) -> None:
-    """Write goals at once, so that no other process sees half of them; a folder that
-    cannot be written to is as good as none."""
+    """Write goals atomically, so that no other process sees a partial file; do nothing
+    if the folder cannot be written to."""
     text = json.dumps([asdict(goal) for goal in goals])
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ def read(
         message = "conditions are off; set sandbox.conditions=True"
         check.require(check.limits.conditions, at, message)
         message = (
-            f"{step.tool!r} has no effect, so that its calls are free; remove the "
+            f"{step.tool!r} has no effect, so it may be called anyway; remove the "
         )
         check.require(tools[step.tool].effect, at, f"{message}condition")
         for later in names[index + 1 :]:
@@ -88,6 +88,6 @@ def check_sources(
             message = f"{limit} is of type {types[limit]!r}; give one of type {kind!r}"
             check.require(types[limit] == kind, at, message)
         if known is not None and known.kind != "number":
-            message = f"{when.value} is no number; compare it with equals"
+            message = f"{when.value} is not a number; compare it with equals"
             check.require(comparison == "equals", at, message)
     return found

@@ -29,7 +29,7 @@ class Plan:
       needed_by: the steps that each step has to come before.
       fields: the results of each step that later ones use, as sources.
       asked: the step whose result is the answer; -1 if there is none.
-      asks: whether the answer is no mere result of an effect.
+      asks: whether the answer is more than the result of an effect.
       last: the step that the request is for.
       in_order: pairs of steps, the first of which has to come before the second in the
         request too, because of a record that one of them changes.

@@ -16,11 +16,11 @@ from openagent_jax.domains.goals import goal_conditions, phrase_syntax
 
 
 def read(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | None:
-    """Return a goal; None if it has not the structure of one.
+    """Return a goal; None if the item does not have the structure of one.
 
     Args:
-      item: what the file has.
-      place: where it is there.
+      item: the entry of the file.
+      place: where it is in the file.
       in_order: whether it is known in which order tools can be called.
       check: has the types and the tools, and collects the faults.
     """

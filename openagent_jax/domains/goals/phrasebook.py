@@ -130,7 +130,7 @@ def _has_noun(phrase: Phrase, name: str, noun: str, num_words: int) -> bool:
 
 
 def _alike(phrase: Phrase, place: Place) -> tuple[tuple, tuple[bool, ...]]:
-    """Return what phrases have in common that are alternatives at a place."""
+    """Return what phrases must have in common to be alternatives at a place."""
     nouns = dict(place.nouns)
     named = [x in nouns and _has_noun(phrase, x, nouns[x], NEAR) for x in phrase.slots]
     return phrase.alike, tuple(named)

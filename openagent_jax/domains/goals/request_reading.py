@@ -129,7 +129,7 @@ def _check(text: str, tool: schema.Tool, place: str, check: Checker) -> None:
     """Check one phrase of a tool."""
     message = "begins or ends with a blank; remove it"
     check.require(text == text.strip(), place, message)
-    message = f"ends with {text[-1:]!r}; remove it, requests have their own"
+    message = f"ends with {text[-1:]!r}; remove it, since requests add their own"
     check.require(text[-1:] not in (".", "?", "!"), place, message)
     message = "contains '|', which separates the texts of a choice; remove it"
     check.require("|" not in text, place, message)

@@ -12,7 +12,7 @@ have the same distribution in both, and so have books, lists and inventories; on
 two together tell what can be solved. In `sold_out` and `sold_out_with_recipe` x and y
 are two raw items that the goal needs, in random order, and even the whole prompt has
 the same distribution: only what is sold out, and whether the book has a recipe for it,
-tells.
+tells the two apart.
 """
 
 from dataclasses import replace
@@ -56,7 +56,7 @@ def pools(source: texts.Pools, split: str) -> Pools:
 
 
 def item_renaming(pools: Pools) -> Perturbation:
-    """Replace names of items by names without meaning, item by item.
+    """Replace item names with meaningless ones, each item independently.
 
     Before: `oak plank: oak log`. After: `k41: oak log`.
     """
@@ -177,7 +177,7 @@ def sold_out_with_recipe(pools: Pools) -> Perturbation:
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Write results in another format, tool by tool.
+    """Return results in a different format, drawn for each tool.
 
     Before: `{"result":"done"}`. After: `[result=done]`.
     """
@@ -240,7 +240,7 @@ def recipe_swap(pools: Pools) -> Perturbation:
 
 
 def longer_chain(pools: Pools) -> Perturbation:
-    """Replace the source of a raw item that is needed once by a new recipe.
+    """Turn a raw item that is needed once into one that has to be crafted.
 
     Before: raw items are oak log and iron pipe. After: iron pipe alone, and the book
     has `oak log: iron pipe`.
@@ -276,7 +276,7 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def impossible_goal(pools: Pools) -> Perturbation:
-    """Take the source of an item away that the goal needs.
+    """Remove the source of an item that the goal needs.
 
     The item is not needed for the other goal of the task. Another item gets its
     recipe, or becomes raw in its place, so that the book and the lists keep their
@@ -290,7 +290,7 @@ def impossible_goal(pools: Pools) -> Perturbation:
 
 
 def missing_spare(pools: Pools) -> Perturbation:
-    """Take the source of an item away that is not needed.
+    """Remove the source of an item that the goal does not need.
 
     The item is needed for the other goal of the task, but not for the goal.
 
@@ -328,7 +328,7 @@ def _renaming(bounds: Int[Array, "2"], each: bool) -> Perturbation:
 
 
 def _losing_source(of_goal: bool) -> Perturbation:
-    """Take the source of an item away, and give it to a spare item.
+    """Move the source of an item to a spare item.
 
     Args:
       of_goal: whether the goal needs the item and the other goal does not, or the other

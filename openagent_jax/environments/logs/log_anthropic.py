@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _CALL, _RESULT, _TEXT = "tool_use", "tool_result", "text"
-# The agent's thoughts, which are no part of what it says or does.
+# The agent's thoughts, which are not part of what it says or does.
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 

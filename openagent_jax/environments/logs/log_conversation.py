@@ -233,7 +233,7 @@ def _arguments(given: Any) -> tuple[Any, str]:
         try:
             given = log_values.loads(given.strip() or "{}")
         except log_values.RepeatedKey:
-            return {}, "arguments that have a key twice"
+            return {}, "arguments with a duplicate key"
         except (ValueError, RecursionError):
             given = ""
     given = {} if given is None else given
@@ -280,7 +280,7 @@ def _content(message: Mapping[str, Any]) -> Any:
     try:
         return log_values.loads(text)
     except log_values.RepeatedKey as error:
-        raise CannotMap("a result that has a key twice", str(error)) from None
+        raise CannotMap("a result with a duplicate key", str(error)) from None
     except (ValueError, RecursionError):
         return text
 

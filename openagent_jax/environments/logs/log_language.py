@@ -3,7 +3,7 @@ r"""Two things that are read from the English of a logged conversation.
 `refuses` tells whether a final text of the agent is a refusal in its own words, and
 `asks` whether a user asked for something to be told. Both go by lists of words, and
 both would rather miss a case than see one that is not there: a text in another language
-is no refusal, and asks nothing unless it has a question mark.
+is not a refusal, and asks nothing unless it has a question mark.
 
 A refusal is a text
 

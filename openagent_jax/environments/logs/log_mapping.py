@@ -3,12 +3,12 @@
 The world of the task is what the log recorded. The rules are:
 
 * A step of the goal is a call that succeeded, in the order of the log. Repeating a call
-  is no new step. If it returns something else the second time, no world can answer
+  is not a new step. If it returns something else the second time, no world can answer
   both, so the conversation is skipped.
 * A result that is a JSON object has its leaves as fields, each with a path; any other
   result is under one key. A result reports an error if it has `error`, `isError`,
   `"success": false`, `"ok": false` or `"status": "error"`, or if it begins with error,
-  exception or traceback. Then the call is no step. If it is repeated at once and
+  exception or traceback. Then the call is not a step. If it is repeated at once and
   succeeds, and the tool has not succeeded before, the tool fails as many times in the
   task too.
 * The request is everything that the user says, as one text. If the agent asks by `Ask`,

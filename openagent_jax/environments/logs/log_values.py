@@ -15,7 +15,7 @@ from openagent_jax.text.nesting import Path
 
 
 class Bare(NamedTuple):
-    """A word of JSON without quotes that is no exact decimal."""
+    """A word of JSON without quotes that is not an exact decimal."""
 
     text: str
 
@@ -41,7 +41,7 @@ class Spelled(float):
 
 
 class RepeatedKey(ValueError):
-    """A key is there twice in an object."""
+    """A key occurs twice in an object."""
 
 
 def loads(text: str) -> Any:
@@ -77,7 +77,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise RepeatedKey(f"the key {twice!r:.40} is there twice")
+        raise RepeatedKey(f"the key {twice!r:.40} occurs twice")
     return made
 
 

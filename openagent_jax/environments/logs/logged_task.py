@@ -141,7 +141,7 @@ class LoggedTask:
             yield from (x.text for x in step.values.values() if isinstance(x, Bare))
 
     def inexact(self) -> str:
-        """Return a number that is no exact decimal, and where it is; "" if none is."""
+        """Return a number that is not an exact decimal, and its place; "" if none."""
         for step in self.steps:
             fields = {path: x.value for path, x in step.fields.items()}
             for path, value in (*step.values.items(), *fields.items()):

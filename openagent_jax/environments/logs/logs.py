@@ -123,7 +123,7 @@ class Log:
             yield f"numbers that are compared as texts, since {_INEXACT}:"
             yield from _listed(self.inexact)
         if self.renamed:
-            yield "tools with another name, since APIs of models do not allow theirs:"
+            yield "tools that are renamed, since model APIs do not allow their names:"
             yield from _listed(self.renamed)
         if self.num_headers:
             word = "line" if self.num_headers == 1 else "lines"

@@ -336,8 +336,8 @@ def in_place(
 
 
 def is_astray(call: Touch, wanted: Record) -> Bool[Array, ""]:
-    """Return whether a call has changed something to what is neither as it was, nor as
-    the goal leaves it."""
+    """Return whether a call has changed something to neither its initial value nor the
+    one that the goal leaves."""
     old, new = call.before, call.after
     alive = (new.alive != wanted.was_alive) & (new.alive != wanted.alive)
     column = (new.columns != wanted.was) & (new.columns != wanted.columns)

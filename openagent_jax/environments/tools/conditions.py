@@ -123,7 +123,7 @@ def _hold(task: Task, values: Int[Array, "C V"]) -> Bool[Array, "C"]:
     source, comparison, limit = jnp.moveaxis(task.goal.when, -1, 0)
     table = jnp.concatenate([task.constants, values.reshape(-1)])
     value, limit = table[source], table[limit]
-    # Values that are no numbers are only compared for equality.
+    # Values that are not numbers are only compared for equality.
     holds = jnp.select(
         [comparison == AT_MOST, comparison == AT_LEAST],
         [scalars.at_most(value, limit), scalars.at_most(limit, value)],

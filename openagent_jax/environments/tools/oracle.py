@@ -29,7 +29,7 @@ from openagent_jax.types import Certificate
 class Plan(NamedTuple):
     step_ok: Bool[Array, "C"]  # the step is done or can be done
     tool: Int[Array, "C"]  # cheapest tool of each step
-    # Tools that are needed but are no steps: 2 * (index of the first step that needs
+    # Tools that are needed but are not steps: 2 * (index of the first step that needs
     # the tool); `UNNEEDED` for all others.
     extra: Int[Array, "N"]
     ready: Bool[Array, "N"]  # usable, and its prerequisites are met
@@ -281,7 +281,7 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
 
 
 def _as_seen(task: Task, state: State) -> State:
-    """Return a state as an agent has it who knows what feedback has shown.
+    """Return the state as seen by an agent, which knows only what feedback has shown.
 
     Results that have changed since they were read are as they were read, until feedback
     has shown that they have changed.
@@ -345,8 +345,8 @@ def _lasts(task: Task) -> Bool[Array, "N"]:
 
 
 def _detours(task: Task) -> Int[Array, "N"]:
-    """Return how many calls of it or for its name come before a call of each row
-    works."""
+    """Return how many calls come before the first working call of each row: its failing
+    calls, and the one that reveals its name."""
     return task.faults.failures + dynamic.detours(task)
 
 
@@ -418,7 +418,7 @@ def _plan(
     cost, step_ok, step_cost = jax.lax.fori_loop(0, num_steps + 3, wider, start)
     tool = jnp.argmin(step_cost, axis=1)
 
-    # Which tools are needed that are no steps, and before which step.
+    # Which needed tools are not steps, and before which step they are called.
     todo = valid & ~done
     need = jnp.full(num_tools, UNNEEDED)
     need = need.at[tool].min(jnp.where(todo, 2 * jnp.arange(num_steps), UNNEEDED))

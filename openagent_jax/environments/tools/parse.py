@@ -3,9 +3,9 @@
 `text/reply_scan.py` scans the bytes; this module binds the result to the task: the name
 of a call to a row of its tools, the arguments to the parameters of that tool. An
 unknown tool name becomes -1, an argument that is not accepted `UNACCEPTABLE`; for both
-`environment.step` returns an error. Null for an optional argument leaves it out. Where
-arguments are nested, they are the leaves; null or an empty container in place of one
-that should hold leaves leaves these out.
+`environment.step` returns an error. Null for an optional argument leaves it out. If
+arguments are nested, the leaves are the arguments; null or an empty container omits
+the leaves that should be in it.
 """
 
 from dataclasses import replace

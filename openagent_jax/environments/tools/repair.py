@@ -1,4 +1,4 @@
-"""Which calls put records right that were changed wrongly, from what has been seen.
+"""Which calls repair wrongly changed records, judging by what has been seen.
 
 A record is put right by deleting what should not be there, by the opposite of what was
 added, or by setting a column back, if its value has been seen. A column that a step of

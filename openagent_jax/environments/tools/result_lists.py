@@ -26,12 +26,12 @@ _SMALLEST = jnp.iinfo(jnp.int32).min
 def shift(
     value: UInt[Array, "F"], size: UInt[Array, "F"], changes: Bool[Array, ""] | bool
 ) -> UInt[Array, "F"]:
-    """Return how far values are from others of their ranges, in which they wrap around.
+    """Return offsets that turn values into different ones of their ranges, modulo size.
 
     Args:
-      value: hashes, of which the distances are functions.
+      value: hashes, of which the offsets are functions.
       size: how many values there are in each range.
-      changes: whether values are to be others; if not, the distances are 0.
+      changes: whether values are to differ; if not, the offsets are 0.
     """
     distance = 1 + hashing.mix(value, jnp.int32(_CHANGE)) % jnp.maximum(size - 1, 1)
     return jnp.where(changes, distance, 0).astype(jnp.uint32)

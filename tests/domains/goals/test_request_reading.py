@@ -96,7 +96,7 @@ BAD = {
     "end of a sentence": (
         (*DO, "train", 0),
         "find the tank of {fish}[ in {hall}].",
-        f"{AT}: ends with '.'; remove it, requests have their own",
+        f"{AT}: ends with '.'; remove it, since requests add their own",
     ),
     "blank at the end": (
         (*DO, "train", 0),

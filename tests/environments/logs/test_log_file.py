@@ -33,7 +33,7 @@ class TestLines:
             (b"\x1f\x8b\x08\x00", "the file is compressed with gzip; unpack it first"),
             (b"[" * 100_000, "line 1: an array or object is nested too deeply"),
             (b"1" * 5000, "line 1: a number of 5,000 digits; remove it"),
-            (b'{"a": {"b": 1, "b": 2}}', "line 1: the key 'b' is there twice in an"),
+            (b'{"a": {"b": 1, "b": 2}}', "line 1: the key 'b' occurs twice in an"),
         ],
     )
     def test_faults(self, tmp_path, data, problem):

@@ -441,10 +441,10 @@ BAD = {
     "`function_call`, the predecessor of `tool_calls`": [
         {"role": "assistant", "function_call": {"name": "x"}}
     ],
-    "arguments that have a key twice": [
+    "arguments with a duplicate key": [
         calls(("get_weather", '{"city": "Rome", "city": "Bern"}')), result("x"),
     ],
-    "a result that has a key twice": [GOOD[0], result('{"sky": 1, "sky": 2}')],
+    "a result with a duplicate key": [GOOD[0], result('{"sky": 1, "sky": 2}')],
     "arguments that are not an object": [calls(("get_weather", "[1]")), result("x")],
     "an undocumented argument": [
         calls(("get_weather", {"town": "Rome"})), result("x"),

@@ -165,6 +165,6 @@ def test_names_that_apis_do_not_allow(tmp_path):
     (task,) = [task for _, task in log.tasks]
     assert task.documents[0].name == task.steps[0].tool == "sky_look"
     assert list(log.report()) == [
-        "tools with another name, since APIs of models do not allow theirs:",
+        "tools that are renamed, since model APIs do not allow their names:",
         "  line 1: 'sky.look' is sky_look",
     ]

@@ -311,7 +311,7 @@ class Model:
         return found
 
     def allows(self, shown: set):
-        """The calls that an agent can make that knows the request and these values.
+        """The calls that an agent can make if it knows the request and these values.
 
         What it has overwritten unseen it cannot put back on purpose: while a value has
         still to be read as it was, setting it to what the goal wants in the end would

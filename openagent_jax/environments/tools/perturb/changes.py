@@ -26,13 +26,13 @@ MAX_CALLS = 6  # of a task whose request changes, so that there are turns enough
 
 
 def missing_values(pools: Pools) -> Perturbation:
-    """Let tools that the goal needs return no values at first.
+    """Make tools that the goal needs return nulls instead of values at first.
 
     Before: `{"hour":"17"}`
     After:  `{"hour":null}`, then `{"hour":"17"}`
 
-    Strength: the probability that a tool that the goal needs does so; of one task, two
-    at most do, so that there are turns enough. Tools that have an effect return their
+    Strength: the probability that a tool that the goal needs does so; at most two tools
+    of a task do, so that there are enough turns. Tools that have an effect return their
     values at once, since they must not be called again.
     """
 
@@ -72,7 +72,7 @@ def rate_limit(pools: Pools) -> Perturbation:
 
 
 def verification_code_change(pools: Pools) -> Perturbation:
-    """Let codes expire when they are first used, so that new ones have to be got.
+    """Make codes expire when they are first used, so that new ones must be obtained.
 
     Before: `get_pass`, then `opening_hour` with its code
     After:  `get_pass`, then `opening_hour` with its code, which gives
@@ -135,8 +135,8 @@ def stale_value(pools: Pools) -> Perturbation:
             `HTTP/1.1 409 Conflict: stale value, fetch it again with find_place`; then
             `{"place":"Elm Park"}`
 
-    Strength: the probability that a result that another step uses changes; of one task,
-    one at most does.
+    Strength: the probability that a result that another step uses changes; at most one
+    result of a task does.
     """
 
     def apply(key, task, strength):

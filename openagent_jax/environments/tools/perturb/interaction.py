@@ -22,7 +22,7 @@ from openagent_jax.text import result_forms, scalars
 
 
 def runtime_error(pools: Pools) -> Perturbation:
-    """Let the first one or two calls of a tool that the goal needs fail.
+    """Make the first one or two calls of a needed tool fail.
 
     Before: `{"hour":"17"}`
     After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`
@@ -41,7 +41,7 @@ def runtime_error(pools: Pools) -> Perturbation:
 
 
 def nonstandard_feedback(pools: Pools) -> Perturbation:
-    """Write the results of each tool in another form, with other keys.
+    """Return the results of each tool in a different form, with different keys.
 
     Some forms write numbers as other countries do, and some keys name the unit.
 
@@ -105,10 +105,10 @@ def _has_special(pools: Pools, task: Task) -> Bool[Array, "N"]:
 
 
 def error_wording(pools: Pools) -> Perturbation:
-    """Word the errors of each tool as another interface does.
+    """Word the errors of each tool like those of a different interface.
 
-    Nobody can see it without an error, so a tool that the goal needs fails once where
-    none of them fails yet. That adds one call, and nothing else changes.
+    Only an error shows the wording, so a needed tool fails once if none fails
+    already. That adds one call, and nothing else changes.
 
     Before: `{"error":"failed, try again"}`, then `{"hour":"17"}`
     After:  `HTTP/1.1 503 Service Unavailable, Retry-After: 0`, then `{"hour":"17"}`

@@ -109,7 +109,7 @@ def entity_shift(pools: Pools) -> Perturbation:
 
 
 def tool_withheld(pools: Pools) -> Perturbation:
-    """Replace the document of a tool that the task needs by another one.
+    """Replace the document of a needed tool with that of another tool.
 
     Before: `"description":"opening hour of a place"` is among five documents.
     After:  no document mentions an opening hour, and there are still five.
@@ -118,7 +118,7 @@ def tool_withheld(pools: Pools) -> Perturbation:
 
 
 def spare_withheld(pools: Pools) -> Perturbation:
-    """Replace the document of a tool that another request needs, but not this one.
+    """Replace the document of a tool that only another request would need.
 
     Before: `"description":"free seats of an event"` is among five documents.
     After:  no document mentions seats; the request asks for an opening hour.
@@ -127,9 +127,9 @@ def spare_withheld(pools: Pools) -> Perturbation:
 
 
 def fatal_error(pools: Pools) -> Perturbation:
-    """Let every call of a tool that the task needs fail, which only a call shows.
+    """Make every call of a needed tool fail, which only a call reveals.
 
-    The documents have a second tool for something else.
+    The documents also contain a duplicate, but of another tool.
 
     Before: `{"hour":"17"}`. After: `HTTP/1.1 410 Gone`.
     """
@@ -137,7 +137,7 @@ def fatal_error(pools: Pools) -> Perturbation:
 
 
 def error_with_alternative(pools: Pools) -> Perturbation:
-    """Let every call of a tool fail that the task needs, beside one that does the same.
+    """Make every call of a needed tool fail, but document another that does the same.
 
     Before: `{"hour":"17"}`
     After:  `HTTP/1.1 410 Gone`, and a second document has the description of the first:
@@ -147,7 +147,7 @@ def error_with_alternative(pools: Pools) -> Perturbation:
 
 
 def contradiction(pools: Pools) -> Perturbation:
-    """Let a tool that the task needs and a new tool need each other's code.
+    """Make a needed tool and a new tool require each other's code.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour",...,"code_from":"get_pass"` beside
@@ -157,7 +157,7 @@ def contradiction(pools: Pools) -> Perturbation:
 
 
 def spare_contradiction(pools: Pools) -> Perturbation:
-    """Let a tool that only another request needs and a new tool need each other's code.
+    """Make a tool of another request and a new tool require each other's code.
 
     Before: `"name":"count_seats","parameters":["event"]`
     After:  `"name":"count_seats",...,"code_from":"get_pass"` beside
@@ -170,8 +170,8 @@ def spare_contradiction(pools: Pools) -> Perturbation:
 def unsolvable(pools: Pools) -> Perturbation:
     """Make the task unsolvable in one of three ways.
 
-    A task that has no room for one of the others loses a tool instead, so at strength 1
-    no task stays solvable.
+    If a task has no room for the chosen way, a tool is withheld instead, so at strength
+    1 no task stays solvable.
     """
     return _perturbation(_any, pools, solvable=False)
 

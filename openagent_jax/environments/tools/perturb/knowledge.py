@@ -23,7 +23,7 @@ MIN_VALUES = 4
 
 
 def knowledge_update(pools: Pools) -> Perturbation:
-    """Let a value of the request be filed under another one, as documents say.
+    """Make the documents say that a value of the request is filed under another one.
 
     Before: `Find a thai restaurant in Fern Park.`, and `"description":"restaurants of a
             cuisine"`

@@ -20,7 +20,7 @@ from openagent_jax.text.noisy_names import NUM_LEVELS, NUM_VARIANTS
 
 
 def identity_erasure(pools: Pools) -> Perturbation:
-    """Replace tool names by names without meaning.
+    """Replace tool names with meaningless ones.
 
     Before: `"description":"opening hour of a place","name":"opening_hour"`
     After:  `"description":"opening hour of a place","name":"cmd_k41"`

@@ -71,8 +71,8 @@ def query_typos(pools: Pools) -> Perturbation:
     between two values or choices of words, is misspelt. Half of its words that can be
     misspelt then are. Values, short words and capitalised words stay. A misspelt word
     is one edit away from the right one and close to no other word of the world, so that
-    it can be told. Rare pieces are never misspelt. An agent that looks for words
-    literally fails where it needs them.
+    it can be recognised. Rare pieces are never misspelt. An agent that matches words
+    literally fails where it needs a misspelt one.
     """
 
     def apply(key, task, strength):
@@ -86,7 +86,7 @@ def query_typos(pools: Pools) -> Perturbation:
 
 
 def query_redundant(pools: Pools) -> Perturbation:
-    """Add what does not matter to the request: small talk, and a value not to be used.
+    """Add irrelevant text to the request: small talk, and a value that is not meant.
 
     Before: `Find the evening event in Fern Park.`
     After:  `I asked about Elm Park before, it is settled. Find the evening event in
@@ -102,8 +102,8 @@ def query_redundant(pools: Pools) -> Perturbation:
     fails in half of these tasks, and so does one that takes the last. Asides that find
     no room in the request are left out.
 
-    Two values occur here as in `query_ambiguous`, in the same words: no question is
-    needed though.
+    As in `query_ambiguous`, two values are named, in the same words, but here no
+    question is needed.
     """
 
     def apply(key, task, strength):
@@ -158,8 +158,8 @@ def query_ambiguous(pools: Pools) -> Perturbation:
     constants are, and the right one comes first in half of the tasks: a guess succeeds
     in half of them. The user answers a question with the right value.
 
-    That two values are named tells nothing: requests of `query_redundant` name two in
-    the same words, and then say which it is, so that a question there is needless.
+    Two named values alone do not call for a question: requests of `query_redundant`
+    name two in the same words, but then say which one is meant.
     """
 
     def apply(key, task, strength):

@@ -27,7 +27,7 @@ from openagent_jax.perturb import Perturbation, bernoulli, pick, select
 
 
 def dependency_extension(pools: Pools) -> Perturbation:
-    """Let a tool need the code of a new tool: the chain grows by one call.
+    """Make a tool require the code of a new tool: the chain grows by one call.
 
     Before: `"name":"opening_hour","parameters":["place"]`
     After:  `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
@@ -45,7 +45,7 @@ def dependency_extension(pools: Pools) -> Perturbation:
 
 
 def rule_shift(pools: Pools) -> Perturbation:
-    """Let a tool need a call of a new tool before it, in place of any such rule.
+    """Make a tool require a prior call of a new tool, in place of any such rule it had.
 
     Before: `"name":"pay_ticket","call_after":"sign_in"`
     After:  `"name":"pay_ticket","call_after":"get_pass"`
@@ -63,7 +63,7 @@ def rule_shift(pools: Pools) -> Perturbation:
 
 
 def incomplete_information(pools: Pools) -> Perturbation:
-    """Leave out of the documents what has to be called before a tool.
+    """Leave the prerequisites of tools out of the documents.
 
     Before: `"name":"opening_hour","parameters":["place"],"code_from":"get_pass"`
     After:  `"name":"opening_hour","parameters":["place"]`; only the error of a call
@@ -147,7 +147,7 @@ def logic_inversion(pools: Pools) -> Perturbation:
 
 
 def dependency_rewire(pools: Pools) -> Perturbation:
-    """Let tools need the code or the call of other documented tools than before.
+    """Make tools require the code or a call of different documented tools.
 
     Before: `"name":"tour_price",...,"code_from":"accept_terms"`
     After:  `"name":"tour_price",...,"code_from":"find_guide"`
@@ -159,8 +159,8 @@ def dependency_rewire(pools: Pools) -> Perturbation:
     replaces it. If it had none, it only gets one that it did not have to wait for
     before, so that the order of calls is restricted further.
 
-    The strength is the share of the tools of the goal that are rewired, one after the
-    other, of those that can be when it is their turn.
+    The strength is the share of the goal's tools that are rewired, out of those that
+    can be when it is their turn; they are rewired one after the other.
     """
     del pools
 
@@ -208,11 +208,11 @@ def conflicting_sources(pools: Pools) -> Perturbation:
             `"description":"opening hour of a place (system of record)","name":...`
 
     The results of both tools differ, and only the one whose note says so counts. It is
-    the tool of the domain or the new one by the flip of a coin, so that neither its
-    name nor its place tells. Only tools whose results are drawn from ten values or more
-    have a second source, so that few results are equal by chance, and only those that
-    change nothing, read no record, and that no other documented tool needs to be called
-    first.
+    the tool of the domain or the new one, as a coin decides, so that neither its name
+    nor its place gives it away. Only tools whose results are drawn from ten values or
+    more have a second source, so that few results are equal by chance, and only those
+    that change nothing, read no record, and are no prerequisite of another documented
+    tool.
 
     The strength is the probability that a task has two such tools.
     """
@@ -272,8 +272,8 @@ def _may_conflict(task: Task) -> Bool[Array, "N"]:
 def _may_provide(task: Task) -> Bool[Array, "N"]:
     """Return the rows that an agent can call, whatever the results of other calls are.
 
-    They are documented tools: those of steps that are wanted on no condition, and those
-    without arguments that work, change nothing, and have such prerequisites.
+    They are documented tools: those of unconditional steps, and those without arguments
+    that work, change nothing, and only have prerequisites of these two kinds.
     """
     tools, faults = task.tools, task.faults
     steps = wanted_surely(task)

@@ -25,7 +25,7 @@ _REDIRECTION, _DEPRECATION, _ADDITION, _DRIFT = range(4)
 
 
 def tool_redirection(pools: Pools) -> Perturbation:
-    """Replace a tool by a new one, which the error names but no document does.
+    """Replace a tool with an undocumented one, which only the error names.
 
     Before: `{"hour":"17"}`
     After:  `HTTP/1.1 308 Permanent Redirect, Location: when_open`, and `when_open`
@@ -35,7 +35,7 @@ def tool_redirection(pools: Pools) -> Perturbation:
 
 
 def tool_deprecation(pools: Pools) -> Perturbation:
-    """Let a tool work, and its results name a new one, which no document does.
+    """Deprecate a tool: it still works, but its results name an undocumented successor.
 
     Where the user changes the request, the tool is gone when it is needed again.
 
@@ -46,7 +46,7 @@ def tool_deprecation(pools: Pools) -> Perturbation:
 
 
 def tool_addition(pools: Pools) -> Perturbation:
-    """Replace a tool by a new one, which only a tool that lists new tools names.
+    """Replace a tool with a new one that is named only by a tool that lists new tools.
 
     Before: `{"hour":"17"}`
     After:  `HTTP/1.1 410 Gone`, then `{"new_tool":"when_open"}` from `list_tools`, and
@@ -125,7 +125,7 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
 
 
 def _other_names(key: jax.Array, task: Task, pools: Pools) -> Int[Array, "N A"]:
-    """Return new names of the arguments of tools, where all that are needed get one."""
+    """Return new argument names, for tools whose needed arguments all get one."""
     tools, pool = task.tools, pools.arg_names
     old, has_arg = tools.arg_name, tools.arg_high > tools.arg_low
     taken = jnp.any(pool[..., None] == old[:, None, None], axis=3)

@@ -1,9 +1,10 @@
 """Sentences that perturbations add to requests and descriptions, by split.
 
-Each kind has another family of forms in the test than in training: who speaks of an
-earlier occasion, or of somebody else; who knows from memory, or from a record. What
-comes after a request stands in parentheses or is a postscript, so that it follows any
-request, whether that ends with a period or not; remarks on tools are in brackets.
+The splits have different families of forms: in training, asides are about an earlier
+occasion and users know from memory; in the test, asides are about other people and
+users know from a record. What comes after a request stands in parentheses or is a
+postscript, so that it follows any request, whether that ends with a period or not;
+remarks on tools are in brackets.
 """
 
 # Arrays are built with NumPy, and become JAX arrays in `noise`.

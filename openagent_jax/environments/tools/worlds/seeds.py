@@ -11,7 +11,7 @@ from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import conditions, solution
 from openagent_jax.environments.tools.types import Task
 
-NUM_SEEDS = 3  # that are tried; in calendar, one in 1,000 is no use
+NUM_SEEDS = 3  # that are tried; in calendar, one in 1,000 is unusable
 
 
 def with_changes(task: Task) -> Task:

@@ -23,8 +23,8 @@ GATES = {
     ),
 }
 
-# What the descriptions of two tools say that answer the same question: notes of the one
-# to follow, and of the other. Those for training say where the data come from, those
+# Notes in the descriptions of two tools that answer the same question: of the one to
+# follow, and of the other. Those for training say where the data come from, those
 # for the test how far they are to be trusted. Neither is mostly the longer one.
 NOTES = {
     "train": (

@@ -1,4 +1,4 @@
-"""What the perturbations mean that let tools change while the agent acts."""
+"""What the perturbations that change tools during an episode mean."""
 
 import jax
 import jax.numpy as jnp

@@ -317,8 +317,8 @@ AT, SCHEMA = "tools[0].x-openagent.arguments", "tools[0].function.parameters"
         ),
         (
             "filters.city.0",
-            f"{SCHEMA}: 'filters.city.0': 'filters.city' is no array with `items`; add "
-            "these, or write the path of a scalar",
+            f"{SCHEMA}: 'filters.city.0': 'filters.city' is not an array with `items`; "
+            "add these, or write the path of a scalar",
         ),
         ("tags.3", f"{AT}: 'tags.3' without 'tags.2'; add that"),
         (
