@@ -112,8 +112,8 @@ def main() -> None:
                 f"--compare: the reports are of different suites: {found}; evaluate "
                 "on the same suite, or give --across_suites to compare shared rows"
             )
-        but = (report.SET_HASH,) * mixed
-        if MARKDOWN.value and (found := report.differences(reports, but)):
+        ignored = (report.SET_HASH,) * mixed
+        if MARKDOWN.value and (found := report.differences(reports, ignored)):
             raise cli.UsageError(
                 f"--markdown needs reports with the same settings, but {found}; "
                 "evaluate them again with the same settings"

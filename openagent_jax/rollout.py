@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import brief, perturb
+from openagent_jax import fast_compile, perturb
 from openagent_jax.models import decoding
 from openagent_jax.models.decoding import Sampling
 from openagent_jax.text import lexicon as lexicons
@@ -437,7 +437,7 @@ def _answer_some(scene: Scene, game: Game) -> Game:
     last = game.texts.tokens[episode, length - 1]
     task = jax.tree.map(lambda x: x[scene.task_index(episode)], scene.tasks)
     before = jax.tree.map(lambda x: x[episode], game.state)
-    answer = brief.apart(jax.vmap(partial(respond, environment, tables)))
+    answer = fast_compile.noinline(jax.vmap(partial(respond, environment, tables)))
     state, action, timestep, pieces = answer(
         task, before, said, length - start, last == tables.lexicon.end_token
     )

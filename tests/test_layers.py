@@ -30,7 +30,7 @@ LAYERS = (
         "models",
         "text",
     ],
-    ["perturb types draw hashing files brief"],
+    ["perturb types draw hashing files fast_compile"],
     ["__init__ environments"],  # import nothing, so that importing them is free
 )
 PLACE = {

@@ -12,7 +12,7 @@ from launch.common import build, errors, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
-from openagent_jax import brief, sharding, train
+from openagent_jax import fast_compile, sharding, train
 from openagent_jax.curriculum import ahead
 from openagent_jax.data import lookups
 from openagent_jax.data.lookups import Lookups
@@ -144,7 +144,7 @@ def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
         return make(state, tables).batch
 
     platform = mesh.devices.flat[0].platform
-    made = brief.jit(batch, platform, out_shardings=layout)
+    made = fast_compile.jit(batch, platform, out_shardings=layout)
     step = jax.device_put(jnp.int32(0), sharding.replicated(mesh))
     made = made.lower(tables, root, step).compile()
     return lambda step: made(tables, root, np.int32(step))

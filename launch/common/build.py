@@ -14,7 +14,15 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from launch.common.sections import Monitor
-from openagent_jax import brief, expert, monitors, optim, rollout, sharding, train
+from openagent_jax import (
+    expert,
+    fast_compile,
+    monitors,
+    optim,
+    rollout,
+    sharding,
+    train,
+)
 from openagent_jax.algorithms import grpo, policy_gradient, ppo, sft
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.data.demonstrations import Recipe
@@ -395,7 +403,9 @@ def _traced(
     if batch is not None:
         return TracedStep(None, update.trace(state, tables, train.Made(batch=batch)))
     outputs = train.Made._make([rows, rows, whole])
-    make = brief.jit(step.make, platform, out_shardings=outputs).trace(state, tables)
+    make = fast_compile.jit(step.make, platform, out_shardings=outputs).trace(
+        state, tables
+    )
     tasks, batch, about = make.out_info
     tasks, batch = jax.tree.map(lambda x: as_abstract(x, rows), (tasks, batch))
     made = train.Made(

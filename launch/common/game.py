@@ -363,7 +363,7 @@ def _lines(episode: play.Episode, whole: bool) -> list[str]:
     for action in episode.facts["plan"] if whole else ():
         if dialogue.finished:
             break
-        dialogue.hear(_message(action), False)
+        dialogue.receive(_message(action), False)
     return list(pages.conversation(dialogue.messages, tools))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from launch.common import cached, scenarios
 from launch.common.config import Config
-from openagent_jax import brief, expert, perturb
+from openagent_jax import expert, fast_compile, perturb
 from openagent_jax.curriculum import draw, mix
 from openagent_jax.environments import registry
 from openagent_jax.environments.world import World
@@ -136,7 +136,7 @@ def _measured(
         episode = expert.demonstrate(environment, tables, task)
         return expert.lengths(environment, tables, episode)
 
-    play = brief.jit(jax.vmap(lengths, (None, 0)))
+    play = fast_compile.jit(jax.vmap(lengths, (None, 0)))
     root, found = jax.random.key(drawn.seed), {}
     for i, name in enumerate((draw.CLEAN, *drawn.names)):
         blocks = []

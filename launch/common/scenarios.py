@@ -40,16 +40,16 @@ class Drawn(NamedTuple):
 def choose(
     environment: perturb.HasCatalogue,
     names: Sequence[str],
-    usual: str,
-    but: Collection[str] = (),
+    default: str,
+    exclude: Collection[str] = (),
 ) -> Chosen:
     """Return the scenarios that a config names.
 
     Args:
       environment: an environment, or the spec of one.
       names: the value of `eval.scenarios`.
-      usual: what "default" stands for; see `draw.expand`.
-      but: perturbations that are left out unless they are named themselves.
+      default: what "default" stands for; see `draw.expand`.
+      exclude: perturbations that are left out unless they are named themselves.
 
     Raises:
       UsageError: a name is unknown, they cannot be used as they are, or a suite is
@@ -63,13 +63,13 @@ def choose(
     if suites:
         with errors.blame(KEY):
             suite = scenario_suites.load(suites[0])
-            groups = suite.groups(environment, but)
+            groups = suite.groups(environment, exclude)
         chosen = tuple(name for some in groups.values() for name in some)
         return Chosen(chosen, suite.described(groups))
     check_names(KEY, names, environment, scenario_suites.builtins())
     with errors.blame(KEY):
-        chosen = (*dict.fromkeys(draw.expand(environment, names, usual, but)),)
-    return Chosen(chosen, draw.described(environment, chosen, but))
+        chosen = (*dict.fromkeys(draw.expand(environment, names, default, exclude)),)
+    return Chosen(chosen, draw.described(environment, chosen, exclude))
 
 
 def check_names(

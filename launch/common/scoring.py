@@ -22,7 +22,7 @@ class Scorer:
         c: Config,
         model: Backbone,
         train_seed: int | None,
-        usual: str = "suite",
+        default: str = "suite",
         mesh: Mesh | None = None,
     ):
         """
@@ -31,7 +31,7 @@ class Scorer:
           model: the model whose parameters are evaluated; its `trained_on` decides
             what the report claims.
           train_seed: the seed of the run that trained it; None for a backbone.
-          usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+          default: what "default" stands for in `eval.scenarios`; see `draw.expand`.
           mesh: the devices that share the episodes; None is the first one alone.
         """
         self._train_seed = train_seed
@@ -50,7 +50,7 @@ class Scorer:
         self._simple = None  # what simple agents solve
         environment = self.world.environment
         self._scenarios, self._about = scenarios.choose(
-            environment, c.eval.scenarios, usual, registry.left_out(c.suite)
+            environment, c.eval.scenarios, default, registry.left_out(c.suite)
         )
         self._entries = perturb.entries(environment, self._scenarios)
         drawn = scenarios.Drawn(

@@ -61,7 +61,7 @@ def fitted(
     c: Config,
     model: Backbone,
     given: Collection[str],
-    usual: str,
+    default: str,
     trains: bool = False,
 ) -> Config:
     """Return the config of an evaluation, or of a run, with room for its tasks.
@@ -72,7 +72,7 @@ def fitted(
       c: the config.
       model: the model of the policy; its context bounds all limits.
       given: the keys that flags have set.
-      usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+      default: what "default" stands for in `eval.scenarios`; see `draw.expand`.
       trains: whether the policy is trained, on the tasks of `sandbox.domain`.
 
     Raises:
@@ -84,7 +84,7 @@ def fitted(
     if not outgrows and all(values[x] >= usually[x] for x in FATAL):
         return c
     kept = fixed(c, given) if outgrows else {*KEYS, NUM_TOKENS}
-    longest = measure(c, model, usual, kept)
+    longest = measure(c, model, default, kept)
     training = _of_training(c, model, kept) if trains and outgrows else longest
     both = {part: max(longest[part], training[part]) for part in longest}
     _check_set(c, longest, kept)
@@ -145,14 +145,14 @@ def fixed(c: Config, given: Collection[str]) -> set[str]:
 
 
 def measure(
-    c: Config, model: Backbone, usual: str, kept: Collection[str] = ()
+    c: Config, model: Backbone, default: str, kept: Collection[str] = ()
 ) -> dict[str, Longest]:
     """Measure the tasks of an evaluation, by the fields of `expert.Lengths`.
 
     Args:
       c: the config.
       model: the model of the policy.
-      usual: what "default" stands for in `eval.scenarios`; see `draw.expand`.
+      default: what "default" stands for in `eval.scenarios`; see `draw.expand`.
       kept: the limits that are not raised; see `wide`.
     """
     domain = c.eval_domain
@@ -162,7 +162,7 @@ def measure(
     environment, tables = source.environment, source.tables
     left_out = registry.left_out(c.suite)
     drawn = scenarios.Drawn(
-        scenarios.choose(environment, c.eval.scenarios, usual, left_out).names,
+        scenarios.choose(environment, c.eval.scenarios, default, left_out).names,
         c.eval.split,
         c.eval.seed,
         draw.num_tasks(environment, tables, c.eval.split, c.eval.num_tasks),

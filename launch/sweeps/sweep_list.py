@@ -94,8 +94,8 @@ def _elsewhere(run: Run) -> Speed | None:
     workdir = Path("runs") / run.config.name
     stored = config.flat(runs.manifest(workdir).get("config", {}))
     ours = config.flat(json.loads(json.dumps(config.to_dict(run.config))))
-    but = (*SAME, "eval.")
-    odd = [k for k in ours if ours[k] != stored.get(k) and not k.startswith(but)]
+    ignored = (*SAME, "eval.")
+    odd = [k for k in ours if ours[k] != stored.get(k) and not k.startswith(ignored)]
     return None if odd else _speed(workdir.as_posix(), workdir, None)
 
 

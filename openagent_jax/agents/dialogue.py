@@ -115,7 +115,7 @@ class Dialogue:
         )
         self.outcome: Outcome = jax.device_get(outcome)
 
-    def hear(self, reply: messages.Message, cut: bool = False) -> None:
+    def receive(self, reply: messages.Message, cut: bool = False) -> None:
         """Continue the episode with a reply of the agent.
 
         Each call in the reply is an action, and they are answered one by one; other

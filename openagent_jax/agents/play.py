@@ -18,7 +18,7 @@ NO_ROOM = "no room"  # starts the reason if the conversation exceeds the agent's
 PATIENCE = 16  # give up after this many episodes in a row without an answer
 
 
-class Spent(RuntimeError):
+class BudgetExceeded(RuntimeError):
     """The budget is used up."""
 
 
@@ -41,14 +41,18 @@ class Budget:
         """Count one more request for a reply.
 
         Raises:
-          Spent: the budget does not allow it.
+          BudgetExceeded: the budget does not allow it.
         """
         if self.max_calls and self.num_calls >= self.max_calls:
-            raise Spent(f"max_calls is reached: {self.num_calls} calls were made")
+            raise BudgetExceeded(
+                f"max_calls is reached: {self.num_calls} calls were made"
+            )
         if self.max_tokens and self.num_tokens >= self.max_tokens:
-            raise Spent(f"max_tokens is reached: {self.num_tokens} tokens were used")
+            raise BudgetExceeded(
+                f"max_tokens is reached: {self.num_tokens} tokens were used"
+            )
         if self.max_cost and self.cost >= self.max_cost:
-            raise Spent(f"max_cost is reached: {self.cost:.2f} was spent")
+            raise BudgetExceeded(f"max_cost is reached: {self.cost:.2f} was spent")
         self.num_calls += 1
 
     def use(self, reply: Reply) -> None:
@@ -80,7 +84,7 @@ class Turns(Protocol):
     results: list[str | None]
     rewards: dict[str, list[float]]
 
-    def hear(self, reply: Message, cut: bool) -> None: ...
+    def receive(self, reply: Message, cut: bool) -> None: ...
     def close(self) -> None: ...
 
 
@@ -105,7 +109,7 @@ async def play(
       budget: the budget of all episodes together.
 
     Raises:
-      Spent: the budget is used up; running episodes that still finish are yielded.
+      BudgetExceeded: the budget is used up; running episodes that still finish are yielded.
       agents.Rejected: the agent can play no episode.
       RuntimeError: the agent has stopped answering.
     """
@@ -125,7 +129,7 @@ async def play(
                 running, return_when=asyncio.FIRST_COMPLETED
             )
             for task in sorted(over, key=_failed):  # errors last: they end the loop
-                if isinstance(error := task.exception(), Spent):
+                if isinstance(error := task.exception(), BudgetExceeded):
                     spent = error  # episodes that wait for a last reply may get it
                     continue
                 outcome = task.result()
@@ -151,7 +155,7 @@ def _compiled(episodes: Iterable[Episode]) -> Iterator[Episode]:
     """
     for number, episode in enumerate(episodes):
         if not number:
-            episode.begin().hear({"role": "assistant", "content": ""}, False)
+            episode.begin().receive({"role": "assistant", "content": ""}, False)
         yield episode
 
 
@@ -168,7 +172,7 @@ async def _play(episode: Episode, agent: Agent, budget: Budget) -> Line:
             latencies.append(round(time.monotonic() - asked, 3))
             replies.append(reply)
             budget.use(reply)
-            dialogue.hear(reply.message, reply.cut)
+            dialogue.receive(reply.message, reply.cut)
     except Full as error:
         dialogue.close()
         reason, num_failed = f"{NO_ROOM}: {error}", error.num_requests

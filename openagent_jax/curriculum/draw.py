@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, perturb
+from openagent_jax import fast_compile, perturb
 from openagent_jax.types import (
     Curriculum,
     Environment,
@@ -54,8 +54,8 @@ Edit = Callable[..., Edited]
 def expand(
     environment: perturb.HasCatalogue,
     names: Sequence[str],
-    usual: str,
-    but: Collection[str] = (),
+    default: str,
+    exclude: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return names of perturbations, with "default", "all", tiers and shifts expanded.
 
@@ -65,26 +65,26 @@ def expand(
     Args:
       environment: an environment, or the spec of one.
       names: the names in a config.
-      usual: what "default" stands for: `suite` or `training_mix`, fields of the
+      default: what "default" stands for: `suite` or `training_mix`, fields of the
         environment, or "all", the whole catalogue.
-      but: perturbations that are left out unless they are named themselves.
+      exclude: perturbations that are left out unless they are named themselves.
 
     Raises:
       ValueError: the environment has no perturbation of some name, a composition is
         impossible, or a strength is not from 0 to 1.
     """
     entries, found = perturb.catalogue(environment), list[str]()
-    default = tuple(entries) if usual == ALL else getattr(environment, usual)
-    default = [x for x in default if x not in but]
+    defaults = tuple(entries) if default == ALL else getattr(environment, default)
+    defaults = [x for x in defaults if x not in exclude]
     for name in names:
         if name == DEFAULT:
-            found += default
+            found += defaults
         elif name == ALL:
-            found += [x for x in entries if x not in but]
+            found += [x for x in entries if x not in exclude]
         elif name in PARTS:
-            of = [(entries[x].tier, entries[x].shift) for x in default]
+            of = [(entries[x].tier, entries[x].shift) for x in defaults]
             found += [
-                x for x, groups in zip(default, of, strict=True) if name in groups
+                x for x, groups in zip(defaults, of, strict=True) if name in groups
             ]
         else:
             perturb.entry(environment, name)  # raises if it is unknown
@@ -94,14 +94,16 @@ def expand(
 
 
 def scenario_set(
-    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    exclude: Collection[str] = (),
 ) -> str:
     """Return what a choice of perturbations is, for the headings of a report.
 
     Args:
       environment: an environment, or the spec of one.
       names: names of perturbations.
-      but: perturbations that do not belong to the catalogue and the suite here.
+      exclude: perturbations that do not belong to the catalogue and the suite here.
 
     Returns:
       "catalogue", "suite", or "chosen" for any other choice.
@@ -112,20 +114,22 @@ def scenario_set(
 
 
 def described(
-    environment: perturb.HasCatalogue, names: Sequence[str], but: Collection[str] = ()
+    environment: perturb.HasCatalogue,
+    names: Sequence[str],
+    exclude: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what a report says of a choice of perturbations.
 
     Args:
       environment: an environment, or the spec of one.
       names: names of perturbations.
-      but: as for `expand`.
+      exclude: as for `expand`.
 
     Returns:
       Its `scenario_set`, and the perturbations that a whole catalogue or suite leaves
       out here, as `left_out`, if there are any.
     """
-    missed = [name for name in but if name not in names]
+    missed = [name for name in exclude if name not in names]
     found = scenario_set(environment, names, missed)
     lacks = {"left_out": missed} if missed and found != "chosen" else {}
     return {"scenario_set": found} | lacks
@@ -331,7 +335,7 @@ def make_batch(
     """
     one = make_draw(environment, scenarios, split)
 
-    @brief.jit
+    @fast_compile.jit
     def batch(tables, scenario, key, start, strength):
         keys = task_keys(key, start, num, repeats)
         edits = edit_keys(keys, start, repeats)

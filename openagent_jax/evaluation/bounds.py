@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, hashing, perturb
+from openagent_jax import fast_compile, hashing, perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 from openagent_jax.types import Action, Environment, Outcome, Tables, Task
@@ -150,7 +150,7 @@ def successes(
 @cache  # evaluations of one environment share compiled programs
 def player(environment: Environment) -> Callable[..., dict[str, Outcome]]:
     """Return `play` for a batch of tasks, compiled."""
-    return brief.jit(jax.vmap(partial(play, environment), (None, 0, None)))
+    return fast_compile.jit(jax.vmap(partial(play, environment), (None, 0, None)))
 
 
 @cache
@@ -170,7 +170,7 @@ def _training(environment: Environment, num_tasks: int) -> Callable:
         proof = environment.certificate(tables, task)
         return _counts(environment, tables, task), proof.solvable
 
-    @brief.jit
+    @fast_compile.jit
     def every(tables, key):
         keys = draw.task_keys(key, 0, num_tasks)
         return jax.vmap(of, (None, 0, 0, 0))(

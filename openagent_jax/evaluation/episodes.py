@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openagent_jax import brief, expert
+from openagent_jax import expert, fast_compile
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import transcript
 from openagent_jax.environments.world import World
@@ -55,7 +55,7 @@ class Keeper:
         self._spelled = _token_bytes(world.tables.lexicon)
         environment = world.environment
         # Jitted separately: plans are for people to read and do not affect scores.
-        self._plan = brief.jit(
+        self._plan = fast_compile.jit(
             jax.vmap(
                 lambda tables, task: _plan(environment, tables, task), in_axes=(None, 0)
             )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from openagent_jax import brief, hashing, perturb, report
+from openagent_jax import fast_compile, hashing, perturb, report
 from openagent_jax.curriculum import draw
 from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
@@ -153,7 +153,7 @@ def make_player(
     tasks = draw.make_batch(environment, names, split, batch_size, repeats)
     scripted = bounds.player(environment)
 
-    @brief.jit
+    @fast_compile.jit
     def describe(tables, task):
         phrasing = jax.vmap(environment.phrasing, (None, 0))(tables, task)
         domain = None
@@ -161,7 +161,7 @@ def make_player(
             domain = jax.vmap(environment.domain, (None, 0))(tables, task)
         return jax.vmap(hashing.fingerprint_of_tree)(task), phrasing, domain
 
-    @brief.jit
+    @fast_compile.jit
     def watch(tables, played: Rollout):
         """Return the outcomes of episodes, what a recording shows, and their tokens."""
         episode, written = played.trajectory, played.valid & played.sampled

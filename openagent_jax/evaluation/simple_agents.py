@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, perturb
+from openagent_jax import fast_compile, perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 from openagent_jax.text import lexicon as lexicons
@@ -179,7 +179,7 @@ def player(environment: Environment) -> Callable[..., tuple[dict[str, Outcome], 
         phrasing = environment.phrasing(tables, clean)
         return play(environment, tables, clean, task), phrasing
 
-    return brief.jit(jax.vmap(one, (None, 0, 0)))
+    return fast_compile.jit(jax.vmap(one, (None, 0, 0)))
 
 
 def _said(

@@ -47,7 +47,7 @@ def pool(reports: Mapping[str, Json], across_suites: bool = False) -> Json:
     name, first = next(iter(reports.items()))
     if len(reports) == 1:
         return first
-    if found := differences(reports, but=(SET_HASH,) if across_suites else ()):
+    if found := differences(reports, ignore=(SET_HASH,) if across_suites else ()):
         raise ValueError(f"only runs that were evaluated alike can be joined: {found}")
     for other, report in reports.items():
         odd = {label(r) for r in first["rows"]} ^ {label(r) for r in report["rows"]}
@@ -184,18 +184,18 @@ def of_different_suites(reports: Mapping[str, Json]) -> str:
     return "; ".join(_listed(SET_HASH, owners))
 
 
-def differences(reports: Mapping[str, Json], but: Collection[str] = ()) -> str:
+def differences(reports: Mapping[str, Json], ignore: Collection[str] = ()) -> str:
     """Say in which respects reports cannot be compared; "" if they can.
 
     It names the keys, and for each value the reports that have it.
 
     Args:
       reports: the reports, by name.
-      but: keys of `SETUP` in which they may differ.
+      ignore: keys of `SETUP` in which they may differ.
     """
     found = []
     for key, default in SETUP.items():
-        if key in but:
+        if key in ignore:
             continue
         values = {name: str(x.get(key, default)) for name, x in reports.items()}
         found += _listed(key, values)

@@ -80,15 +80,15 @@ def write(folder: Path, name: str, lines: Iterable[Mapping[str, Any]]) -> Path:
     return packed if is_large else plain
 
 
-def clear(folder: Path, but: Collection[str] = ()) -> None:
+def clear(folder: Path, keep: Collection[str] = ()) -> None:
     """Remove the episodes of an earlier evaluation, and partial files.
 
     Args:
       folder: the `trajectories` folder of an evaluation.
-      but: the scenarios whose episodes stay.
+      keep: the scenarios whose episodes stay.
     """
     for file in folder.glob("*.jsonl*"):
-        if file.suffix == ".part" or file.name.split(".jsonl")[0] not in but:
+        if file.suffix == ".part" or file.name.split(".jsonl")[0] not in keep:
             file.unlink()
 
 

@@ -424,7 +424,7 @@ class Question:
         wanted = self._item.wanted
         return wanted >= 0 and bool(self._task.tools.visible[wanted])
 
-    def hear(self, reply: messages.Message, cut: bool = False) -> None:
+    def receive(self, reply: messages.Message, cut: bool = False) -> None:
         """Grade a reply. A reply that was cut off is graded like any other.
 
         Args:

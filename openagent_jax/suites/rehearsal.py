@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from openagent_jax import brief, expert
+from openagent_jax import expert, fast_compile
 from openagent_jax.curriculum import draw
 from openagent_jax.domains.domain_spec import DomainSpec, GoalSpec
 from openagent_jax.domains.limits import Limits
@@ -61,12 +61,12 @@ def rehearse(
     environment = world.environment
     names = [*dict.fromkeys(name for some in scenarios.values() for name in some)]
 
-    @brief.jit
+    @fast_compile.jit
     def goals(tables, keys, split):
         sample = jax.vmap(lambda key: environment.sample(tables, key, split))
         return sample(keys).goal.kind
 
-    @brief.jit
+    @fast_compile.jit
     def play(tables, scenario, keys, split):  # the splits share a program
         one = draw.make_draw(environment, names[1:], split)
 

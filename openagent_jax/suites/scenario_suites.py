@@ -49,13 +49,13 @@ class ScenarioSuite:
     missing: Sequence[Mapping[str, Any]] = ()
 
     def groups(
-        self, environment: perturb.HasCatalogue, but: Collection[str] = ()
+        self, environment: perturb.HasCatalogue, exclude: Collection[str] = ()
     ) -> dict[str, list[str]]:
         """Return the names of the scenarios, by group.
 
         Args:
           environment: an environment, or the spec of one.
-          but: perturbations that are left out unless they are named themselves.
+          exclude: perturbations that are left out unless they are named themselves.
 
         Raises:
           ValueError: the environment lacks an entry, a composition is impossible, a
@@ -65,7 +65,7 @@ class ScenarioSuite:
         for one in self.scenarios:
             text = one["scenario"]
             try:
-                names = draw.expand(environment, [text], draw.ALL, but)
+                names = draw.expand(environment, [text], draw.ALL, exclude)
             except ValueError as error:
                 raise ValueError(f"the suite {self.name}: {error}") from None
             for name in names:

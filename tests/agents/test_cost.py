@@ -103,7 +103,9 @@ def test_tokens_and_money(tmp_path):
     assert report.spent(made).startswith(f"{num} episodes, {num} requests, {tokens}")
     with scripted.server(lambda *_: usage(1000, 10)) as server:
         budget = play.Budget(max_cost=0.01, prices=prices)
-        with pytest.raises(play.Spent, match="max_cost is reached: 0.01 was spent"):
+        with pytest.raises(
+            play.BudgetExceeded, match="max_cost is reached: 0.01 was spent"
+        ):
             evaluate(tmp_path / "new", endpoint_of(server), num=1, budget=budget)
         assert len(server.requests) == 4  # 0.0126
 

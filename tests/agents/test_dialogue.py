@@ -64,7 +64,7 @@ def test_demonstrations_replayed_as_messages(name, entry):
             kinds.add(int(action.kind))
             assert plain(transcriber.message(episode.task, action)) == plain(message)
             assert not ours.finished
-            ours.hear(message)
+            ours.receive(message)
         assert list(map(plain, ours.messages)) == list(map(plain, whole))
         assert ours.finished
         assert ours.outcome.success == episode.state.success
@@ -97,20 +97,20 @@ def test_several_calls_are_answered_one_by_one():
     ours, replies = begin(task().task), turns()
     calls = [call for m in replies[:2] for call in m["tool_calls"]]
     calls = [{**call, "id": f"id{i}"} for i, call in enumerate(calls)]
-    ours.hear({"content": "Let me look.", "tool_calls": calls})
+    ours.receive({"content": "Let me look.", "tool_calls": calls})
     shown, *answers = ours.messages[2:]
     assert shown["content"] == "Let me look." and len(shown["tool_calls"]) == 2
     assert [m["tool_call_id"] for m in answers] == ["id0", "id1"]
     assert [m["role"] for m in answers] == ["tool"] * 2
     assert ours.outcome.num_calls == 2 and ours.outcome.num_errors == 0
     for message in replies[2:]:
-        ours.hear(message)
+        ours.receive(message)
     assert ours.outcome.success
 
 
 def test_calls_after_the_last_turn_are_ignored():
     ours, first = begin(task().task, max_turns=2), turns()[0]["tool_calls"][0]
-    ours.hear({"tool_calls": [first] * 5})
+    ours.receive({"tool_calls": [first] * 5})
     assert ours.finished and ours.outcome.num_calls == 2
     assert len(ours.messages) == 4  # no message follows the last reply
 
@@ -139,7 +139,7 @@ def test_bad_calls_are_answered_by_an_error(calls):
     name = turns()[0]["tool_calls"][0]["function"]["name"]
     text = json.dumps(calls).replace('"N"', json.dumps(name))
     ours = begin(task().task)
-    ours.hear({"content": None, "tool_calls": json.loads(text)})
+    ours.receive({"content": None, "tool_calls": json.loads(text)})
     answer = ours.messages[-1]
     assert answer["role"] == "tool" and answer["tool_call_id"]
     assert set(json.loads(answer["content"])) == {"error"}
@@ -153,7 +153,7 @@ def test_bad_calls_are_answered_by_an_error(calls):
     assert isinstance(json.loads(shown["arguments"]), dict)
     assert len(json.dumps(ours.messages)) < 50_000
     for message in turns():
-        ours.hear(message)
+        ours.receive(message)
     assert ours.outcome.success
 
 
@@ -196,7 +196,7 @@ def test_calls_without_ids_are_told_apart():
 )
 def test_free_text_is_not_an_answer(content):
     ours = begin(task().task)
-    ours.hear({"content": content})
+    ours.receive({"content": content})
     assert ours.messages[-1] == {
         "role": "user",
         "content": '{"error":"cannot read this"}',
@@ -213,25 +213,27 @@ def test_free_text_is_not_an_answer(content):
 def test_the_last_line_is_the_answer(before):
     ours, replies = begin(task().task), turns()
     for message in replies[:-1]:
-        ours.hear(message)
-    ours.hear({"content": [{"type": "text", "text": before + replies[-1]["content"]}]})
+        ours.receive(message)
+    ours.receive(
+        {"content": [{"type": "text", "text": before + replies[-1]["content"]}]}
+    )
     assert ours.finished and ours.outcome.success
 
 
 def test_truncated_replies_are_malformed():
     ours, replies = begin(task().task), turns()
-    ours.hear(replies[0], cut=True)
+    ours.receive(replies[0], cut=True)
     assert ours.outcome.num_errors == 1
-    ours.hear({"content": "Refuse"}, cut=True)
+    ours.receive({"content": "Refuse"}, cut=True)
     assert ours.outcome.num_errors == 2 and not ours.finished
 
 
 def test_refusal_and_question():
     ours = begin(task().task)
-    ours.hear({"content": "Which one?\nAsk"})
+    ours.receive({"content": "Which one?\nAsk"})
     assert ours.messages[-1] == {"role": "user", "content": "I said all"}
     assert not ours.outcome.refused
-    ours.hear({"content": "Refuse"})
+    ours.receive({"content": "Refuse"})
     assert ours.finished and ours.outcome.refused and not ours.outcome.success
 
 
@@ -253,7 +255,7 @@ def test_actions_results_and_rewards_are_recorded():
     episode, replies = task(), turns()
     ours, other = begin(episode.task), begin(episode.task)
     for message in replies:
-        ours.hear(message)
+        ours.receive(message)
     plan = transcript.plan(
         helpers.world("poi").transcriber, episode.task, episode.action, episode.valid
     )
@@ -265,9 +267,9 @@ def test_actions_results_and_rewards_are_recorded():
         expected = episode.timestep.reward[component][episode.valid]
         assert paid == pytest.approx(expected.tolist(), abs=1e-6)
     for content in ("Well.\nHm", "{}"):  # without a tool call, JSON is only text
-        other.hear({"content": content})
-    other.hear({"content": "Refuse"}, cut=True)
-    other.hear({"tool_calls": [called("f", "{")]})
+        other.receive({"content": content})
+    other.receive({"content": "Refuse"}, cut=True)
+    other.receive({"tool_calls": [called("f", "{")]})
     assert [action["text"] for action in other.actions] == ["Hm", "{}", "Refuse", "f"]
     assert len(other.results) == 4
 
@@ -289,7 +291,7 @@ def test_one_program_serves_all_episodes():
         for episode in demonstrated("poi", entry)[:4]:
             ours = made.begin(episode.task)
             for text in ("Hm", "x" * 2**15, "Refuse"):
-                ours.hear({"content": text})
+                ours.receive({"content": text})
             assert ours.finished
     assert counts == {"parse": 1, "reset": 1}
 
@@ -310,7 +312,7 @@ def test_a_tool_that_an_error_has_named_joins_the_list():
                 assert call["function"]["name"] in names(ours.tools)
             documented = documented or names(ours.tools)
             before = names(ours.tools)
-            ours.hear(message)
+            ours.receive(message)
             if names(ours.tools) != before:
                 *same, new = ours.tools
                 assert names(same) == before == documented
@@ -335,6 +337,6 @@ def test_a_tool_that_no_error_has_named_is_not_listed():
     before = names(ours.tools)
     for t in np.flatnonzero(episode.valid)[:-1]:
         action = helpers.row(episode.action, t)
-        ours.hear(helpers.world("poi").transcriber.message(episode.task, action))
+        ours.receive(helpers.world("poi").transcriber.message(episode.task, action))
         assert names(ours.tools) == before
     assert ours.outcome.num_errors > 0

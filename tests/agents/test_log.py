@@ -95,7 +95,7 @@ def test_episode_of_a_truncated_last_line_is_played_again(reference, tmp_path):
 def test_damaged_line_is_an_error_and_log_is_kept(tmp_path, reference, line, message):
     file = tmp_path / "log"
     with scripted.server(expert) as server:
-        with pytest.raises(play.Spent):
+        with pytest.raises(play.BudgetExceeded):
             evaluate(file, endpoint_of(server), num=1, budget=play.Budget(max_calls=9))
         kept = file.read_bytes().splitlines()
         damaged = b"\n".join([*kept[:2], line, *kept[2:], b""])

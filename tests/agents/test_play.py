@@ -36,7 +36,7 @@ class OneTurn:
         no, none = np.bool_(False), np.int32(0)
         self.outcome = Outcome(no, no, no, *[none] * 5)
 
-    def hear(self, reply, cut):
+    def receive(self, reply, cut):
         self.finished = True
 
 
@@ -77,11 +77,11 @@ def test_agents_that_stop_answering_are_given_up(tmp_path, monkeypatch):
 def test_evaluation_resumes_with_a_larger_budget(reference, tmp_path):
     file = tmp_path / "log"
     with scripted.server(expert) as server:
-        with pytest.raises(play.Spent, match="10 calls are made"):
+        with pytest.raises(play.BudgetExceeded, match="10 calls were made"):
             evaluate(file, endpoint_of(server), budget=play.Budget(max_calls=10))
         assert len(server.requests) == 10
         budget = play.Budget(max_tokens=70)
-        with pytest.raises(play.Spent, match="70 tokens are used"):
+        with pytest.raises(play.BudgetExceeded, match="70 tokens were used"):
             evaluate(file, endpoint_of(server), num=1, budget=budget)
         assert len(server.requests) == 20
         evaluate(file, endpoint_of(server))
@@ -113,7 +113,7 @@ def test_replies_in_flight_when_the_budget_ends_are_counted():
         async for outcome in play.play(episodes, agent, 2, play.Budget(max_calls=2)):
             over.add(outcome["index"])
 
-    with pytest.raises(play.Spent):
+    with pytest.raises(play.BudgetExceeded):
         asyncio.run(go())
     assert over == {0, 1}
 
@@ -123,10 +123,10 @@ def test_latency_is_without_compilation():
     heard = []
 
     class Compiled(OneTurn):
-        def hear(self, reply, cut):
+        def receive(self, reply, cut):
             time.sleep(0 if heard else 0.5)
             heard.append(reply)
-            super().hear(reply, cut)
+            super().receive(reply, cut)
 
     async def agent(messages, tools):
         await asyncio.sleep(0.01 * len(heard))

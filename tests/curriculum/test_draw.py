@@ -82,7 +82,7 @@ TASK = Toy(jnp.int32(5), jnp.int32(0))
 
 class TestExpand:
     @pytest.mark.parametrize(
-        ("names", "usual", "expected"),
+        ("names", "default", "expected"),
         [
             ((), "suite", ()),
             (("default",), "suite", ("two", "one")),
@@ -96,20 +96,20 @@ class TestExpand:
             (("two+one@.5", "two@0"), "suite", ("two+one@0.5", "two@0")),
         ],
     )
-    def test_names(self, names, usual, expected):
-        assert draw.expand(ENVIRONMENT, names, usual) == expected
+    def test_names(self, names, default, expected):
+        assert draw.expand(ENVIRONMENT, names, default) == expected
 
     def test_unknown_name(self):
         with pytest.raises(ValueError, match='unknown perturbation "tipos"; there are'):
             draw.expand(ENVIRONMENT, ("default", "tipos"), "suite")
 
-    @pytest.mark.parametrize("usual", ["suite", "training_mix"])
-    def test_tool_worlds(self, usual):
+    @pytest.mark.parametrize("default", ["suite", "training_mix"])
+    def test_tool_worlds(self, default):
         """The spec of an environment can be passed too, and its names are all known."""
-        names = draw.expand(tools.DOMAINS, ("default",), usual)
-        assert names == getattr(tools.DOMAINS, usual) != ()
-        assert set(names) < set(draw.expand(tools.DOMAINS, ("all",), usual))
-        assert draw.expand(helpers.ENVIRONMENT, ("all",), usual) == helpers.EDITS[1:]
+        names = draw.expand(tools.DOMAINS, ("default",), default)
+        assert names == getattr(tools.DOMAINS, default) != ()
+        assert set(names) < set(draw.expand(tools.DOMAINS, ("all",), default))
+        assert draw.expand(helpers.ENVIRONMENT, ("all",), default) == helpers.EDITS[1:]
 
 
 @pytest.fixture(scope="module")

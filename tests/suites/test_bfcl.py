@@ -45,7 +45,7 @@ def reply(*calls):
 
 def outcome(episode, *calls):
     question = episode.begin()
-    question.hear(reply(*calls))
+    question.receive(reply(*calls))
     assert question.finished and question.outcome.refused == (not calls)
     assert question.outcome.num_calls == len(calls)
     assert bool(question.outcome.solvable) == (not episode.facts["unsolvable"])
@@ -187,7 +187,7 @@ def test_malformed_arguments_are_not_a_call():
     episode = episodes("irrelevance")[draw.CLEAN][0]
     question = episode.begin()
     function = {"name": names(question)[0], "arguments": "{"}
-    question.hear({"content": None, "tool_calls": [{"function": function}]})
+    question.receive({"content": None, "tool_calls": [{"function": function}]})
     outcome = question.outcome
     assert outcome.success and outcome.refused and outcome.num_calls == 0
 

@@ -15,8 +15,8 @@ SPEC = tools.DOMAINS
 NAMES = {entry.name for entry in SPEC.perturbations}
 
 
-def chosen(*names, spec=SPEC, but=()):
-    return scenarios.choose(spec, names, "suite", but)
+def chosen(*names, spec=SPEC, exclude=()):
+    return scenarios.choose(spec, names, "suite", exclude)
 
 
 class TestShipped:
@@ -42,7 +42,7 @@ class TestShipped:
 
     def test_full(self):
         assert {*chosen("full").names} == NAMES
-        left = chosen("full", but=("domain_transfer",))
+        left = chosen("full", exclude=("domain_transfer",))
         assert {*left.names} == NAMES - {"domain_transfer"}
         assert (
             left.about["scenario_set_hash"] != chosen("full").about["scenario_set_hash"]

@@ -151,18 +151,18 @@ def test_agents_see_and_give_the_types_of_the_log(suite):
     assert ours.tools == TOOLS
     i = int(plan["arguments"]["order"].removeprefix("A-"))
     assert plan["arguments"] == arguments(i)
-    ours.hear(called(plan["arguments"]))
+    ours.receive(called(plan["arguments"]))
     assert json.loads(ours.results[0]) == FOUND and ours.outcome.num_errors == 0
     assert ours.actions == [plan]  # as it was written
-    ours.hear({"content": "Answer: 12.50"})
+    ours.receive({"content": "Answer: 12.50"})
     assert ours.outcome.success
     # Other spellings of the same values, and another order of keys.
     again = clean.begin()
     given = {**dict(reversed(plan["arguments"].items())), "year": 2024.0, "rank": "7"}
-    again.hear(called(given))
+    again.receive(called(given))
     assert again.outcome.num_errors == 0
-    again.hear(called(given | {"rank": 7.5}))
-    again.hear(called(given | {"lines": given["lines"][:1]}))
+    again.receive(called(given | {"rank": 7.5}))
+    again.receive(called(given | {"lines": given["lines"][:1]}))
     assert again.outcome.num_errors == 2
 
 
@@ -176,7 +176,7 @@ def test_types_of_perturbed_tasks(suite):
             assert sorted(map(types, ours.tools)) == sorted(map(types, TOOLS))
         if episode.scenario == "argument_renaming":
             for action in episode.facts["plan"][:-1]:
-                ours.hear(called(action["arguments"]))
+                ours.receive(called(action["arguments"]))
             assert ours.outcome.num_errors == 0
             assert json.loads(ours.results[-1]) == FOUND
         if episode.scenario == "tool_redirection":
@@ -186,7 +186,7 @@ def test_types_of_perturbed_tasks(suite):
                     "name": action["name"],
                     "arguments": json.dumps(action["arguments"]),
                 }
-                ours.hear({"tool_calls": [{"id": "1", "function": function}]})
+                ours.receive({"tool_calls": [{"id": "1", "function": function}]})
             if ours.outcome.num_errors:
                 assert types(ours.tools[-1]) == types(TOOLS[0])
                 assert json.loads(ours.results[-1]) == FOUND

@@ -215,7 +215,7 @@ def test_hand_written_conversations(player, played):
         again = player.begin(episode.task)
         for message in ours:
             if message["role"] == "assistant":
-                again.hear(message)
+                again.receive(message)
         assert again.finished and again.outcome.success
         asked = [m["content"] for m in messages if m["role"] == "user"]
         assert ours[1] == {"role": "user", "content": asked[0]}
@@ -262,11 +262,11 @@ def test_hand_written_conversations(player, played):
 def test_calls_that_are_not_in_the_log(player, played, name, arguments, error):
     task = played[len(exported())][0].task
     ours = player.begin(task)
-    ours.hear(calls((name, arguments)))
+    ours.receive(calls((name, arguments)))
     assert json.loads(ours.messages[-1]["content"]) == {"error": error}
-    ours.hear(GOOD[0])
+    ours.receive(GOOD[0])
     assert json.loads(ours.messages[-1]["content"]) == {"sky": "sunny", "wind": "3"}
-    ours.hear(says("Answer: sunny"))
+    ours.receive(says("Answer: sunny"))
     assert ours.outcome.success and ours.outcome.num_errors == 1
 
 

@@ -1,4 +1,4 @@
-"""Shorten compilation on CPUs, where it is a large part of a short run."""
+"""Compile faster on CPUs, where compilation is a large part of a short run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,14 +34,14 @@ def jit(function: Callable[..., Any], platform: str = "", **options: Any) -> Any
     return jax.jit(function, compiler_options=_OPTIONS if on_cpu else None, **options)
 
 
-def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+def noinline(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is compiled as a computation of its own on CPUs.
 
     The time of XLA's passes grows faster than the size of a computation, and XLA
     inlines every call. It does not inline the branches of a condition, so the function
     becomes a branch of a condition that always holds, which the compiler cannot know.
 
-    >>> int(jax.jit(apart(lambda x: x + 1))(1))
+    >>> int(jax.jit(noinline(lambda x: x + 1))(1))
     2
     """
 
