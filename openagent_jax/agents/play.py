@@ -109,7 +109,8 @@ async def play(
       budget: the budget of all episodes together.
 
     Raises:
-      BudgetExceeded: the budget is used up; running episodes that still finish are yielded.
+      BudgetExceeded: the budget is used up; running episodes that still finish are
+        yielded.
       agents.Rejected: the agent can play no episode.
       RuntimeError: the agent has stopped answering.
     """

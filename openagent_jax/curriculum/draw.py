@@ -108,9 +108,9 @@ def scenario_set(
     Returns:
       "catalogue", "suite", or "chosen" for any other choice.
     """
-    if {*names} == {*perturb.catalogue(environment)} - {*but}:
+    if {*names} == {*perturb.catalogue(environment)} - {*exclude}:
         return "catalogue"
-    return "suite" if {*names} == {*environment.suite} - {*but} else "chosen"
+    return "suite" if {*names} == {*environment.suite} - {*exclude} else "chosen"
 
 
 def described(
