@@ -2,6 +2,7 @@
 only files, commands and config keys that exist."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -57,22 +58,32 @@ def test_table_and_figure_match_their_command():
     assert f"](docs/{figure[1]})" in README
 
 
-def test_runs_in_words_that_training_has_not_shown():
-    """Their table is that of its command, and README and the text say the same."""
-    section = COMPARISON.split("## In words that training has not shown")[1]
-    compared = compared_reports(section)
-    assert report.side_by_side(compared, markdown=True) in section
-    assert report.exploratory(compared)
-    shown = {row[0]: row[1:] for row in table_of(section)}
-    perturbed = [x.split(" [")[0] for x in shown["perturbed, mean of 14 + 1 (suite)"]]
-    said = f"solves {perturbed[2]} % of the perturbed tasks"
-    assert said in " ".join(section.split())
-    sft, paft = (f"{float(x):.0f}" for x in perturbed[1:])
-    said = f"solves {paft} % of the perturbed tasks (3 seeds, exploratory; SFT {sft} %)"
+def means(columns):
+    """Return the means of a comparison as they are shown, by row."""
+    text = report.side_by_side(report.load_columns(columns), markdown=True)
+    rows = [cells(line) for line in text.splitlines() if line.startswith("|")]
+    return {name: [x.split(" [")[0] for x in values] for name, *values in rows}
+
+
+def test_what_it_was_worth_to_know_the_words():
+    """The table of that section, and what README and the page say of asking."""
+    results = Path("docs/results")
+    columns = [
+        "+".join(str(x) for x in sorted(folder.glob(f"{method}_?")))
+        for method in METHODS
+        for folder in (results / "known_words", results)
+    ]
+    found = means([f"{name}={x}" for name, x in zip("abcd", columns, strict=True)])
+    section = COMPARISON.split("## What it was worth to know the words")[1]
+    _, _, *shown = table_of(section)
+    assert len(shown) == 4 and all(found[name] == values for name, *values in shown)
+    run, name = "docs/results/training_words", ["query_underspecified"]
+    asked, other = (mean_success([x], name) for x in (run, results / "paft_0"))
+    said = f"solves {asked:.1f} % (`{run}`), and {other:.1f} % in those of the test"
+    assert said in " ".join(COMPARISON.split())
+    every = float(found[name[0]][3])
+    said = f"({asked:.0f} % in those of training, {every:.0f} % in others)"
     assert said in " ".join(README.split())
-    run = "docs/results/training_words"
-    asked = mean_success([ROOT / run], ["query_underspecified"])
-    assert f"solves {asked:.1f} % of such tasks (`{run}`; " in " ".join(section.split())
 
 
 def test_readme_table_is_part_of_the_comparison():
@@ -135,7 +146,7 @@ def test_pages_say_whether_their_numbers_are_exploratory():
 def test_readme_output_matches_a_stored_report():
     shown = re.search(r"```text\n(.*?)```", README, re.DOTALL)
     assert shown
-    run = report.load("docs/results/unseen_words/paft_0")
+    run = report.load("docs/results/paft_0")
     printed = report.table(run).splitlines()
     lines = shown[1].splitlines()
     assert len(lines) > 3

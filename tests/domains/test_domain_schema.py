@@ -135,8 +135,8 @@ BAD = {
     "half a character in a schema": (
         ("tools", 1, "function", "parameters", "properties", "city", "pattern"),
         "\ud800",
-        "tools[1].function.parameters.properties.city.pattern: '\\ud800' has half of a "
-        "character; remove that",
+        "tools[1].function.parameters.properties.city.pattern: '\\ud800' contains "
+        "half of a surrogate pair; remove it",
     ),
     "empty value": (
         ("types", "kind", "values", 1),

@@ -184,7 +184,7 @@ def test_endpoint_errors(commands, tmp_path, said, message):
 def test_a_malformed_key(commands, tmp_path):
     args = *OPENAI, f"--workdir={tmp_path / 'run'}"
     done = commands("evaluate", *args, OPENAI_API_KEY="sk-s3\ncret")
-    assert done.code == 2 and "OPENAI_API_KEY: the key has blanks" in done.err
+    assert done.code == 2 and "OPENAI_API_KEY: the key has white space" in done.err
     assert "cret" not in done.err and not (tmp_path / "run").exists()
 
 

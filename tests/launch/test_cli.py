@@ -389,7 +389,7 @@ def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_pa
     new, compare = tmp_path / "report.json", f"--compare=A={old},B={tmp_path}"
     made = json.loads(old.read_text()) | {"scenario_set_hash": "0123456789ab"}
     new.write_text(json.dumps(made))
-    words = ["suites of scenarios differ", "none (A), 0123456789ab (B)"]
+    words = ["the reports are of different suites", "none (A), 0123456789ab (B)"]
     assert_one_line(commands("evaluate", compare), 2, [*words, "--across_suites"])
     joined = f"--compare=A={old}+{new}"
     assert_one_line(commands("evaluate", joined), 2, ["scenario_set_hash is none"])

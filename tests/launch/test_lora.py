@@ -187,7 +187,7 @@ def test_a_missing_or_changed_base_model(trained, tmp_path):
         backbones.restore(workdir)
     message = str(error.value)
     assert message.startswith(f"{workdir}: its adapters were trained with another")
-    assert '"norm" than is found now; bring back the model' in message
+    assert '"norm" than the one found now; restore the model' in message
     shutil.rmtree(folder)
     with pytest.raises(UsageError) as error:
         backbones.restore(workdir)

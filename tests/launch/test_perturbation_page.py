@@ -254,7 +254,7 @@ def test_everything_that_is_stored_is_current():
 
 
 def test_an_entry_without_declared_agents_is_named():
-    with pytest.raises(ValueError, match="tool_order does not say where 3 simple"):
+    with pytest.raises(ValueError, match="tool_order does not declare the exp"):
         simple_agents_table.declared({}, helpers.CATALOGUE["tool_order"])
 
 

@@ -372,7 +372,7 @@ class TestTokenizer:
     def test_unsupported_tokenizers_are_refused(self):
         made = Tokenizer(models.WordPiece({"a": 0, "<|end|>": 1}, unk_token="a"))
         made.decoder = decoders.WordPiece()
-        with pytest.raises(ValueError, match="neither of byte-level BPE nor of Sente"):
+        with pytest.raises(ValueError, match="neither byte-level BPE nor Sente"):
             lexicons.build(ToolSymbols(), made, style.compact(3))
 
     def test_unassigned_token_ids(self):
