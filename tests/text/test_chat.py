@@ -105,7 +105,7 @@ HERMES = (chat_template.BUILTIN / "hermes.jinja").read_text()
         ),
         ("{{ raise_exception('no system role') }}", "chat template: no system role"),
         ("{% for x %}", "chat template: expected token"),
-        (HERMES.replace("<|im_end|>", "<|end_of_turn|>"), "no special token of"),
+        (HERMES.replace("<|im_end|>", "<|end_of_turn|>"), "not a special token of"),
         (HERMES.replace("<|im_start|>", "<|turn|>"), r'"<\|turn\|>", which is not a '),
         (HERMES.replace("\": ' +", "\": x' +"), "a call is not a JSON object"),
         (HERMES.replace('{"name": \' +', '{"id": 1, "name": \' +'), "a key 'id'"),
