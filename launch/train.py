@@ -97,10 +97,10 @@ def main() -> None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
-    if c.has_tasks and not c.data.path:
-        room.check_compositions(c, source)
     arrays = build.abstract(c, model, source)
     programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
+    if stored is None and c.has_tasks and not c.data.path:
+        room.check_compositions(c, source)
     source, fed = batching.of_run(c, model, source)
     data = fed.metadata if c.data.path else None
     stages = *model.trained_on, lineage.stage(c, data)

@@ -17,7 +17,9 @@ if jaxlib.version.__version_info__ < (0, 11):  # later ones do not know this opt
 
 
 def jit(function: Callable[..., Any], platform: str = "", **options: Any) -> Any:
-    """Jit a function that runs briefly but takes long to compile, and optimise it less.
+    """Return `jax.jit` of a function, with fewer optimisations by the compiler.
+
+    For functions that run briefly but take long to compile.
 
     Integers and booleans are the same as those of `jax.jit`; floats may differ in their
     last bits.

@@ -223,7 +223,7 @@ def score(
     # A task that a scenario leaves as it is need not be played and paid for again.
     reused = {key for key, needs in survey.items() if not needs.changed}
     changed = {name for name, _ in survey.keys() - reused}
-    scenarios.check_compositions(tasks.entries, changed, c.suite)
+    scenarios.check_compositions(tasks.entries, changed, f"the tasks of {c.suite}")
     with contextlib.closing(logs.Log(log_file, about)) as log:
         finished = {key for key, kept in log.done.items() if kept["answered"]}
         done = (finished | reused) & survey.keys()

@@ -54,7 +54,7 @@ def run(
 
 
 def refuse_unused(*given: flags.FlagHolder, other: str) -> None:
-    """Refuse flags that would do nothing without the `other` one."""
+    """Refuse flags that would do nothing; `other` is what they are for."""
     for flag in given:
         if flag.present:
             raise UsageError(f"--{flag.name} is for {other}")

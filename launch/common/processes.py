@@ -92,7 +92,8 @@ def lost(error: BaseException) -> str:
         return ""
     return (
         "another process of this run has ended; start the same command again, in as "
-        "many processes or fewer, to resume from the last checkpoint"
+        "many processes or fewer (with data.path: in as many), to resume from the last "
+        "checkpoint"
     )
 
 

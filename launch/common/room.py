@@ -67,6 +67,8 @@ def measure(c: Config, source: World) -> dict[str, dict[str, np.ndarray]]:
 def check_compositions(c: Config, source: World) -> None:
     """Check that each composition that PAFT draws from changes some task.
 
+    `NUM_TASKS` tasks are sampled, at strength 1. Without compositions, none is.
+
     Args:
       c: the config of a run, or of a dataset.
       source: the world of its tasks.
@@ -74,13 +76,15 @@ def check_compositions(c: Config, source: World) -> None:
     Raises:
       UsageError: one changes none, because its parts do not go together there.
     """
-    drawn = _drawn(c, source)
-    if drawn.strength:
-        entries = perturb.entries(source.environment, drawn.names)
-        changed = scenarios.changed_by_compositions(source, drawn, BLOCK)
-        scenarios.check_compositions(
-            entries, changed, c.sandbox.domain, "paft.perturbations"
-        )
+    names = tuple(perturb.split_strength(x)[0] for x in _drawn(c, source).names)
+    drawn = scenarios.Drawn(names, "train", c.seed, NUM_TASKS, strength=1.0)
+    changed = scenarios.changed_by_compositions(source, drawn, BLOCK)
+    scenarios.check_compositions(
+        perturb.entries(source.environment, names),
+        changed,
+        f"{NUM_TASKS} sampled tasks of {c.sandbox.domain}",
+        "paft.perturbations",
+    )
 
 
 def _drawn(c: Config, source: World) -> scenarios.Drawn:

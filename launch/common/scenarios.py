@@ -98,7 +98,7 @@ def check_names(
 def check_compositions(
     entries: Mapping[str, perturb.Entry],
     changed: Collection[str],
-    domain: str,
+    tasks: str,
     key: str = KEY,
 ) -> None:
     """Check that each composition changes some task.
@@ -106,7 +106,7 @@ def check_compositions(
     Args:
       entries: the perturbations of the scenarios, by name.
       changed: the scenarios that change a task.
-      domain: the domain of the tasks, for error messages.
+      tasks: which tasks these are, for error messages.
       key: the config key that names the scenarios, for error messages.
 
     Raises:
@@ -115,8 +115,8 @@ def check_compositions(
     for name, entry in entries.items():
         if entry.parts and name not in changed:
             raise UsageError(
-                f'{key}: "{name}" changes none of the tasks of {domain}: its parts '
-                "never apply together there; name other parts"
+                f'{key}: "{name}" changes none of {tasks}: its parts do not apply '
+                "together there; name other parts"
             )
 
 

@@ -62,7 +62,7 @@ class Scorer:
             c.eval.repeats,
         )
         changed = scenarios.changed_by_compositions(self.world, drawn, self._batch_size)
-        scenarios.check_compositions(self._entries, changed, c.suite)
+        scenarios.check_compositions(self._entries, changed, f"the tasks of {c.suite}")
         local = together
         if mesh is not None:
             local = sharding.local_then_shared(mesh, self._batch_size)

@@ -43,8 +43,8 @@ Where the labels offer a position *by choice*, `NAME:early` is at the first step
 goal, `NAME:late` at the last one, and `NAME:mid` at one in between; they change only
 tasks of at least two steps, or three for `mid`. Without a choice any step may be hit.
 
-PAFT trains on every entry, in surface *forms* of the training split, and an evaluation
-draws those of the test split. An entry that lists no forms has no texts of its own. One
+PAFT trains in surface *forms* of the training split, and an evaluation draws those of
+the test split. An entry that lists no forms has no texts of its own. One
 that is "not trained on" takes its tasks from what is held out for evaluation
 ([claims](how_it_works.md#what-a-row-claims)). An unsolvable entry names a counterpart,
 whose tasks can be solved and look the same. Cases *elsewhere* are told as their sources

@@ -23,7 +23,7 @@ import numpy as np
 from openagent_jax.text import style
 from openagent_jax.types import Batch
 
-LEAST_TOKENS = 256  # fewest tokens of a row; an exercise rarely has more
+LEAST_TOKENS = 256  # a row has at least this many; few exercises are longer
 NUM_TOOLS = (2, 7)  # fewest and most tools; easy exercises have at most `FEW_TOOLS`
 FEW_TOOLS = 3
 MAX_KEYS = 6  # most words of a description that no other tool has

@@ -2,7 +2,7 @@
 
 The keywords `pattern`, `enum`, `const`, `minLength` and `maxLength` and the usual
 formats are checked, also behind references and in unions. Whatever else a schema says
-is ignored.
+is ignored, and so is a pattern that Python cannot compile.
 """
 
 import datetime

@@ -238,7 +238,7 @@ BAD_USE = [
     ([BASE, "--markdown"], "--markdown is for --compare"),
     ([*OPENAI, "--across_suites"], "--across_suites is for --compare"),
     (["--compare=x,y", BASE], "--config is for evaluating, not for --compare"),
-    (["--compare=x,y", "--model=x"], "--model is for evaluating, not for --comp"),
+    (["--compare=x,y"], "--workdir is for evaluating, not for --compare"),
     (["--agent=python:json:dumps", "--request={}"], "--request is for --agent=openai"),
     ([*OPENAI, '--request={"model": "y"}'], "--request: model cannot be set there"),
     ([*OPENAI, "--base_url=http://127.0.0.1:99999/v1"], "no port from 1 to 65535"),

@@ -60,7 +60,7 @@ BAD_USE = [
     ([PAFT, "--config.optim.learning_rate=fast"], ["learning_rate=fast", "float"]),
     ([PAFT, "--config.model.tied=maybe"], ["config.model.tied=maybe", "boolean"]),
     ([PAFT, "--config.train=3"], ["config.train=3"]),
-    ([PAFT, NEVER], ["paft.perturbations", "changes none of the tasks of poi"]),
+    ([PAFT, NEVER], ["paft.perturbations", "changes none of 256 sampled tasks of poi"]),
     ([PAFT, "--config.paft.alpha=1.5"], ["paft.alpha=1.5", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=-0.1"], ["paft.alpha=-0.1", "from 0 to 1"]),
     ([PAFT, "--config.paft.alpha=nan"], ["paft.alpha=nan", "from 0 to 1"]),
@@ -414,7 +414,10 @@ def test_reports_of_different_suites_are_compared_only_if_asked(commands, tmp_pa
         (["build", SFT], ["--out is missing"]),
         (["build", SFT, "--out=OUT", "x"], ['"x" is not a flag']),
         (["build", "--out=OUT", SFT, "--config.data.num_test=0"], ["num_test=0"]),
-        (["build", "--out=OUT", PAFT, NEVER], ["changes none of the tasks of poi"]),
+        (
+            ["build", "--out=OUT", PAFT, NEVER],
+            ["changes none of 256 sampled tasks of poi"],
+        ),
         (
             [
                 "build",

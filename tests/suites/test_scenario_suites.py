@@ -171,7 +171,7 @@ def test_more_faults(tmp_path, monkeypatch):
 
 def test_compositions_that_change_nothing_are_named():
     entries = perturb.entries(SPEC, ("tool_order", "tool_order+semantic_trap"))
-    scenarios.check_compositions(entries, {"tool_order+semantic_trap"}, "poi")
-    message = '"tool_order.semantic_trap" changes none of the tasks of poi: its parts'
+    scenarios.check_compositions(entries, {"tool_order+semantic_trap"}, "the tasks")
+    message = '"tool_order.semantic_trap" changes none of the tasks: its parts'
     with pytest.raises(UsageError, match=message):
-        scenarios.check_compositions(entries, {"tool_order"}, "poi")
+        scenarios.check_compositions(entries, {"tool_order"}, "the tasks")

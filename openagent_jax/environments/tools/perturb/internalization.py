@@ -157,7 +157,7 @@ def contradiction(pools: Pools) -> Perturbation:
 
 
 def spare_contradiction(pools: Pools) -> Perturbation:
-    """Make a tool of another request and a new tool require each other's code.
+    """Make a tool that is not needed and a new tool require each other's code.
 
     Before: `"name":"count_seats","parameters":["event"]`
     After:  `"name":"count_seats",...,"code_from":"get_pass"` beside

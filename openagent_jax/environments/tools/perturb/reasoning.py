@@ -208,11 +208,11 @@ def conflicting_sources(pools: Pools) -> Perturbation:
             `"description":"opening hour of a place (system of record)","name":...`
 
     The results of both tools differ, and only the one whose note says so counts. It is
-    the tool of the domain or the new one, as a coin decides, so that neither its name
+    the tool of the domain or the new one, chosen at random, so that neither its name
     nor its place gives it away. Only tools whose results are drawn from ten values or
     more have a second source, so that few results are equal by chance, and only those
-    that change nothing, read no record, and are no prerequisite of another documented
-    tool.
+    that change nothing, read no record, and are not a prerequisite of another
+    documented tool.
 
     The strength is the probability that a task has two such tools.
     """

@@ -1,8 +1,8 @@
 """Sentences that perturbations add to requests and descriptions, by split.
 
-The splits have different families of forms: in training, asides are about an earlier
-occasion and users know from memory; in the test, asides are about other people and
-users know from a record. What comes after a request stands in parentheses or is a
+The splits have different families of forms. In training, most asides are about an
+earlier occasion, and users know from memory; in the test, most are about other people,
+and users know from a record. What comes after a request stands in parentheses or is a
 postscript, so that it follows any request, whether that ends with a period or not;
 remarks on tools are in brackets.
 """
