@@ -191,6 +191,15 @@ def test_perturbations_that_are_named_exist():
     assert len(listed) > 9 and {*listed} <= {entry.name for entry in CATALOGUE}
 
 
+def test_grpo_after_sft_matches_its_command():
+    text = pages.page("reinforcement_learning.md")
+    columns = re.search(r"--markdown --compare=(\S+)", text)
+    assert columns
+    compared = report.load_columns(columns[1].split(","))
+    assert report.side_by_side(compared, markdown=True) in text
+    assert (why := report.exploratory(compared)) and why in text
+
+
 def test_diagnosis_matches_the_first_edition():
     page = [cells(x) for x in pages.page("first_edition.md").splitlines()]
     names = next(row for row in page if row[0] == "success %")
