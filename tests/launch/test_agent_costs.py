@@ -43,7 +43,7 @@ def test_unchanged_tasks_are_not_played_again(commands, tmp_path):
             commands, server, tmp_path, *arguments[1:], scenarios=("runtime_error",)
         )
         assert other.code == 1 and len(server.requests) == num
-        assert "system_prompt was 'Answer in one line.', and is None" in other.err
+        assert "system_prompt was 'Answer in one line.' and is now None" in other.err
         for *_, body in server.requests:
             first, second = body["messages"][:2]
             assert first == {"role": "system", "content": "Answer in one line."}
