@@ -90,16 +90,19 @@ def execute(diagnosis: study.Study, chosen: list[str], results: Path) -> None:
 def _keep(plan: Any, run: Any, folder: Path) -> None:
     """Copy the report and the manifests of a run.
 
-    If the run starts from another run, the manifest of that run is stored in its own
-    manifest, under "after".
+    If the run starts from another run, its manifest names that run as `init_from`,
+    without the folder on this machine, and contains the manifest of that run as "after".
     """
     from launch.common import runs
 
     by_name = {run.name: run for run in plan.runs}
 
     def manifest(run) -> dict[str, Any]:
-        start = {"after": manifest(by_name[run.after])} if run.after else {}
-        return runs.manifest(run.workdir) | start
+        own = runs.manifest(run.workdir)
+        if not run.after:
+            return own
+        config = own.get("config", {}) | {"init_from": run.after}
+        return own | {"config": config, "after": manifest(by_name[run.after])}
 
     folder.mkdir(parents=True, exist_ok=True)
     if run.setting.is_trained:

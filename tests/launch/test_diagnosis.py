@@ -139,6 +139,7 @@ def test_missing_runs_are_executed_once(executed):
     assert len(executed) == 3
     kept = json.loads(Path("docs/results/sft_grpo_3/manifest.json").read_text())
     assert kept["config"]["seed"] == kept["after"]["config"]["seed"] == 3
+    assert kept["config"]["init_from"] == "sft_half_3"  # no folder of this machine
     assert not Path("docs/results/sft_half_3").exists()  # nobody asked for it
 
 
