@@ -90,8 +90,8 @@ def execute(diagnosis: study.Study, chosen: list[str], results: Path) -> None:
 def _keep(plan: Any, run: Any, folder: Path) -> None:
     """Copy the report and the manifests of a run.
 
-    If the run starts from another run, its manifest names that run as `init_from`,
-    without the folder on this machine, and contains the manifest of that run as "after".
+    If the run starts from another run, its manifest names that run as `init_from`
+    without its folder on this machine, and contains its manifest as "after".
     """
     from launch.common import runs
 
