@@ -54,7 +54,7 @@ GRPO = {
 ALPHA = {"paft.alpha": 0.7}  # as in configs/paft.py
 # Of SFT: steps, and demonstrations in each; about 560 tokens in each of these.
 GPU_STEPS, GPU_BATCH = 250, 32
-CPU_STEPS, CPU_BATCH = 300, 8
+CPU_STEPS, CPU_BATCH = 80, 8
 TOKENS = GPU_STEPS * GPU_BATCH * 560
 
 
