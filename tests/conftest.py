@@ -1,8 +1,11 @@
 """Eight CPU devices, no silent rank promotion, a stream of keys for each test."""
 
+import atexit
 import gc
 import itertools
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import jax
@@ -26,6 +29,16 @@ gc.set_threshold(100_000, 20, 100)
 
 jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# What one process has compiled, the other workers read, and the commands that tests
+# start, which inherit these variables.
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+if CACHE not in os.environ:  # else this is a worker, or a user keeps the programs
+    os.environ[CACHE] = tempfile.mkdtemp(prefix="openagent_jax_tests_")
+    atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
+SECONDS = os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+jax.config.update("jax_compilation_cache_dir", os.environ[CACHE])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", float(SECONDS))
 
 # Each compiled program takes memory maps of its process. Linux allows 65,530 of them,
 # and XLA crashes when none is left (jax-ml/jax#27201).
@@ -51,7 +64,7 @@ def getkey():
     return lambda: jax.random.fold_in(jax.random.key(0), next(counter))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def commands(tmp_path_factory):
     """Start `launch` commands and wait for them; see tests/commands.py."""
     made = Commands(tmp_path_factory.mktemp("commands"))

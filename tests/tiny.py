@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import json
 from pathlib import Path
+from unittest import mock
 
 import jax
 
@@ -68,7 +69,11 @@ def full_config(name: str = "base", arg: str = "") -> Config:
 
 
 def trainer(c: Config, num_devices: int = 1):
-    """`(step, state)` of `build.trainer`, compiled once per distinct step."""
+    """`(step, state)` of `build.trainer`, compiled once per distinct step.
+
+    All rows have the same number of columns. For shorter ones the gradient would be
+    compiled four times more, which takes most of the time (see tests/test_train.py).
+    """
     values = configs.flat(c).items()
     inside = {key: x for key, x in values if not key.startswith(OUTSIDE)}
     key = json.dumps([inside, num_devices], sort_keys=True)
@@ -77,7 +82,8 @@ def trainer(c: Config, num_devices: int = 1):
         model = backbones.backbone(c)
         source = build.world(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
-        _trainers[key] = build.trainer(c, model, source, devices)
+        with mock.patch.object(build, "WIDTHS", ()):
+            _trainers[key] = build.trainer(c, model, source, devices)
     step, state = _trainers[key]
     return step, copy(state)
 

@@ -48,6 +48,10 @@ from openagent_jax.types import (
 )
 
 MAX_BUCKETS = 4  # more save little, see docs/speed.md
+# Eighths of the columns that steps are compiled for, besides all of them. Few episodes
+# are as long as the limit, and few demonstrations need all of the room that the longest
+# perturbed ones do.
+WIDTHS = 3, 4, 5, 6
 
 
 class TracedStep(NamedTuple):
@@ -236,7 +240,7 @@ def initial_state(
             frozen = {**frozen, policy_gradient.REFERENCE: reference}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
-    optimizer = c.optim.optimizer(c.train.num_steps)
+    optimizer = c.optim.optimizer(c.num_updates)
     return train.init_state(params, optimizer, root, frozen, progress)
 
 
@@ -386,7 +390,7 @@ def _traced(
     step = train.make_step(
         curriculum(c, source.environment, root_key(c, model), local),
         algorithm(c, model.policy, source.environment, local, platform),
-        c.optim.optimizer(c.train.num_steps),
+        c.optim.optimizer(c.num_updates),
         c.num_sampled_tasks,
         c.train.num_micro_batches,
         c.train.num_epochs,
@@ -424,12 +428,11 @@ def _reference(c: Config, model: Backbone) -> Backbone | None:
 def _widths(c: Config) -> list[int]:
     """Return the numbers of columns that steps are compiled for, besides all columns.
 
-    Few episodes are as long as the limit, and few demonstrations need all of the room
-    that the longest perturbed ones do. Rows that are packed are full.
+    Rows that are packed are full.
     """
     if c.algorithm.num_rows:
         return []
-    return [c.num_columns * eighths // 8 for eighths in (3, 4, 5, 6)]
+    return [c.num_columns * eighths // 8 for eighths in WIDTHS]
 
 
 def _num_buckets(c: Config, mesh: Mesh) -> int:

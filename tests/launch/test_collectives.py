@@ -16,8 +16,6 @@ from launch.common import backbones, build, placement, scoring
 from launch.compilation import collectives, topology
 from tests import tiny
 
-KINDS = "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
-FEW = ("identity_erasure", "tool_withheld")
 present = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
 )
@@ -151,7 +149,7 @@ def test_sft(changes):
 )
 def test_other_algorithms(name, num_models, changes):
     if name.startswith("paft"):
-        changes = {"paft__perturbations": FEW, **changes}
+        changes = {"paft__perturbations": tiny.FEW, **changes}
     made = lowered(name, jax.devices(), 4, 2, 1, **changes)
     check(of_step(made), num_models)
 
@@ -169,23 +167,25 @@ def test_a_tensor_axis_waits_for_its_own_rows(name):
     sizes = {"data": 2, "fsdp": 2, "tensor": 2}
     gathers = [x for x in collectives.read(text, sizes) if x.kind == "all-gather"]
     assert {x.axes for x in gathers} == {("fsdp",)}
-    bodies = text.split("\n\n")
+    bodies, num_sums = text.split("\n\n"), 0
     outside = [body for body in bodies if "ENTRY" in body]
     assert len(outside) == 1
     for body in bodies:
         for line in body.splitlines():
             if re.search(r" (all-gather|all-reduce)\(", line) and "while" in line:
+                num_sums += 1
                 groups = re.search(r"replica_groups=(\S+)", line)
                 assert groups and groups[1].startswith(
                     ("{{0,1},{2,3},{4,5},{6,7}}", "[4,2]<=[8]")
                 ), line
+    assert num_sums > 0
 
 
 @pytest.mark.slow
 def test_devices_share_an_evaluation():
     """Each plays some of the episodes, and all have the report of all of them."""
     found = []
-    for mesh in ((1, 1, 1), (4, 2, 1), (2, 2, 2)):
+    for mesh in ((1, 1, 1), (2, 2, 2)):
         names = "mesh__data", "mesh__fsdp", "mesh__tensor"
         sizes = dict(zip(names, mesh, strict=True))
         c = tiny.config("sft", eval__temperature=1.0, **sizes)
@@ -195,7 +195,7 @@ def test_devices_share_an_evaluation():
         scorer = scoring.Scorer(c, model, c.seed, mesh=devices)
         found.append(scorer(backbones.first_params(c, model, placed), 0, None))
     assert found[0]["cost"]["completion_tokens"] > 100
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

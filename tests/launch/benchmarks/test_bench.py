@@ -20,7 +20,8 @@ def test_a_timer_keeps_the_first_calls_and_the_spread_apart(monkeypatch):
     assert timer.first_s == 20 and timer.spread == (3 - 1) / 2
 
 
-def test_decoding_without_weights_of_transformers(capsys):
+def test_decoding_without_weights_of_transformers(capsys, monkeypatch):
+    monkeypatch.setattr(pretrained, "ROWS", (1,))
     c = tiny.config("sft", init_from="nano", model__dtype="bfloat16")
     figures = pretrained.decode(c, backbones.backbone(c), timing.Timer(1))
     assert 'model.dtype="bfloat16" is not "float32"' in capsys.readouterr().out
@@ -34,7 +35,8 @@ def test_decoding_without_weights_of_transformers(capsys):
 
 
 @pytest.mark.slow
-def test_decoding_beside_transformers():
+def test_decoding_beside_transformers(monkeypatch):
+    monkeypatch.setattr(pretrained, "ROWS", (1, 16))
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     c = tiny.config("sft", init_from="nano")

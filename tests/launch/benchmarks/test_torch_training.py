@@ -31,9 +31,7 @@ def test_losses_agree(changes):
     source = build.world(c, model, c.sandbox.domain)
     batches = utilisation.first_batches(c, model, source)
     step, state, rival = torch_training.sides(c, model, source, batches)
-    made_by_step, _ = build.trainer(c, model, source)
-    _, first = made_by_step(tiny.copy(state))
-    ours, theirs = [], []
+    start, ours, theirs = tiny.copy(state), [], []
     for i in range(2 * len(batches)):
         state, metrics = step(state)
         ours.append(float(metrics["train/loss"]))
@@ -41,9 +39,12 @@ def test_losses_agree(changes):
         batch = batches[i % len(batches)]
         theirs.append(rival(*torch_training.arguments(batch, cut)))
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    np.testing.assert_allclose(ours[0], first["train/loss"], rtol=1e-6)
     # Both learn: they would also agree if neither updated its model.
     assert ours[len(batches)] < ours[0] * (1 - 1e-3)
+    if changes == CHANGES["all"]:  # and they are given what a run trains on
+        made_by_step, _ = build.trainer(c, model, source)
+        _, first = made_by_step(start)
+        np.testing.assert_allclose(ours[0], first["train/loss"], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

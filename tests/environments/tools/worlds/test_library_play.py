@@ -14,6 +14,7 @@ from openagent_jax import perturb
 from openagent_jax.curriculum import draw
 from openagent_jax.domains import library
 from openagent_jax.environments import registry
+from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from tests import helpers
 
@@ -48,24 +49,24 @@ def make_world(num_goals):
 
 
 @functools.cache
-def make_play(num_goals, names, split, num):
-    """Return a function that plays a batch, whose scenario is an argument.
+def make_play(num_goals, names, num):
+    """Return a function that plays a batch; all of its arguments are traced.
 
     Args:
       num_goals: how many goals are sampled from each domain.
       names: the perturbations that the scenarios 1, 2, ... stand for.
-      split: the split of the tasks and of the surface forms.
       num: how many tasks a batch has.
 
     Returns:
-      `play(scenario, start) -> Played` of the tasks `start` to `start + num - 1`.
+      `play(scenario, split, start) -> Played` of the tasks `start` to `start + num - 1`
+      of a split, with its surface forms.
     """
     world = make_world(num_goals)
     environment = world.environment
-    make = draw.make_draw(environment, names, split)
 
     @jax.jit
-    def batch(tables, scenario, start):
+    def batch(tables, scenario, split, start):
+        make = draw.make_draw(environment, names, split)
         index = start + jnp.arange(num)
         keys = draw.task_keys(jax.random.key(1), start, num)
 
@@ -88,8 +89,9 @@ def make_play(num_goals, names, split, num):
         right = done.success & (done.refused == ~done.solvable)
         return Played(changed, done.solvable, right)
 
-    def play(scenario, start):
-        return jax.device_get(batch(world.tables, scenario, start))
+    def play(scenario, split, start):
+        index = jnp.int32(domain.index(split))
+        return jax.device_get(batch(world.tables, scenario, index, start))
 
     return play
 
@@ -100,9 +102,9 @@ def wrong(played, is_solvable):
     return ~played.as_certified | (played.solvable != declared)
 
 
-def failed(play, scenario, start, is_solvable):
+def failed(play, scenario, split, start, is_solvable):
     """Return the domains of such tasks."""
-    found = np.flatnonzero(wrong(play(scenario, start), is_solvable))
+    found = np.flatnonzero(wrong(play(scenario, split, start), is_solvable))
     return {DOMAINS[i % len(DOMAINS)] for i in found}
 
 
@@ -117,7 +119,7 @@ def test_some_tasks_of_each_domain(entry, split):
     `unsolvable`, which finds another change.
     """
     scenario = 0 if entry == "clean" else 1 + NAMES.index(entry)
-    played = make_play(96, NAMES, split, FEW)(scenario, 0)
+    played = make_play(96, NAMES, FEW)(scenario, split, 0)
     is_solvable = entry not in UNSOLVABLE
     assert not wrong(played, is_solvable).any()
     if not is_solvable:
@@ -129,9 +131,9 @@ def test_some_tasks_of_each_domain(entry, split):
 @pytest.mark.parametrize("entry", ["clean", *NAMES])
 def test_ten_thousand_tasks_of_each_domain(entry, split):
     scenario = 0 if entry == "clean" else 1 + NAMES.index(entry)
-    play, solvable = make_play(1024, NAMES, split, MANY), entry not in UNSOLVABLE
+    play, solvable = make_play(1024, NAMES, MANY), entry not in UNSOLVABLE
     for i in range(NUM_BATCHES):
-        assert not failed(play, scenario, i * MANY, solvable), i
+        assert not failed(play, scenario, split, i * MANY, solvable), i
 
 
 def random_pairs():
@@ -153,9 +155,9 @@ def test_random_pairs(split):
     away, the other one may need, or make needless.
     """
     pairs = random_pairs()
-    play, changed, bad = make_play(1024, pairs, split, MANY), 0, []
+    play, changed, bad = make_play(1024, pairs, MANY), 0, []
     for i, pair in enumerate(pairs, 1):
-        played = play(i, 0)
+        played = play(i, split, 0)
         changed += played.changed.any()
         if not played.as_certified.all():
             bad.append(pair)

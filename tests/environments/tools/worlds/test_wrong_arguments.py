@@ -12,6 +12,7 @@ from openagent_jax.curriculum import draw
 from openagent_jax.domains import library
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools import types
+from openagent_jax.environments.tools.worlds import domain
 from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from openagent_jax.text import reply_scan, scalars
 from tests import helpers
@@ -46,16 +47,16 @@ def make_world(domains):
 
 
 @functools.cache
-def make_replay(domains, split, num):
+def make_replay(domains, num):
     """Return a function that plays the expert's episodes again, with wrong values.
 
-    `replay(tables, effect, argument)` changes one argument in one of the effects of
-    each episode. It returns whether values are wrong, whether the episodes with them
+    `replay(tables, split, effect, argument)` changes one argument in one of the effects
+    of each episode. It returns whether values are wrong, whether the episodes with them
     are a success, and whether those of the expert are.
     """
     environment = make_world(domains).environment
 
-    def one(tables, key, index, effect, argument):
+    def one(tables, split, key, index, effect, argument):
         task = environment.nth_task(tables, key, index, split)
         start = environment.reset(tables, task)
 
@@ -86,20 +87,23 @@ def make_replay(domains, split, num):
         return fits & jnp.any(here), jax.vmap(again)(others), end.success
 
     @jax.jit
-    def replay(tables, effect, argument):
+    def replay(tables, split, effect, argument):
         keys = draw.task_keys(jax.random.key(3), 0, num)
-        each = jax.vmap(one, (None, 0, 0, None, None))
-        return each(tables, keys, jnp.arange(num), effect, argument)
+        each = jax.vmap(one, (None, None, 0, 0, None, None))
+        return each(tables, split, keys, jnp.arange(num), effect, argument)
 
     return replay
 
 
 def check(domains, split, num):
-    tables, replay = make_world(domains).tables, make_replay(domains, split, num)
+    tables, replay = make_world(domains).tables, make_replay(domains, num)
+    split = jnp.int32(domain.index(split))
     found, tried = set(), np.zeros(len(domains), int)
     for effect in range(MAX_EFFECTS):
         for argument in range(helpers.LIMITS.num_args):
-            fits, success, solved = helpers.host(replay(tables, effect, argument))
+            fits, success, solved = helpers.host(
+                replay(tables, split, effect, argument)
+            )
             assert np.all(solved)
             for i in range(num):
                 tried[i % len(domains)] += np.sum(fits[i])
