@@ -326,16 +326,6 @@ class DomainFile(Model):
     source: Any = ABSENT  # "authored", or a `Package`
 
 
-def may_be_null(schema: Any) -> bool:
-    """Tell whether a JSON schema allows null: strict ones write optional values so."""
-    if not isinstance(schema, dict):
-        return False
-    unions = [schema.get(key) for key in ("anyOf", "oneOf")]
-    options = [x for union in unions if isinstance(union, list) for x in union]
-    kinds = [x.get("type") for x in [schema, *options] if isinstance(x, dict)]
-    return "null" in kinds or any(isinstance(x, list) and "null" in x for x in kinds)
-
-
 def type_model(value: Any) -> type[Kind]:
     """Return the model of an entry of `types`; `Kind` if its kind is unknown."""
     kind = value.get("kind") if isinstance(value, dict) else None

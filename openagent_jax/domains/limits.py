@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 from openagent_jax.text.lexicon import MAX_TEXT
 
 MAX_PAGES = 8  # of a list
+MAX_SETS = 512  # different sets of tools that the goals of a domain may need
+# Calls without arguments that have to come before a call, one after the other. A domain
+# has one less, since perturbations may add one.
+MAX_PREREQUISITES = 4
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,9 @@ def _check_required(
         if name not in properties:
             what = "unknown argument"
             check.known(text, properties, f"{place}.required", what)
-        elif (*outer, name) not in known and not schema.may_be_null(properties[name]):
+        elif (*outer, name) not in known and not schema_paths.may_be_null(
+            properties[name]
+        ):
             message = f"{text!r} is required, but x-openagent.arguments has no type "
             message += "for it; add it there"
             check.require(False, f"{place}.required", message)

@@ -13,7 +13,7 @@ from openagent_jax.domains import value_schema
 from openagent_jax.domains.domain_checks import Checker
 from openagent_jax.domains.domain_spec import ListSpec, PageSpec
 from openagent_jax.domains.limits import MAX_PAGES
-from openagent_jax.text import nesting
+from openagent_jax.text import nesting, schema_paths
 
 EXAMPLE = "zuk4"  # all cursors have four letters and digits
 
@@ -69,7 +69,7 @@ def _check_cursor(tool: schema.Tool, place: str, check: Checker) -> None:
     if name in parameters.properties:
         found = parameters.properties[name]
         message = f"{name!r} is required, but the first call has no cursor; make it "
-        optional = name not in parameters.required or schema.may_be_null(found)
+        optional = name not in parameters.required or schema_paths.may_be_null(found)
         check.require(optional, f"{where}.required", f"{message}optional")
         root = parameters.model_dump()
         kinds = _kinds(found)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from openagent_jax.domains import result_pages, value_schema
-from openagent_jax.domains.domain_schema import ARGUMENT, may_be_null
+from openagent_jax.domains.domain_schema import ARGUMENT
 from openagent_jax.drafting import list_results
 from openagent_jax.drafting.list_schemas import Schema, Unsupported, resolve
 from openagent_jax.text import nesting
+from openagent_jax.text.schema_paths import may_be_null
 
 # In lower case, without the marks between words.
 _ARGUMENTS = (

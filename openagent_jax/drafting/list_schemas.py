@@ -110,15 +110,6 @@ def _scalar(
     raise Unsupported(f"{what}: a union of types is not supported")
 
 
-def may_be_null(schema: Any) -> bool:
-    """Tell whether null is allowed: strict schemas write optional arguments so."""
-    if not isinstance(schema, dict):
-        return False
-    options, kinds = schema.get("anyOf") or schema.get("oneOf"), schema.get("type")
-    in_union = isinstance(options, list) and {"type": "null"} in options
-    return in_union or isinstance(kinds, list) and "null" in kinds
-
-
 def with_json_types(function: dict[str, Any]) -> dict[str, Any]:
     """Return a function object whose parameters name types as JSON Schema does."""
     if "parameters" not in function:

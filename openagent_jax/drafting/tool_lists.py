@@ -29,11 +29,11 @@ from openagent_jax.drafting.list_pages import ListedPages
 from openagent_jax.drafting.list_schemas import (
     Schema,
     Unsupported,
-    may_be_null,
     resolve,
     with_json_types,
 )
 from openagent_jax.text import nesting
+from openagent_jax.text.schema_paths import may_be_null
 
 _OUTPUT_KEYS = ("outputSchema", "response")  # MCP, the Berkeley leaderboard
 

@@ -342,9 +342,7 @@ class _References:
             return value
         reference = value.get("$ref")
         if isinstance(reference, str) and reference not in within and self._room:
-            target = self._root
-            for key in reference.removeprefix("#/").split("/"):
-                target = target.get(key) if isinstance(target, dict) else None
+            target = schema_paths.referenced(self._root, reference)
             if isinstance(target, dict):
                 self._room -= 1
                 rest = {key: item for key, item in value.items() if key != "$ref"}

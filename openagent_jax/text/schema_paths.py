@@ -168,3 +168,13 @@ def referenced(root: Any, reference: str) -> Any:
         else:
             root = root.get(key) if isinstance(root, dict) else None
     return root
+
+
+def may_be_null(schema: Any) -> bool:
+    """Tell whether a JSON schema allows null: strict ones write optional values so."""
+    if not isinstance(schema, dict):
+        return False
+    unions = [schema.get(key) for key in ("anyOf", "oneOf")]
+    options = [x for union in unions if isinstance(union, list) for x in union]
+    kinds = [x.get("type") for x in [schema, *options] if isinstance(x, dict)]
+    return "null" in kinds or any(isinstance(x, list) and "null" in x for x in kinds)

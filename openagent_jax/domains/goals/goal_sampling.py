@@ -20,10 +20,9 @@ from openagent_jax.domains.goals.goal_drafts import (
     Draft,
     Tools,
 )
-from openagent_jax.domains.limits import Limits
+from openagent_jax.domains.limits import MAX_SETS, Limits
 
 SHARES = (2, 3, 4, 4, 3, 2)  # of goals with 1, 2, ... steps
-MAX_SETS = 512  # different sets of tools that goals of a domain need
 PATIENCE = 3000  # drafts of a length without a new goal, before it counts as exhausted
 
 
@@ -79,7 +78,7 @@ class _Sampler:
         self.rng = random.Random(seed)
         self.goals: list[GoalSpec] = []
         self.seen: set[tuple] = set()
-        self.sets: set[tuple[frozenset[str], frozenset[str]]] = set()
+        self.sets = {needed_tools(spec, goal) for goal in spec.goals}
         self.counts = [0] * min(limits.num_steps, len(SHARES))
 
     def single(self, name: str, field: str) -> None:

@@ -81,24 +81,23 @@ def make(settings: Settings, spelling: Spelling) -> World:
     limits = documents.fitted(limits, [*specs.values()])
     made = documents.Documents(tools.style_of(spelling, limits))
     compiled: dict[str, Any] = {}
+    goal_names: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         if name in found:
             mapped = [task for _, task in found[name].tasks]
             compiled[name] = logged_worlds.compile(mapped, table, limits, made)
         else:
-            compiled |= mixture.compile({name: specs[name]}, table, limits, made)
+            spec = tools.with_sampled(settings, specs[name], limits)
+            compiled[name] = domains.compile(spec, table, limits, made)
+            goal_names[name] = [goal.name for goal in spec.goals]
     tasks, transfer = (mixture.joined(compiled, chosen) for chosen in shares)
     if log := found.get(settings.domain):
         goals = ["recorded"]
     else:
-        goals = mixture.goals(
-            [
-                (specs[name].name, [goal.name for goal in specs[name].goals])
-                for name in shares[0].names
-            ]
-        )
+        goals = mixture.goals([(specs[x].name, goal_names[x]) for x in shares[0].names])
+    units = mixture.units(specs.values())
     world = tools.world_of(
-        tasks, transfer, goals, table, limits, settings, spelling, made
+        tasks, transfer, goals, table, limits, settings, spelling, made, units
     )
     if log:
         finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from openagent_jax.domains.limits import MAX_PREREQUISITES
 from openagent_jax.environments.tools.types import Task
 from openagent_jax.text import scalars
 
@@ -71,7 +72,8 @@ def needs(task: Task) -> Bool[Array, "C C"]:
             rows |= jnp.any(points[None] & rows[:, :, None], axis=1)
         return rows
 
-    found = jax.lax.fori_loop(0, 4, further, same[goal.tool])[:, goal.tool]
+    found = jax.lax.fori_loop(0, MAX_PREREQUISITES, further, same[goal.tool])
+    found = found[:, goal.tool]
     return found & ~jnp.eye(len(goal.tool), dtype=bool)
 
 

@@ -136,7 +136,8 @@ def saved(
 
     ends = (faults.gone_at > 0) & (faults.gone_at < FOREVER) & tools.visible
     # The earliest first.
-    rows = jnp.argsort(jnp.where(ends, faults.gone_at, FOREVER))[:MAX_WINDOWS]
+    num_windows = min(MAX_WINDOWS, len(faults.gone_at))
+    rows = jnp.argsort(jnp.where(ends, faults.gone_at, FOREVER))[:num_windows]
     is_use = (used[None] == faults.moved_to[rows][:, None]) & todo[None]
     is_use &= ends[rows][:, None]
     last = jnp.any(closure[None] & is_use[:, None, :, None], axis=(1, 2))
@@ -146,7 +147,7 @@ def saved(
     due = jnp.where(faults.deprecated[rows][:, None], first, last)
 
     # All sets of the tools.
-    chosen = np.indices((2,) * MAX_WINDOWS).reshape(MAX_WINDOWS, -1).T.astype(bool)
+    chosen = np.indices((2,) * num_windows).reshape(num_windows, -1).T.astype(bool)
     work, fits = jnp.zeros((len(chosen), 2 * num), bool), jnp.ones(len(chosen), bool)
     for i, deadline in enumerate(faults.gone_at[rows]):
         work |= chosen[:, i, None] & due[i][None]

@@ -21,7 +21,7 @@ from openagent_jax.domains import (
     domain_file,
     domain_needs,
 )
-from openagent_jax.domains.domain_spec import DomainSpec
+from openagent_jax.domains.domain_spec import DomainError, DomainSpec
 from openagent_jax.domains.goals import goal_sampling
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments import grading
@@ -240,18 +240,15 @@ def _compiled(
     each kind of goal of the tasks, fitted limits, and the units of results.
 
     Goals are sampled and compiled for one domain after another, since those of 26
-    domains take much more memory as objects than as arrays. They are kept in the folder
-    of compiled programs, if there is one.
+    domains take much more memory as objects than as arrays.
     """
-    cache = jax.config.values["jax_compilation_cache_dir"]
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     specs = mixture.load((*shares[0].names, *shares[1].names), limits)
     sizes = replace(documents.fitted(limits, [*specs.values()]), conditions=True)
     compiled: dict[str, domains.Domain] = {}
     names: dict[str, list[str]] = {}
     for name, spec in specs.items():
-        num = num_goals(settings, spec)
-        own = goal_sampling.with_goals(spec, limits, num, cache=cache)
+        own = with_sampled(settings, spec, limits)
         compiled[name] = domains.compile(own, table, sizes, made)
         names[name] = [goal.name for goal in own.goals]
     compiled, conditions = mixture.without_unused_conditions(compiled)
@@ -259,6 +256,25 @@ def _compiled(
     goals = mixture.goals([(specs[x].name, names[x]) for x in shares[0].names])
     sizes = replace(sizes, conditions=conditions)
     return tasks, transfer, goals, sizes, mixture.units(specs.values())
+
+
+def with_sampled(settings: Settings, spec: DomainSpec, limits: Limits) -> DomainSpec:
+    """Return a domain with the goals that are sampled for a world after its own ones.
+
+    They are kept in the folder of compiled programs, if there is one.
+
+    Raises:
+      DomainError: it has no goals then.
+    """
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    num = num_goals(settings, spec)
+    made = goal_sampling.with_goals(spec, limits, num, cache=folder)
+    if not made.goals:
+        raise DomainError(
+            f'the domain "{spec.name}" has no goals of its own, and {num} are sampled; '
+            "raise sandbox.num_goals"
+        )
+    return made
 
 
 def num_goals(settings: Settings, spec: DomainSpec) -> int:

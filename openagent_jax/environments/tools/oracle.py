@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from openagent_jax.domains.limits import MAX_PREREQUISITES
 from openagent_jax.environments.tools import cells as records
 from openagent_jax.environments.tools import conditions, dynamic, pages, repair, types
 from openagent_jax.environments.tools.cells import Steps
@@ -415,7 +416,9 @@ def _plan(
 
     # A chain of steps, and of tools before tools. A loop compiles once.
     start = jnp.full(num_tools, jnp.inf), done | ~valid, jnp.full(serves.shape, jnp.inf)
-    cost, step_ok, step_cost = jax.lax.fori_loop(0, num_steps + 3, wider, start)
+    cost, step_ok, step_cost = jax.lax.fori_loop(
+        0, num_steps + MAX_PREREQUISITES, wider, start
+    )
     tool = jnp.argmin(step_cost, axis=1)
 
     # Which needed tools are not steps, and before which step they are called.
@@ -431,7 +434,7 @@ def _plan(
         best = jnp.argmin(price)
         best = jnp.where(price[best] < jnp.inf, best, -1)
         need = jnp.where(jnp.arange(num_tools) == best, BEFORE_STEPS, need)
-    for _ in range(3):
+    for _ in range(MAX_PREREQUISITES):
         wanted = jnp.where(met, UNNEEDED, need[:, None])
         need = need.at[choice].min(wanted)
     return Plan(

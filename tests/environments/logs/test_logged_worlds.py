@@ -1,6 +1,7 @@
 """Logged worlds: exported, imported again, played, perturbed and split."""
 
 import collections
+import dataclasses
 import functools
 import json
 
@@ -14,6 +15,7 @@ from openagent_jax import perturb
 from openagent_jax.agents import dialogue
 from openagent_jax.curriculum import mix
 from openagent_jax.data import conversations, demonstrations
+from openagent_jax.domains import domain_spec
 from openagent_jax.environments import registry, transcript
 from openagent_jax.environments.logs import logs
 from openagent_jax.environments.tools import types
@@ -347,6 +349,32 @@ def test_a_log_as_the_domain_of_transfer(file):
         goal.name for goal in helpers.spec("poi").goals
     }
     assert not world.source  # which is for worlds whose own tasks are those of a log
+
+
+def test_a_log_may_transfer_to_a_domain_whose_goals_are_sampled(file):
+    """As those of all domains of the library but two."""
+    assert not helpers.spec("weather").goals
+    settings = Settings(domain=str(file), transfer="weather")
+    world = registry.make(settings, Spelling(helpers.tokenizer(), room=ROOM))
+    environment = world.environment
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(None, 0))
+    def tasks(tables, key):
+        old = environment.sample(tables, key, "test")
+        edit = perturb.make(environment, tables, "domain_transfer", "test")
+        new = edit(key, old, jnp.float32(1))
+        return new, environment.certificate(tables, new)
+
+    new, proof = tasks(world.tables, jax.random.split(jax.random.key(0), 32))
+    assert np.all(np.asarray(new.phrase)[:, 0] > 0)  # it asks for something
+    assert np.all(np.asarray(new.goal.tool)[:, 0] >= 0)
+    assert np.all(proof.solvable) and np.all(np.asarray(proof.fewest_calls) > 0)
+    with pytest.raises(domain_spec.DomainError, match="weather.*raise sandbox.num_goal"):
+        registry.make(
+            dataclasses.replace(settings, num_goals=0),
+            Spelling(helpers.tokenizer(), room=ROOM),
+        )
 
 
 @pytest.mark.parametrize("field", ["name", "description", "arg_name"])

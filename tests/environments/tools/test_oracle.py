@@ -379,8 +379,13 @@ def test_a_redirection_and_what_follows(then):
     check_chain("poi", "test", (then, "tool_redirection"))
 
 
-@pytest.mark.parametrize("then", ["entity_shift", "query_rewrite"])
+OF_ITS_WORDS = ("entity_shift", "query_rewrite", "semantic_renaming", "semantic_trap")
+OF_ITS_WORDS += ("argument_renaming", "description_rewrite", "schema_drift")
+
+
+@pytest.mark.parametrize("then", OF_ITS_WORDS)
 def test_a_task_of_another_domain_keeps_its_words(then):
+    """Synonyms of the tools that were in these rows before would be false here."""
     check_chain("poi", "test", ("domain_transfer", then))
     alone, chained_ = (
         helpers.host(chained("poi", "test", entries, 0))
@@ -388,6 +393,18 @@ def test_a_task_of_another_domain_keeps_its_words(then):
     )
     chex.assert_trees_all_equal(alone, chained_)
     assert np.all(alone.goal.kind < 0)
+
+
+def test_a_tool_of_another_domain_gets_no_synonym_of_ours():
+    """The tool that replaces one has a name without meaning."""
+    check_chain("poi", "test", ("domain_transfer", "tool_redirection"))
+    tasks = helpers.host(
+        chained("poi", "test", ("domain_transfer", "tool_redirection"))
+    )
+    new = tasks.faults.moved_to
+    names = np.take_along_axis(tasks.tools.name, new, axis=1)[new >= 0]
+    low, high = np.asarray(helpers.world("poi").tables.source.opaque[domain.TEST])
+    assert len(names) > 100 and np.all((low <= names) & (names < high))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from openagent_jax import hashing
+from openagent_jax.domains.limits import MAX_PREREQUISITES
 from openagent_jax.environments.tools import conditions
 from openagent_jax.environments.tools.types import (
     FOREVER,
@@ -123,6 +124,15 @@ def rename(task: Task, name: Int[Array, "N"], hit: Bool[Array, "N"]) -> Task:
     return edit_tools(task, name=jnp.where(hit, name, old))
 
 
+def has_own_tools(task: Task) -> Bool[Array, ""]:
+    """Return whether the tools are still those that the synonyms of the pools are of.
+
+    `domain_transfer` and `cross_domain_composition` replace them, and `pools` are those
+    of the task before any perturbation.
+    """
+    return task.goal.kind >= 0
+
+
 def fresh_name(task: Task, key: jax.Array, names: Int[Array, "Y"]) -> Int[Array, ""]:
     """Sample one of Y names that no tool has; 0 if there is none."""
     taken = jnp.any(names[:, None] == task.tools.name[None], axis=1)
@@ -137,11 +147,17 @@ def other_name(
 
     It is a synonym of the name of the tool, or without meaning if there is none left.
     """
-    name = fresh_name(task, key, pools.names[row])
+    synonyms = jnp.where(has_own_tools(task), pools.names[row], 0)
+    name = fresh_name(task, key, synonyms)
+    return jnp.where(name > 0, name, opaque_name(task, key, pools))
+
+
+def opaque_name(task: Task, key: jax.Array, pools: Pools) -> Int[Array, ""]:
+    """Sample a name without meaning that no tool has; 0 if a tool has it."""
     low, high = pools.opaque
     draw_key, pick_key = jax.random.split(jax.random.fold_in(key, 1))
     opaque = jax.random.randint(draw_key, (1,), low, high)
-    return jnp.where(name > 0, name, fresh_name(task, pick_key, opaque))
+    return fresh_name(task, pick_key, opaque)
 
 
 def in_use(task: Task) -> Bool[Array, "N"]:
@@ -164,7 +180,7 @@ def needed(task: Task, rows: Bool[Array, "N"]) -> Bool[Array, "N"]:
         return rows
 
     # Prerequisites of prerequisites. A loop compiles once.
-    return jax.lax.fori_loop(0, 4, more, rows)
+    return jax.lax.fori_loop(0, MAX_PREREQUISITES, more, rows)
 
 
 def drifted(task: Task) -> Int[Array, "N"]:

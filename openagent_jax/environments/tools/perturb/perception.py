@@ -9,6 +9,7 @@ from openagent_jax.environments.tools.perturb.edits import (
     choice_of,
     chosen,
     edit_tools,
+    has_own_tools,
     in_use,
     of_drift,
     rename,
@@ -45,7 +46,8 @@ def semantic_renaming(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         name = variant(which, pools.names)
-        return rename(task, name, bernoulli(coin, strength, name.shape))
+        hit = bernoulli(coin, strength, name.shape) & has_own_tools(task)
+        return rename(task, name, hit)
 
     return apply
 
@@ -68,7 +70,7 @@ def semantic_trap(pools: Pools) -> Perturbation:
         rank = jnp.argsort(ranked)
         following = ranked[(rank + 1) % jnp.maximum(jnp.sum(visible), 1)]
         name = variant(which, pools.names)[following]
-        hit = bernoulli(coin, strength, (num,)) & visible
+        hit = bernoulli(coin, strength, (num,)) & visible & has_own_tools(task)
         return rename(task, name, hit & (following != jnp.arange(num)))
 
     return apply
@@ -96,7 +98,7 @@ def argument_renaming(pools: Pools) -> Perturbation:
             drawn = drawn.reshape(*beside.shape[:2], 1 + levels)
             choice, beside = drawn[..., 0], drawn[..., 1:]
         hit = bernoulli(coin, strength, (pool.shape[0], 1))
-        hit &= ~of_drift(task)[:, None]  # it has two rows
+        hit &= ~of_drift(task)[:, None] & has_own_tools(task)  # a drift has two rows
         name = chosen(pool, choice)
         renamed = {"arg_name": jnp.where(hit & (name > 0), name, tools.arg_name)}
         if levels:
@@ -118,7 +120,7 @@ def description_rewrite(pools: Pools) -> Perturbation:
     def apply(key, task, strength):
         coin, which = jax.random.split(key)
         text = variant(which, pools.descriptions)
-        hit = bernoulli(coin, strength, text.shape) & (text > 0)
+        hit = bernoulli(coin, strength, text.shape) & (text > 0) & has_own_tools(task)
         old = task.tools.description
         # Notes and remarks stay: they say what no paraphrase knows.
         new = old.at[:, 0].set(text)

@@ -14,6 +14,8 @@ from openagent_jax.environments.tools.perturb.edits import (
     edit_faults,
     edit_tools,
     fresh_name,
+    has_own_tools,
+    opaque_name,
     spare,
     wanted_there,
     with_gate,
@@ -92,6 +94,8 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
         old = pick(which, is_open & (_used_again(task) | ~again))
         new = spare(task)
         choice = fresh_name(task, name, pools.names[old])
+        opaque = opaque_name(task, name, pools)
+        choice = jnp.where(has_own_tools(task), choice, opaque)
         choice = jnp.where(is_drift, task.tools.name[old], choice)
         wording = jax.random.randint(words, (), *pools.wordings)
         gone_at = _gone_at(when, task, old)
@@ -126,7 +130,8 @@ def _replacement(pools: Pools, kind: int) -> Perturbation:
 
 def _other_names(key: jax.Array, task: Task, pools: Pools) -> Int[Array, "N A"]:
     """Return new argument names, for tools whose needed arguments all get one."""
-    tools, pool = task.tools, pools.arg_names
+    tools = task.tools
+    pool = jnp.where(has_own_tools(task), pools.arg_names, 0)
     old, has_arg = tools.arg_name, tools.arg_high > tools.arg_low
     taken = jnp.any(pool[..., None] == old[:, None, None], axis=3)
     usable = (pool > 0) & ~taken & has_arg[..., None]

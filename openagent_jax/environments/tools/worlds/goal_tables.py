@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from openagent_jax.domains import domain_spec
-from openagent_jax.domains.limits import Limits
+from openagent_jax.domains.limits import MAX_SETS, Limits
 from openagent_jax.environments.tools.worlds.phrases import room
 
-MAX_SETS = 512  # different sets of tools that the goals of a domain may need
 # Array sizes are multiples of these.
 GOAL_BLOCK, SET_BLOCK = 16, 16
 

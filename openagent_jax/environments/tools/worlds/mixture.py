@@ -17,10 +17,8 @@ from openagent_jax.domains import domain_file
 from openagent_jax.domains.domain_spec import DomainSpec
 from openagent_jax.domains.limits import Limits
 from openagent_jax.environments.tools.worlds import domain, phrases
-from openagent_jax.environments.tools.worlds.documents import Documents
 from openagent_jax.environments.tools.worlds.domain import Domain
 from openagent_jax.environments.tools.worlds.goal_tables import GOAL_BLOCK
-from openagent_jax.environments.tools.worlds.symbols import ToolSymbols
 from openagent_jax.environments.world import Settings, names_of
 from openagent_jax.text import nesting
 
@@ -96,19 +94,6 @@ def load(names: Sequence[str], limits: Limits) -> dict[str, DomainSpec]:
     if found:
         raise ValueError("; ".join(map(str, found)))
     return specs
-
-
-def compile(
-    specs: Mapping[str, DomainSpec],
-    symbols: ToolSymbols,
-    limits: Limits,
-    documents: Documents,
-) -> dict[str, Domain]:
-    """Turn domains into arrays, in order; see `domain.compile`."""
-    return {
-        name: domain.compile(spec, symbols, limits, documents)
-        for name, spec in specs.items()
-    }
 
 
 def without_unused_conditions(

@@ -43,8 +43,11 @@ def compile(
     for tool in spec.tools:
         if does := tool.access:
             for column, argument in {**does.adds, **does.subtracts}.items():
-                kind = types[dict(tool.arguments)[argument]]
-                amounts[does.table, column] = kind
+                kind, key = types[dict(tool.arguments)[argument]], (does.table, column)
+                # Tools may differ in it; values leave room for the largest amount.
+                amounts[key] = max(
+                    amounts.get(key, kind), kind, key=lambda kind: kind.maximum
+                )
     for n, tool in enumerate(spec.tools):
         if (does := tool.access) is None:
             continue
