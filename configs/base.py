@@ -258,7 +258,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # SFT only: how many batches are made ahead, on CPU cores by as many threads, while
     # other devices train; 0 makes each batch in its step, where the training is.
     c.train.num_ahead = 0
-    # Whether each step permutes the embeddings of words that are not general
+    # SFT only: whether each step permutes the embeddings of words that are not general
     # (models/embedding_shuffle.py), so that none of them is learned by heart.
     c.train.shuffle_vectors = False
     c.train.log_every = 10  # steps between log entries
@@ -269,7 +269,8 @@ def get_config(arg: str = "") -> ConfigDict:
     c.monitor.min_entropy = 1e-4  # lowest entropy of the policy, in nats per token
     c.monitor.max_entropy = 3.0  # highest entropy of the policy, in nats per token
     c.monitor.min_calls = 0.05  # lowest number of calls per action
-    # Largest increase of the rate of false refusals since the run started or resumed.
+    # Largest increase of the rate of false refusals, from its mean over the first
+    # `patience` steps after the run was started or resumed.
     c.monitor.max_refusal_drift = 0.3
     # Largest fraction of groups whose rewards are all equal (GRPO).
     c.monitor.max_zero_variance = 0.999

@@ -49,7 +49,7 @@ MAX_HOURS = flags.DEFINE_float(
 
 def main() -> None:
     if (CONFIG.value is None) == (not STUDY.value):
-        raise cli.UsageError("give --config or --study, one of them")
+        raise cli.UsageError("give either --config or --study")
     if CONFIG.value is not None and not (SWEEP.value or ABLATE.value):
         raise cli.UsageError("a sweep needs several runs; give --sweep or --ablate")
     from configs.paper.study import Setting, Study
@@ -59,7 +59,8 @@ def main() -> None:
 
     if file := STUDY.value:
         study, about = plans.load(file)
-        folder = Path("runs") / Path(file.partition(":")[0]).stem
+        path, _, arg = file.partition(":")
+        folder = Path("runs") / "_".join(filter(None, (Path(path).stem, arg)))
     else:
         c = config.resolve(CONFIG.value)
         flag = flags.FLAGS["config"]
@@ -70,7 +71,7 @@ def main() -> None:
         about = f"Sweep of {file}"
         folder = Path("runs") / f"{c.name}_sweep"
     study = plans.ablated(plans.swept(study, SWEEP.value), ABLATE.value)
-    folder = Path(WORKDIR.value or folder)
+    folder = cli.folder(WORKDIR) or folder
     plan = plans.plan(study, folder)
     sweep_page.load(plan)  # raises if what is there cannot be compared
     for name in plans.not_evaluated(plan):

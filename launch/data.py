@@ -29,6 +29,7 @@ NUM = flags.DEFINE_integer("num", 3, "Show: number of episodes.", lower_bound=0)
 def main(command: str, folder: str = "") -> None:
     from launch.common import errors
 
+    cli.check_flags(command, {"build": (CONFIG, OUT), "show": (SPLIT, NUM)})
     with errors.needs_extra(command, "data"):
         from openagent_jax.data import store
     if command == "build":
@@ -72,8 +73,9 @@ def describe(stored) -> None:
     """Print the number of demonstrations of each split, and the size on disk."""
     counts = stored.metadata["counts"]
     for split, records in stored.splits.items():
-        rest = ", ".join(f"{value:,} {name}" for name, value in counts[split].items())
-        print(f"{split:6}{len(records):,} demonstrations ({rest.replace('_', ' ')})")
+        rest = [f"{value:,} {name}" for name, value in counts[split].items()]
+        text = ", ".join(rest).replace("_", " ").replace(" longest", " in the longest")
+        print(f"{split:6}{len(records):,} demonstrations ({text})")
     print(f"{stored.folder}, {stored.size}")
 
 

@@ -41,6 +41,8 @@ def main() -> None:
     diagnosis = methods.get_study()
     titles = {setting.name: setting.title for setting in diagnosis.settings}
     chosen = ONLY.value or list(titles)
+    if SHOW.value:
+        cli.refuse_unused(ONLY, RUNS, other="executing runs, not for --show")
     for name in chosen:
         if name not in titles:
             raise cli.UsageError(f'--only: there is no "{name}"; {", ".join(titles)}')
@@ -59,7 +61,8 @@ def main() -> None:
     with errors.blame("--page"):
         text = diagnosis_page.page(results, titles, seeds)
     Path(PAGE.value).parent.mkdir(parents=True, exist_ok=True)
-    Path(PAGE.value).write_text(text, "utf-8")
+    with files.replacing(Path(PAGE.value)) as part:
+        part.write_text(text, "utf-8")
     print(PAGE.value)
 
 
@@ -108,7 +111,8 @@ def _keep(plan: Any, run: Any, folder: Path) -> None:
     if run.setting.is_trained:
         files.write_json(folder / "manifest.json", manifest(run))
     # Copied last, so that a folder with a report is complete.
-    shutil.copy(run.report, folder / "report.json")
+    with files.replacing(folder / "report.json") as part:
+        shutil.copy(run.report, part)
 
 
 if __name__ == "__main__":

@@ -54,14 +54,19 @@ WIDTH = 120  # columns of the output if it is not a terminal
 
 
 def main(command: str, file: str = "") -> None:
+    own = {
+        "draft": (OUT, SKIP),
+        "check": (CONFIG,),
+        "show": (CONFIG, PERTURBATION, STRENGTH, NUM, SEED, NUM_REQUESTS, WORKDIR),
+        "library": (CONFIG,),
+    }
+    cli.check_flags(command, own)
     if WORKDIR.value is None:
         if command == "library":
             print_library()
         else:
             {"draft": draft, "check": check, "show": show}[command](file)
         return
-    if command != "show":
-        raise cli.UsageError("--workdir is for show")
     kept(Path(WORKDIR.value))
 
 

@@ -137,21 +137,27 @@ def main() -> None:
     from launch.common import compile_cache, config, policies, runs, scoring, sizing
     from openagent_jax.curriculum import draw
 
-    given = ()  # keys that flags have set
+    given, about = (), {}  # the keys that flags have set; more of the report
     if CONFIG.value is not None:
         cli.refuse_unused(STEP, other="--workdir without --config")
         given = config_flags.get_override_values(flags.FLAGS["config"])
         c, model, params, step = policies.of_config(config.resolve(CONFIG.value))
-        workdir = Path(WORKDIR.value or Path("runs") / c.name)
+        about[runs.CONFIG_HASH] = config.config_hash(c)
+        workdir = cli.folder(WORKDIR) or Path("runs") / c.name
+        if (workdir / "config.json").exists():
+            raise cli.UsageError(
+                f"{workdir} holds a run, which --workdir without --config evaluates; "
+                f"give another --workdir for the report of {c.init_from}"
+            )
         seed = runs.seed(Path(c.init_from).expanduser())
     else:
-        workdir = Path(str(WORKDIR.value))
+        workdir = cli.folder(WORKDIR) or Path()
         c, model, params, step = policies.of_run(workdir, STEP.value)
         seed = c.seed
     compile_cache.use(c.compile_cache)
     c = sizing.fitted(c, model, given, draw.ALL)
     scorer = scoring.Scorer(c, model, seed, draw.ALL)
-    scoring.write_report(workdir, scorer(params, step, workdir))
+    scoring.write_report(workdir, scorer(params, step, workdir) | about)
     scoring.print_report(workdir, step)
 
 
@@ -185,7 +191,7 @@ def _agent() -> None:
     if MAX_COST.value and not any(prices):
         raise cli.UsageError("--max_cost needs prices; give --price_in and --price_out")
     compile_cache.use(c.compile_cache)
-    workdir = Path(WORKDIR.value or Path("runs") / spec.name.replace("/", "_"))
+    workdir = cli.folder(WORKDIR) or Path("runs") / spec.name.replace("/", "_")
     report = scoring.report_file(workdir, 0)
     log = report.with_name(agents.LOG)
     if (workdir / "config.json").exists() or report.exists() and not log.exists():

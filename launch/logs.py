@@ -39,6 +39,12 @@ SOURCE = flags.DEFINE_string("source", None, "Textcraft: folder of its data file
 
 
 def main(command: str, file: str = "") -> None:
+    own = {
+        "check": (CONFIG,),
+        "export": (CONFIG, OUT, NUM, SPLIT),
+        "textcraft": (OUT, SPLIT, SOURCE),
+    }
+    cli.check_flags(command, own)
     {"check": lambda: check(file), "export": export, "textcraft": gold}[command]()
 
 
@@ -89,6 +95,7 @@ def export() -> None:
     c = config.resolve(CONFIG.value)
     out = cli.check_out(OUT.value)
     checks.check(c)
+    checks.check_training(c)
     checks.check_unpaired(c)
     errors.check_names("--split", [SPLIT.value], SPLITS)
     compile_cache.use(c.compile_cache)

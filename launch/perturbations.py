@@ -1,7 +1,7 @@
 """Write the page that defines the perturbations, from the catalogues.
 
     python -m launch.perturbations [--out=docs/perturbations.md]
-    python -m launch.perturbations --measure    play simple agents anew before that
+    python -m launch.perturbations --measure    play the simple agents again first
 
 A test compares the page with what this command writes. The success of the simple agents
 is kept in docs/results; playing them takes some minutes.
@@ -13,6 +13,7 @@ from pathlib import Path
 from absl import flags
 
 from launch.common import cli
+from openagent_jax import files
 
 OUT = flags.DEFINE_string("out", "docs/perturbations.md", "Page to write.")
 MEASURE = flags.DEFINE_bool(
@@ -34,8 +35,11 @@ def main() -> None:
 
         folder = Path(openagent_jax.__file__).parent / "backbones/nano"
         made = simple_agents_table.measure(tokenizer_files.tokenizer(folder))
-        stored.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
-    Path(OUT.value).write_text(perturbation_page.page(stored), "utf-8")
+        with files.replacing(stored) as part:
+            part.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    text = perturbation_page.page(stored)
+    with files.replacing(Path(OUT.value)) as part:
+        part.write_text(text, "utf-8")
     print(OUT.value)
 
 

@@ -5,13 +5,13 @@ Its merges are learnt from a list of words and from the domains of `all_pretrain
     python -m launch.tokenizer --out=openagent_jax/backbones/nano
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
 from absl import flags
 
 from launch.common import cli
+from openagent_jax import files
 
 OUT = flags.DEFINE_string("out", None, "Folder to write tokenizer.json to.")
 NUM_MERGES = flags.DEFINE_integer(
@@ -31,15 +31,15 @@ def main() -> None:
     for name in library.PRETRAIN:
         num_domains.update(domain_words.of(domain_file.load(name)))
     made = tokenizer.train(style.syntax_tokens(), num_domains, NUM_MERGES.value)
-    made.save(str(folder / "tokenizer.json"))
+    with files.replacing(folder / "tokenizer.json") as part:
+        made.save(str(part))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": tokenizer.END,
         "pad_token": tokenizer.SPECIAL[0],
         "clean_up_tokenization_spaces": False,
     }
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps(settings, indent=2) + "\n")
+    files.write_json(folder / "tokenizer_config.json", settings)
     print(f"{folder}: {made.get_vocab_size()} tokens")
 
 

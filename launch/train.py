@@ -67,7 +67,7 @@ def main() -> None:
     if DISTRIBUTED.value:
         commit = cli.git("rev-parse", "HEAD") or "unknown"
         processes.check_same(config=config.config_hash(c), commit=commit)
-    workdir = Path(WORKDIR.value or Path("runs") / c.name)
+    workdir = cli.folder(WORKDIR) or Path("runs") / c.name
     checks.check(c)
     checks.check_training(c)
     # Raises before anything is written if the devices do not fit.
@@ -97,6 +97,7 @@ def main() -> None:
         c = sizing.fitted(c, model, given, "suite", trains=True)
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
+    world = runs.world_digest(source)
     arrays = build.abstract(c, model, source)
     programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
     if stored is None and c.has_tasks and not c.data.path:
@@ -109,8 +110,10 @@ def main() -> None:
     held = contextlib.ExitStack()  # until this process ends
     if first:
         held.enter_context(runs.lock(workdir))
+        runs.check_world(workdir, world)
+        manifest = _manifest(c, workdir) | {runs.WORLD: world}
+        manifest |= {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         files.write_json(workdir / "config.json", config.to_dict(c))
-        manifest = _manifest(c) | {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         files.write_json(workdir / "manifest.json", manifest)
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
@@ -205,18 +208,21 @@ def _report_logs(workdir: Path, *worlds) -> None:
             part.write_text(text, encoding="utf-8")
 
 
-def _manifest(c) -> dict:
+def _manifest(c, workdir: Path) -> dict:
     """Return what is needed to reproduce this run."""
-    from launch.common import config
+    from launch.common import config, runs
     from launch.common.origin import origin
     from openagent_jax.evaluation import evaluate
 
-    return origin() | {
+    made_with = origin()
+    earlier = runs.earlier(workdir, made_with)
+    return made_with | {
         "config": config.to_dict(c),
-        "config_hash": config.config_hash(c),
+        runs.CONFIG_HASH: config.config_hash(c),
         "seed": c.seed,
         "eval_seed": c.eval.seed,
         "grading_version": evaluate.GRADING_VERSION,
+        **({runs.EARLIER: earlier} if earlier else {}),
     }
 
 

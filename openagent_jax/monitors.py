@@ -5,6 +5,7 @@ config says so, it stops the run.
 """
 
 import fnmatch
+import statistics
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -22,8 +23,9 @@ class Monitor(NamedTuple):
       metric: name of the metric; `*` matches any part of a name.
       cause: the likely cause and the remedy, for the warning.
       above: whether values above the bound are bad; if False, values below it are.
-      drift: whether the bound is on the change of the metric since the run was started
-        or resumed, not on the metric itself.
+      drift: whether the bound is on the change of the metric, not on the metric itself:
+        the change from its mean over the first `patience` steps after the run was
+        started or resumed. Single steps are too noisy to be compared with.
     """
 
     metric: str
@@ -105,7 +107,8 @@ class Watchdog:
         self._warn = warn
         # By monitor and metric: consecutive steps out of bounds.
         self._num_outside: dict[tuple[str, str], int] = {}
-        self._first_value: dict[str, float] = {}
+        # By metric: its first values, of which drifting is measured from the mean.
+        self._first: dict[str, list[float]] = {}
 
     def check(self, step: int, metrics: Metrics) -> None:
         """Check the metrics of one step.
@@ -123,9 +126,13 @@ class Watchdog:
 
     def _check_one(self, step: int, name: str, bound: float, metric: str, value: float):
         """Check one metric against one monitor."""
-        monitor, pair = MONITORS[name], (name, metric)
-        change = value - self._first_value.setdefault(metric, value)
-        measured = change if monitor.drift else value
+        monitor, pair, measured = MONITORS[name], (name, metric), value
+        if monitor.drift:
+            first = self._first.setdefault(metric, [])
+            if len(first) < self._patience:
+                first.append(value)
+                return
+            measured = value - statistics.fmean(first)
         outside = measured > bound if monitor.above else measured < bound
         count = self._num_outside.get(pair, 0) + 1 if outside else 0
         self._num_outside[pair] = count

@@ -24,7 +24,7 @@ def make_optimizer(
     name: str = "adamw",
     *,
     learning_rate: float,
-    num_steps: int,
+    num_updates: int,
     schedule: str = "cosine",
     warmup_steps: int = 0,
     end_factor: float = 0.1,
@@ -42,7 +42,7 @@ def make_optimizer(
     Args:
       name: one of `OPTIMIZERS`.
       learning_rate: peak of the schedule.
-      num_steps: number of updates, at which the schedule ends.
+      num_updates: number of updates, at which the schedule ends.
       schedule: one of `SCHEDULES`; see `make_schedule`.
       warmup_steps: number of updates of linear warm-up.
       end_factor: the schedule ends at this fraction of the peak.
@@ -67,7 +67,7 @@ def make_optimizer(
     >>> import jax.numpy as jnp
     >>> params = {"layers": {"up": jnp.ones((2, 3, 3))}, "norm": jnp.ones(3)}
     >>> optimizer = make_optimizer(
-    ...     learning_rate=0.1, num_steps=9, schedule="constant", weight_decay=0.5
+    ...     learning_rate=0.1, num_updates=9, schedule="constant", weight_decay=0.5
     ... )
     >>> gradients = jax.tree.map(jnp.zeros_like, params)
     >>> updates, _ = optimizer.update(gradients, optimizer.init(params), params)
@@ -76,7 +76,7 @@ def make_optimizer(
     """
     if name not in OPTIMIZERS:
         raise ValueError(f'optim.name="{name}" is not one of {", ".join(OPTIMIZERS)}')
-    fraction = make_schedule(schedule, num_steps, warmup_steps, end_factor)
+    fraction = make_schedule(schedule, num_updates, warmup_steps, end_factor)
 
     def scheduled(peak):
         return lambda step: peak * fraction(step)
@@ -165,36 +165,36 @@ def untrained(train_embedding: bool) -> tuple[str, ...]:
 
 
 def make_schedule(
-    name: str, num_steps: int, warmup_steps: int, end_factor: float = 0.1
+    name: str, num_updates: int, warmup_steps: int, end_factor: float = 0.1
 ) -> optax.Schedule:
-    """Return a function from the step to the fraction of the peak learning rate.
+    """Return a function from the number of an update to a fraction of the peak rate.
 
     Args:
       name: "constant" stays at the peak after warm-up, "cosine" and "linear" decay
-        until `num_steps`, and "wsd" (warm-up, stable, decay; arXiv 2404.06395) decays
-        linearly over the last fifth of the steps after warm-up.
-      num_steps: the step at which the decay ends.
-      warmup_steps: number of steps of linear warm-up. The first of them already has a
+        until `num_updates`, and "wsd" (warm-up, stable, decay; arXiv 2404.06395) decays
+        linearly over the last fifth of the updates after warm-up.
+      num_updates: number of updates, after which the decay has ended.
+      warmup_steps: number of updates of linear warm-up. The first of them already has a
         learning rate above 0.
       end_factor: the fraction at which the decay ends.
 
     Raises:
-      ValueError: `name` is unknown, or `warmup_steps` is not between 0 and `num_steps`.
+      ValueError: `name` is unknown, or `warmup_steps` is not from 0 to `num_updates`.
 
-    >>> schedule = make_schedule("linear", num_steps=6, warmup_steps=2, end_factor=0.0)
-    >>> [float(schedule(step)) for step in range(7)]
+    >>> schedule = make_schedule("linear", 6, warmup_steps=2, end_factor=0.0)
+    >>> [float(schedule(update)) for update in range(7)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
     if name not in SCHEDULES:
         raise ValueError(
             f'optim.schedule="{name}" is not one of {", ".join(SCHEDULES)}'
         )
-    if not 0 <= warmup_steps <= num_steps:
+    if not 0 <= warmup_steps <= num_updates:
         raise ValueError(
             f"optim.warmup_steps={warmup_steps} is not between 0 and "
-            f"num_steps={num_steps}"
+            f"num_updates={num_updates}"
         )
-    steps_left = max(num_steps - warmup_steps, 1)
+    steps_left = max(num_updates - warmup_steps, 1)
     decay_steps = max(steps_left // 5, 1)
     after_warmup = {
         "constant": optax.constant_schedule(1.0),

@@ -7,7 +7,9 @@ also does, since its checkpoints hold the position in the data.
 
 import contextlib
 import dataclasses
+import errno
 import math
+import os
 import signal
 import threading
 import time
@@ -461,9 +463,8 @@ def run(
                 "command again to resume"
             )
     except OSError as error:
-        raise OSError(
-            f"{error}; make room and start again ({_last(checkpoints)})"
-        ) from error
+        first = "make room and" if _is_full(error) else "once this is repaired,"
+        raise OSError(f"{error}; {first} start again ({_last(checkpoints)})") from error
     finally:
         stop.restore()
         if progress:
@@ -487,6 +488,21 @@ def _check(step: int, metrics: Metrics, checkpoints: Checkpoints) -> int:
                 f"raise optim.warmup_steps ({_last(checkpoints)})"
             )
     return int(metrics["train/num_tokens"]) + int(metrics.get(NUM_SAMPLED, 0))
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one that it was raised from, is that of a full disk.
+
+    Orbax raises errors of its own, some of which have only the text of the first one.
+    """
+    codes = errno.ENOSPC, errno.EDQUOT
+    while error is not None:
+        if getattr(error, "errno", None) in codes:
+            return True
+        if any(os.strerror(code) in str(error) for code in codes):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _last(checkpoints: Checkpoints) -> str:

@@ -32,10 +32,11 @@ def test_fires_once_when_patience_ends():
 
 def test_drift_is_the_change_since_the_start():
     watchdog, warnings = make()
-    check(watchdog, "refusal/false_refusal", [0.5, 0.7, 0.79, 0.75, 0.4])
+    # The mean of the first three is 0.5. One of them alone would be no measure.
+    check(watchdog, "refusal/false_refusal", [0.9, 0.2, 0.4, 0.79, 0.75, 0.4])
     assert not warnings
-    check(watchdog, "refusal/false_refusal", [0.85, 0.9, 0.95], first=6)
-    assert "has changed by 0.45" in warnings[0] and "step 8" in warnings[0]
+    check(watchdog, "refusal/false_refusal", [0.85, 0.9, 0.95], first=7)
+    assert "has changed by 0.45" in warnings[0] and "step 9" in warnings[0]
 
 
 def test_metrics_of_a_pattern_are_counted_separately():

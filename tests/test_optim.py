@@ -26,7 +26,9 @@ def random_grads(key):
 
 
 def first_update(grads, **kwargs):
-    optimizer = optim.make_optimizer(**{"num_steps": 10, "learning_rate": 0.1} | kwargs)
+    optimizer = optim.make_optimizer(
+        **{"num_updates": 10, "learning_rate": 0.1} | kwargs
+    )
     state = optimizer.init(PARAMS)
     return jax.jit(optimizer.update)(grads, state, PARAMS)
 
@@ -114,7 +116,7 @@ def test_learns(getkey, name):
     def loss(params):
         return jnp.mean((params["layers"]["up"] - target) ** 2)
 
-    optimizer = optim.make_optimizer(name, learning_rate=0.3, num_steps=60)
+    optimizer = optim.make_optimizer(name, learning_rate=0.3, num_updates=60)
 
     def step(carry, _):
         params, state = carry
@@ -129,7 +131,7 @@ def test_learns(getkey, name):
 def test_a_master_copy_takes_small_updates(getkey, name):
     """As parameters in float32 would; in bfloat16 alone they are lost."""
     grads = random_grads(getkey())
-    settings = dict(learning_rate=5e-4, num_steps=60, schedule="constant")
+    settings = dict(learning_rate=5e-4, num_updates=60, schedule="constant")
 
     def trained(params, master_copy):
         optimizer = optim.make_optimizer(name, **settings, master_copy=master_copy)
@@ -174,7 +176,7 @@ def test_embedding_can_be_frozen(getkey, name):
     assert not jnp.any(updates["embed"])
     alone = {key: value for key, value in PARAMS.items() if key != "embed"}
     optimizer = optim.make_optimizer(
-        **{"num_steps": 10, "learning_rate": 0.1, **kwargs, "train_embedding": True}
+        **{"num_updates": 10, "learning_rate": 0.1, **kwargs, "train_embedding": True}
     )
     grads.pop("embed")
     expected, _ = jax.jit(optimizer.update)(grads, optimizer.init(alone), alone)

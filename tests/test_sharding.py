@@ -26,7 +26,7 @@ MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2)]
 
 def make_state(key, name="adamw"):
     params = POLICY.init(key)
-    optimizer = optim.make_optimizer(name, learning_rate=0.1, num_steps=5)
+    optimizer = optim.make_optimizer(name, learning_rate=0.1, num_updates=5)
     step = jnp.zeros((), jnp.int32)
     return TrainState(step, params, optimizer.init(params), key)
 

@@ -1,6 +1,7 @@
 """The loop: exact resume, when things are saved, and what stops it."""
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -513,6 +514,19 @@ def test_disk_full(step, tmp_path, monkeypatch, at):
     monkeypatch.undo()
     whole, _ = run(tmp_path / "whole", step, toy_state())
     assert_same(run(tmp_path, step, toy_state())[0], whole)
+
+
+def test_other_failures_of_a_save_do_not_ask_for_room(step, tmp_path, monkeypatch):
+    def fail(self, number, *args):
+        try:
+            raise PermissionError(errno.EACCES, "Permission denied", "x")
+        except PermissionError as error:
+            raise OSError(f"{number} not saved: {error}") from error
+
+    monkeypatch.setattr(Checkpoints, "save", fail)
+    with pytest.raises(OSError, match="Permission denied.*; once this is rep") as error:
+        run(tmp_path, step, toy_state())
+    assert "make room" not in str(error.value)
 
 
 # The real step, on one device and on eight.

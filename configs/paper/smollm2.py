@@ -59,6 +59,8 @@ TOKENS = GPU_STEPS * GPU_BATCH * 560
 
 
 def get_study(arg: str = "") -> study.Study:
+    if arg not in ("", CPU, SMOKE):
+        raise ValueError(f'":{arg}" is not ":{CPU}" or ":{SMOKE}"')
     on_cpu = arg == CPU
     config = study.config("smollm2", arg if arg == SMOKE else "")
     same: dict[str, Any] = dict(MODEL)

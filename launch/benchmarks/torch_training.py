@@ -117,7 +117,7 @@ def sides(
     """
     step, state = build.trainer(c, model, source, fed=utilisation.Cycle(c, batches))
     schedule = optim.make_schedule(
-        c.optim.schedule, c.train.num_steps, c.optim.warmup_steps, c.optim.end_factor
+        c.optim.schedule, c.num_updates, c.optim.warmup_steps, c.optim.end_factor
     )
     params = jax.device_get(train.all_params(state))
     with tempfile.TemporaryDirectory() as folder:

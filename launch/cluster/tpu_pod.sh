@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Train on all workers of a TPU pod, or of a slice of one.
 #
-#   launch/cluster/tpu_pod.sh NAME ZONE --config=configs/paft.py --workdir=gs://BUCKET/paft
+#   launch/cluster/tpu_pod.sh NAME ZONE --config=configs/paft.py --workdir=/mnt/runs/paft
 #
 # NAME and ZONE are those of the TPU VM, which has to exist. The commit that is checked
 # out here is installed on every worker, from the remote "origin". The workdir has to be
-# a place that all of them see. The same command goes on with a run that was stopped or
+# in a file system that all of them have mounted (Filestore, or a bucket by gcsfuse); an
+# address such as gs://BUCKET is refused. The same command goes on with a run that was stopped or
 # preempted, also on another number of chips.
 set -euo pipefail
 if (($# < 3)); then

@@ -87,7 +87,7 @@ def of_run(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
         found.append(drawn.fixed_tokens)
         makes.append(partial(_exercises_of_step, c, drawn))
         shares = [*((1 - exercise) * x for x in shares), exercise]
-    make = ahead.in_turn(makes, shares, c.seed)
+    make = ahead.in_turn(makes, shares, (c.seed, model.stage))
     layout = sharding.batch_sharding(placement.mesh(c))
     abstract = jax.tree.map(lambda x: build.as_abstract(x, layout), makes[0](0))
     put = partial(jax.device_put, device=layout)
@@ -112,7 +112,7 @@ def exercises(c: Config, model: Backbone) -> Lookups:
     spelled = [model.tokenizer.encode_batch([x + end for x in words]) for end in ends]
     common = [x for x, *y in zip(words, *spelled, strict=True) if max(map(len, y)) == 1]
     pools = lookups.Pools(words, common, random_words.formatted(words))
-    return lookups.Lookups(model.tokenizer, pools, c.seed)
+    return lookups.Lookups(model.tokenizer, pools, (c.seed, model.stage))
 
 
 def _exercises_of_step(c: Config, made: Lookups, step: int) -> Batch:

@@ -61,7 +61,7 @@ def check(c: Config) -> None:
     _check_domains(c)
     _ = c.profile.traced  # raises if it is none
     with errors.blame("optim"):
-        c.optim.optimizer(c.train.num_steps)
+        c.optim.optimizer(c.num_updates)
     errors.check_names("surrogate.loss", [c.surrogate.loss], losses.LOSSES)
     errors.check_names(
         "surrogate.normaliser", [c.surrogate.normaliser], ["", *losses.DIVISORS]
@@ -178,6 +178,12 @@ def _check_combinations(c: Config) -> None:
         raise UsageError(
             f'train.shuffle_vectors cannot be used with the domain "{CRAFTING}", '
             "where the same words occur in all worlds; set it to False"
+        )
+    if c.train.shuffle_vectors and c.algorithm.is_reinforcement:
+        raise UsageError(
+            f'train.shuffle_vectors cannot be used with algorithm.name="'
+            f'{c.algorithm.name}", whose actions are sampled with the vectors as they '
+            "are; set it to False"
         )
     if c.algorithm.is_reinforcement or c.data.path:
         other = "data.path" if c.data.path else f'algorithm.name="{c.algorithm.name}"'

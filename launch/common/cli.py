@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -45,8 +46,10 @@ def run(
     except BaseException as error:
         lost = processes.lost(error) if isinstance(error, RuntimeError) else ""
         code, message = (FAILURE, lost + HINT) if lost else _diagnose(error)
-        if not message or os.environ.get("OPENAGENT_TRACEBACK"):
+        if not message:
             raise
+        if os.environ.get("OPENAGENT_TRACEBACK"):
+            traceback.print_exception(error)
         print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
         if lost:
             processes.leave(code)
@@ -58,6 +61,33 @@ def refuse_unused(*given: flags.FlagHolder, other: str) -> None:
     for flag in given:
         if flag.present:
             raise UsageError(f"--{flag.name} is for {other}")
+
+
+def check_flags(command: str, own: Mapping[str, Sequence[flags.FlagHolder]]) -> None:
+    """Refuse flags of other subcommands.
+
+    Args:
+      command: the subcommand that is executed.
+      own: the flags of each subcommand.
+    """
+    names = {flag.name for flag in own[command]}
+    for other, held in own.items():
+        unused = [flag for flag in held if flag.name not in names]
+        refuse_unused(*unused, other=other)
+
+
+def folder(flag: flags.FlagHolder[str | None]) -> Path | None:
+    """Return the folder that a flag names; None if it is not given.
+
+    Raises:
+      UsageError: it is an address, such as that of a bucket.
+    """
+    if flag.value and "://" in flag.value:
+        raise UsageError(
+            f"--{flag.name}={flag.value} is not a folder of a file system; mount what "
+            "it names, and give the folder where it is mounted"
+        )
+    return Path(flag.value) if flag.value else None
 
 
 def check_out(out: str | None) -> Path:
@@ -103,7 +133,11 @@ def explain(error: Exception, argv: Sequence[str]) -> str:
             if key in base.RENAMED:
                 return f"{flag}: this key is now called {base.RENAMED[key]}"
             close = re.search(r'Did you mean "(\w+)"', text)
-            hint = f'did you mean "{close[1]}"?' if close else "--dry_run lists all"
+            hint = (
+                f'did you mean "{close[1]}"?'
+                if close
+                else "launch.train --dry_run lists all"
+            )
             return f'{flag}: there is no key "{missing[1]}"; {hint}'
     lines = text.strip().splitlines() or [""]
     if isinstance(error, flags.Error) and len(lines) == 1:

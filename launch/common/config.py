@@ -101,6 +101,11 @@ class Config:
         return self.train.batch_size * size
 
     @property
+    def num_updates(self) -> int:
+        """Updates of the optimizer in the whole run."""
+        return self.train.num_steps * self.train.num_epochs * self.train.num_minibatches
+
+    @property
     def num_columns(self) -> int:
         """Columns of a batch."""
         if self.algorithm.is_reinforcement:

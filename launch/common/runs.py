@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,16 @@ from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints, digest
+from openagent_jax.environments.world import World
 from openagent_jax.interop import chat_template
 from openagent_jax.models import hf, hf_folder
 from openagent_jax.types import Params
 
 STAGE = "stage"  # key in the manifest: see `stage`
+# Key in the manifest, and in the report of a model that is evaluated as it is.
+CONFIG_HASH = "config_hash"
+WORLD = "world"  # key in the manifest: see `world_digest`
+EARLIER = "earlier"  # key in the manifest: see `earlier`
 # Keys that may change when a run is continued: they do not affect what is learned.
 MAY_CHANGE = ("compile_cache", "mesh.", "checkpoint.", "train.log_every", "data.num_")
 MAY_CHANGE += ("eval.keep", "train.num_ahead", "profile.")
@@ -77,6 +82,43 @@ def manifest(workdir: Path) -> dict[str, Any]:
         return dict(json.loads((workdir / "manifest.json").read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
+
+
+def earlier(workdir: Path, now: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what the earlier parts of a run were made with, in their order.
+
+    Args:
+      workdir: the workdir of the run.
+      now: the keys of `origin.origin`.
+    """
+    old = manifest(workdir)
+    last = {key: old[key] for key in now if key in old}
+    return [*old.get(EARLIER, []), *([last] if last else [])]
+
+
+def world_digest(world: World) -> str:
+    """Return a digest of what the tasks of a world and their texts are made from."""
+    style = world.tables.lexicon.style_digest
+    return f"{digest(world.tables)} {style}"
+
+
+def check_world(workdir: Path, found: str) -> None:
+    """Refuse to continue a run whose tasks would no longer be those of its beginning.
+
+    Args:
+      workdir: the workdir of the run.
+      found: the digest of the world that it would be continued in.
+
+    Raises:
+      UsageError: a file that the config names has changed, or the code has.
+    """
+    expected = manifest(workdir).get(WORLD)
+    if expected not in (None, found):
+        raise UsageError(
+            f"{workdir}: what its tasks are made from has changed since it began (a "
+            "domain file, a log, a chat template, a tokenizer, or the code); restore "
+            "it, or start a new run with init_from and another --workdir"
+        )
 
 
 def check_same(workdir: Path, c: Config) -> None:

@@ -232,13 +232,13 @@ class Optim:
     clip_norm: float
     master_copy: bool
 
-    def optimizer(self, num_steps: int) -> optim.Optimizer:
-        """Make the optimizer of a run of `num_steps` steps.
+    def optimizer(self, num_updates: int) -> optim.Optimizer:
+        """Make the optimizer of a run of `num_updates` updates.
 
         Raises:
           ValueError: a name is unknown, or a value is out of its range.
         """
-        return optim.make_optimizer(**vars(self), num_steps=num_steps)
+        return optim.make_optimizer(**vars(self), num_updates=num_updates)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ Everything that can be wrong with the flags or with a config is found here, befo
 starts. Nothing here uses a device, which the runs need for themselves.
 """
 
+import contextlib
 import dataclasses
+import json
 import re
 import runpy
 from collections.abc import Mapping, Sequence
@@ -49,8 +51,12 @@ class Run:
     def report(self) -> Path | None:
         """The last report of the run; None before it has ended."""
         found = [*self.workdir.glob("eval/*/report.json")]
-        if self.setting.is_trained and runs.ended(self.workdir) is None:
-            return None
+        if self.setting.is_trained:
+            if runs.ended(self.workdir) is None:
+                return None
+        else:  # what is evaluated may have changed; earlier versions do not tell
+            ours = config.config_hash(self.config)
+            found = [x for x in found if _config_hash(x) in (None, ours)]
         return max(found, key=lambda file: int(file.parent.name), default=None)
 
 
@@ -319,6 +325,12 @@ def _check_settings(firsts: Sequence[Run]) -> None:
                     f"{run.setting.name}, so that their reports could not be compared; "
                     "give all runs the same evaluation"
                 )
+
+
+def _config_hash(report: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return json.loads(report.read_text("utf-8")).get(runs.CONFIG_HASH)
+    return None
 
 
 def _value(c: Config, key: str) -> Any:

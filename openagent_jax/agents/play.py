@@ -36,6 +36,9 @@ class Budget:
     num_calls: int = 0
     num_tokens: int = 0
     cost: float = 0.0
+    # Whether some reply came with its tokens of the prompt or of the completion. Others
+    # have their sum alone, which has no price.
+    is_priced: bool = False
 
     def take(self) -> None:
         """Count one more request for a reply.
@@ -63,11 +66,19 @@ class Budget:
         """
         both = reply.prompt_tokens + reply.completion_tokens
         self.num_tokens += reply.num_tokens or both
-        limit = "max_tokens" if self.max_tokens else "max_cost" if self.max_cost else ""
-        if limit and not self.num_tokens:
+        self.is_priced |= both > 0
+        limit = ""
+        if self.max_tokens and not self.num_tokens:
+            limit = "max_tokens"
+        if self.max_cost and not self.is_priced:
+            limit = "max_cost"
+        if limit:
+            what = "tokens it uses"
+            if self.num_tokens:
+                what = "of its tokens are prompt and how many are completion tokens"
             raise Rejected(
-                f"the agent does not report how many tokens it uses, so {limit} cannot "
-                "be enforced; give max_calls instead"
+                f"the agent does not report how many {what}, so {limit} cannot be "
+                "enforced; give max_calls instead"
             )
         self.cost += self.prices.of(reply.prompt_tokens, reply.completion_tokens)
 

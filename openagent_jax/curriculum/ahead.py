@@ -14,7 +14,7 @@ STEP = "step"  # key in the state of `Ahead`
 
 
 def in_turn(
-    makes: Sequence[MakeBatch], shares: Sequence[float], seed: int
+    makes: Sequence[MakeBatch], shares: Sequence[float], seed: Sequence[int]
 ) -> MakeBatch:
     """Return a function that makes each batch in one of several worlds.
 
@@ -23,16 +23,16 @@ def in_turn(
     Args:
       makes: for each world, the function that makes the batch of a step.
       shares: how often each of them is drawn, relative to the others.
-      seed: the seed of the draws.
+      seed: integers, none of them negative: the seed of the draws.
 
-    >>> made = in_turn([lambda step: "a", lambda step: "b"], [3, 1], seed=0)
+    >>> made = in_turn([lambda step: "a", lambda step: "b"], [3, 1], seed=[0])
     >>> sum(made(step) == "b" for step in range(100))
     26
     """
     probabilities = np.asarray(shares, float) / np.sum(shares)
 
     def make(step: int) -> Batch:
-        rng = np.random.default_rng((seed, step))
+        rng = np.random.default_rng((*seed, step))
         return makes[rng.choice(len(makes), p=probabilities)](step)
 
     return make

@@ -33,6 +33,7 @@ DEFAULT, ALL = "default", "all"  # stand for several perturbations in a config
 PARTS = (*perturb.TIERS, *perturb.SHIFTS)
 GROUPS = (DEFAULT, ALL, *PARTS)
 EDIT = 1  # folded into the key of a task, gives the key of its perturbation
+PLAY = 2  # folded into one of these, gives the key of an episode
 # Folded into the root key of a run, gives that of tasks that are repeated. No step has
 # this number.
 TASKS = 2**32 - 3
@@ -343,7 +344,9 @@ def make_batch(
         edited = jax.vmap(one, (None, 0, 0, None, None, 0))(
             tables, keys, edits, strength, scenario, index
         )
-        return edited, keys if repeats == 1 else edits  # each repeat is played anew
+        # Each repeat is played anew.
+        played = keys if repeats == 1 else edits
+        return edited, jax.vmap(jax.random.fold_in, (0, None))(played, PLAY)
 
     return batch
 

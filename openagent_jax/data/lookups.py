@@ -87,12 +87,13 @@ class _Tool(NamedTuple):
 class Lookups:
     """Rows of exercises, each a function of the seed and of its number."""
 
-    def __init__(self, tokenizer: Any, pools: Pools, seed: int):
+    def __init__(self, tokenizer: Any, pools: Pools, seed: Sequence[int]):
         """
         Args:
           tokenizer: a `tokenizers.Tokenizer` with the tokens of the compact style.
           pools: words and values.
-          seed: the seed of all rows.
+          seed: integers that no other run of a chain has together: its seed and its
+            place in the chain.
         """
         self._tokenizer, self.pools, self._seed = tokenizer, pools, seed
 

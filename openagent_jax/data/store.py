@@ -24,7 +24,7 @@ from openagent_jax.data.demonstrations import Recipe, Record
 
 TOKENIZER = "tokenizer.json"
 # Counts of a split; demonstrations that are longer than a row are left out.
-COUNTS = ("asked_for", "left_out", "perturbed", "tokens", "loss_tokens")
+COUNTS = ("asked_for", "left_out", "perturbed", "tokens", "loss_tokens", "longest")
 # Metadata that must be equal for reader and writer, and their names in errors.
 SAME = {"tokenizer": "tokenizer", "chat_style": "chat style"}
 
@@ -89,6 +89,7 @@ class Demonstrations(tfds.core.GeneratorBasedBuilder):
                 continue
             counts["perturbed"] += record["perturbation"] != CLEAN
             counts["tokens"] += len(record["tokens"])
+            counts["longest"] = max(counts["longest"], len(record["tokens"]))
             counts["loss_tokens"] += int(np.sum(record["loss_mask"]))
             yield i, record
         if counts["left_out"] == counts["asked_for"]:
@@ -193,7 +194,7 @@ def check(stored: Stored, fingerprints: dict[str, str], num_tokens: int) -> None
 
     Raises:
       ValueError: the dataset was made with another tokenizer or chat style, or its
-        demonstrations may be longer than a row.
+        demonstrations are longer than a row.
     """
     for name, what in SAME.items():
         theirs, ours = stored.metadata[name], fingerprints[name]
@@ -202,7 +203,9 @@ def check(stored: Stored, fingerprints: dict[str, str], num_tokens: int) -> None
                 f"{stored.folder} was made with another {what} ({theirs} there, {ours} "
                 "here); build it again with this model"
             )
-    if (longest := stored.metadata["num_tokens"]) > num_tokens:
+    # Datasets of an earlier version know the limit alone.
+    limit, counts = stored.metadata["num_tokens"], stored.metadata["counts"].values()
+    if (longest := max(x.get("longest", limit) for x in counts)) > num_tokens:
         raise ValueError(
             f"{stored.folder} has demonstrations of up to {longest} tokens, a row has "
             f"{num_tokens}; raise algorithm.num_tokens"

@@ -158,14 +158,17 @@ def _played(
     """Yield each scenario, with `(changed, success by agent, phrasing)` of episodes."""
     drawn = draw.make_batch(world.environment, tuple(scenarios), split, BLOCK, repeats)
     play_block, key = player(world.environment), jax.random.key(seed)
+
+    def block(scenario: int, start: int):
+        return drawn(world.tables, scenario, key, start, jnp.float32(strength))[0]
+
+    starts = range(0, num, BLOCK)
+    clean = [block(0, start).task for start in starts]
     for i, name in enumerate((draw.CLEAN, *scenarios)):
         blocks = []
-        for start in range(0, num, BLOCK):
-            clean, edited = (
-                drawn(world.tables, which, key, start, jnp.float32(strength))[0]
-                for which in (0, i)
-            )
-            played, phrasing = play_block(world.tables, clean.task, edited.task)
+        for start, believed in zip(starts, clean, strict=True):
+            edited = block(i, start)
+            played, phrasing = play_block(world.tables, believed, edited.task)
             success = {agent: one.success for agent, one in played.items()}
             blocks.append(jax.device_get((edited.changed, success, phrasing)))
         yield name, jax.tree.map(lambda *x: np.concatenate(x)[:num], *blocks)

@@ -23,7 +23,7 @@ def pools():
 
 @pytest.fixture(scope="module")
 def made(pools):
-    return lookups.Lookups(helpers.tokenizer(), pools, seed=0)
+    return lookups.Lookups(helpers.tokenizer(), pools, seed=(0, 0))
 
 
 def exercises(pools, num, difficulty):
@@ -169,8 +169,8 @@ def test_a_batch_is_a_function_of_the_seed_and_the_step(made, pools):
     def tokens(of, step):
         return of.batch(step, num_rows=2, num_columns=NUM_TOKENS, difficulty=1.0).tokens
 
-    again = lookups.Lookups(helpers.tokenizer(), pools, seed=0)
-    other = lookups.Lookups(helpers.tokenizer(), pools, seed=1)
+    again = lookups.Lookups(helpers.tokenizer(), pools, seed=(0, 0))
+    other = lookups.Lookups(helpers.tokenizer(), pools, seed=(0, 1))
     first = tokens(made, 0)
     np.testing.assert_array_equal(first, tokens(again, 0))
     assert not np.array_equal(first, tokens(made, 1))

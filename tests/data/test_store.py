@@ -53,8 +53,16 @@ def test_other_tokenizer_or_chat_style_is_rejected(stored, recipe):
         with pytest.raises(ValueError, match=what) as error:
             store.check(stored, demonstrations.fingerprints(other), NUM_TOKENS)
         assert str(stored.folder) in str(error.value)
-    with pytest.raises(ValueError, match=f"up to {NUM_TOKENS} tokens, a row has 239"):
-        store.check(stored, ours, NUM_TOKENS - 1)
+    # Rows have to hold what is stored, not what the limit would have allowed.
+    longest = max(len(x["tokens"]) for rows in stored.splits.values() for x in rows)
+    assert longest < NUM_TOKENS
+    store.check(stored, ours, longest)
+    with pytest.raises(ValueError, match=f"up to {longest} tokens, a row has"):
+        store.check(stored, ours, longest - 1)
+    counts = {split: {"tokens": 1} for split in stored.splits}  # of an earlier version
+    older = stored._replace(metadata=stored.metadata | {"counts": counts})
+    with pytest.raises(ValueError, match=f"up to {NUM_TOKENS} tokens"):
+        store.check(older, ours, NUM_TOKENS - 1)
 
 
 def test_existing_dataset_is_not_overwritten(stored, recipe):

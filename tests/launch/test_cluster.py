@@ -85,14 +85,14 @@ def test_a_pod_runs_the_same_command_on_every_worker(tmp_path):
     git("add", ".gitignore")
     git("commit", "-q", "-m", "x")
     imitate(tmp_path, "gcloud", 'printf "%s\\n" "$@"')
-    args = "pod", "zone", "--config=configs/paft.py", "--workdir=gs://my bucket"
+    args = "pod", "zone", "--config=configs/paft.py", "--workdir=/mnt/my runs"
     done = run("tpu_pod.sh", *args, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("--worker=all\n") == 2
     assert f"git checkout -q {git('rev-parse', 'HEAD')}\n" in done.stdout
     assert done.stdout.rstrip().endswith(
         "exec python3 -m launch.train --distributed --config=configs/paft.py "
-        "--workdir=gs://my\\ bucket"
+        "--workdir=/mnt/my\\ runs"
     )
     (tmp_path / ".gitignore").write_text("gcloud\nmore\n")
     done = run("tpu_pod.sh", *args, folder=tmp_path)

@@ -20,8 +20,8 @@ NUM_STYLES = len(MARKERS)
 BOUND = -1  # the style of bounding agents
 # Text and lines of a picture that stands alone; the page defines them for its own.
 STYLE = """
-svg { --ink: #1c2126; --soft: #66707a; --line: #e1e5e9; --page: #fff; --c0: #2f6fb7;
-  --c1: #c9701c; --c2: #14806f; --c3: #8a55a8; --c4: #8b8f94; --c5: #b3423a }
+svg { --ink: #1c2126; --soft: #606a74; --line: #e1e5e9; --page: #fff; --c0: #2f6fb7;
+  --c1: #c2661a; --c2: #14806f; --c3: #8a55a8; --c4: #b3423a }
 @media (prefers-color-scheme: dark) { svg { --ink: #e4e7ea; --soft: #9aa4ae;
   --line: #343a40; --page: #16191c; --c0: #7db0ea; --c1: #efa25c; --c2: #5fc4b1;
   --c3: #c39be0; --c4: #ee8d84 } }
