@@ -152,6 +152,8 @@ def tasks(name: str, split: str = "train", start: int = 0) -> tool_types.Task:
 
 def edited(name, split, entry, strength=1.0, start=0) -> tool_types.Task:
     """The same batch under an entry of the catalogue (or `CLEAN`), as evaluated."""
+    if entry == CLEAN:
+        return tasks(name, split, start)
     return edit(
         jnp.int32(EDITS.index(entry)),
         world(name).tables,
@@ -160,6 +162,22 @@ def edited(name, split, entry, strength=1.0, start=0) -> tool_types.Task:
         jnp.float32(strength),
         split,
     )
+
+
+def edit_alone(entry, tables, tasks, split) -> tool_types.Task:
+    """A batch under one entry, without compiling the others: for arrays of other shapes
+    than those of other tests."""
+    return _edit_alone(entry, tables, keys(1), tasks, jnp.int32(domain.index(split)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _edit_alone(entry, tables, keys, tasks, split):
+    edit = draw.make_edit(ENVIRONMENT, (entry,), split)
+
+    def one(key, task):
+        return edit(tables, key, task, jnp.float32(1), jnp.int32(1)).task
+
+    return jax.vmap(one)(keys, tasks)
 
 
 def edit_one(index, tables, split, key, task, strength):

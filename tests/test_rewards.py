@@ -40,8 +40,11 @@ def earn():
 @functools.cache
 def expert(entry: str = helpers.CLEAN):
     """Episodes of the expert, and the fewest calls."""
-    tasks = helpers.edited("poi", "train", entry)
-    return helpers.host(helpers.demonstrate(helpers.world("poi").tables, tasks))
+    tasks = helpers.tasks("poi", "train")
+    tables = helpers.world("poi").tables
+    if entry != helpers.CLEAN:
+        tasks = helpers.edit_alone(entry, tables, tasks, "train")
+    return helpers.host(helpers.demonstrate(tables, tasks))
 
 
 def change(episodes, turn: int, **fields):

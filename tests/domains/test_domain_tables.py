@@ -237,8 +237,9 @@ def test_unfamiliar_entities_are_in_records_too():
 
 @pytest.mark.parametrize("entry", ["logic_inversion", "dependency_extension"])
 def test_perturbed_tasks_stay_solvable(entry):
-    tasks = helpers.edited("banking", "train", entry)
-    played = helpers.demonstrate(helpers.world("banking").tables, tasks)
+    tables, tasks = helpers.world("banking").tables, helpers.tasks("banking", "train")
+    tasks = helpers.edit_alone(entry, tables, tasks, "train")
+    played = helpers.demonstrate(tables, tasks)
     state = helpers.host(played[0]).state
     assert np.all(state.solvable & state.success)
     assert reply_scan.CALL in helpers.host(played[0]).action.kind

@@ -20,6 +20,9 @@ from tests import pages, tiny
 present = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"), reason="needs pip install -e '.[tpu]'"
 )
+# Still so large that parameters are most of what is sent.
+SMALL = ("--config=configs/sft.py:smoke", "--config.init_from=random")
+SMALL += ("--config.model.width=64", "--config.model.num_layers=1")
 
 
 def test_operations_of_loops_count_in_full():
@@ -92,9 +95,9 @@ def test_the_step_of_a_small_config():
     """On the devices here, whose figures are those of `memory_analysis`."""
     c = tiny.config("sft", mesh__data=4, mesh__fsdp=2)
     model = backbones.backbone(c)
-    arrays = build.abstract(c, model, build.world(c, model, "poi"))
-    target = topology.find("local")
     source = build.world(c, model, "poi")
+    arrays = build.abstract(c, model, source)
+    target = topology.find("local")
     held = programs.resident(arrays)
     traced = programs.trace(c, model, source, arrays)
     made = programs.compile(traced, arrays.mesh)
@@ -136,7 +139,7 @@ def test_two_processes_compile_at_once():
 def test_the_command_for_a_pod(commands, tmp_path):
     """Of 16 chips, each sends its part of the gradients around a ring and back."""
     file = tmp_path / "figures.json"
-    config = "--config=configs/sft.py:smoke", "--config.train.batch_size=16"
+    config = *SMALL, "--config.train.batch_size=16"
     done = commands("compile", *config, "--topology=v5e:4x4", f"--json={file}")
     assert done.code == 0, done.err
     assert done.out.startswith("sft_smoke on v5e:4x4: 16 chips (data 16, fsdp 1,")
@@ -155,7 +158,7 @@ def test_the_command_for_a_pod(commands, tmp_path):
 @pytest.mark.slow
 def test_the_command_for_the_devices_here(commands, tmp_path):
     file = tmp_path / "figures.json"
-    config = "--config=configs/sft.py:smoke", "--config.train.batch_size=2"
+    config = *SMALL, "--config.train.batch_size=2"
     done = commands("compile", *config, "--topology=local", f"--json={file}")
     assert done.code == 0, done.err
     assert " left\n" in done.out and "products, TFLOP" in done.out

@@ -84,6 +84,7 @@ def test_trains_one_step(name, arg):
     if c.sandbox.domain_weights:  # two of its many domains, which take minutes to make
         domains = f"{library.PRETRAIN[0]},{library.INVENTED[0]}"
         c = c.replace({"sandbox.domain": domains, "sandbox.domain_weights": "2,1"})
+        c = c.replace({"paft.perturbations": tiny.FEW})
     step, state = tiny.trainer(c)
     new, metrics = step(state)
     vocab_size = backbones.backbone(c).config.vocab_size

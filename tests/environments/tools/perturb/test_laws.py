@@ -148,7 +148,7 @@ class TestEveryEntry:
 
     def test_one_trace_for_all(self):
         """Entries, strengths, domains and splits are arguments of one program."""
-        helpers.edited("poi", "train", helpers.CLEAN)
+        helpers.edited("poi", "train", "identity_erasure")
         before = helpers.TRACES["_edit"]  # other files edit worlds of other sizes
         for name in helpers.DOMAINS:
             for split in SPLITS:

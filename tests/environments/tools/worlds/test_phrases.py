@@ -139,11 +139,9 @@ def test_tasks_have_no_choices_left(chosen, entry):
     tables = helpers.world("poi").tables
     tables = tables._replace(source=tables.source._replace(tasks=tasks))
     sampled = helpers.sample(tables, helpers.keys(), "train")
-    index = jnp.int32(helpers.EDITS.index(entry))
-    edited = helpers.edit(
-        index, tables, helpers.keys(1), sampled, jnp.float32(1), "train"
-    )
-    rows = helpers.host(edited.phrase)
+    if entry != helpers.CLEAN:
+        sampled = helpers.edit_alone(entry, tables, sampled, "train")
+    rows = helpers.host(sampled.phrase)
     assert rows.min() > choices.FIRST
     begins = {"".join(table.texts[s] for s in row[:1]) for row in rows}
     pool = "train" if entry == helpers.CLEAN else "rewrite_train"
