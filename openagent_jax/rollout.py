@@ -24,7 +24,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from openagent_jax import fast_compile, perturb
 from openagent_jax.models import decoding
-from openagent_jax.models.decoding import Sampling
 from openagent_jax.text import lexicon as lexicons
 from openagent_jax.text import reply_scan
 from openagent_jax.types import (
@@ -93,7 +92,7 @@ class Scene(NamedTuple):
     keys: jax.Array  # one for each episode
     tasks: Task  # leading axis P
     prompts: Prompts
-    sampling: Sampling
+    temperature: float
     show_end: bool
 
     @property
@@ -163,7 +162,7 @@ def rollout(
     params: Params,
     keys: jax.Array,
     tasks: Task,
-    sampling: Sampling = Sampling(),
+    temperature: float = 0.0,
     show_end: bool = False,
     num_rows: int = 0,
 ) -> Rollout:
@@ -179,7 +178,8 @@ def rollout(
       keys: one PRNG key for each of the B episodes; B is a multiple of P. The
         randomness of a token depends on the key of its episode and on its position.
       tasks: leading axis P.
-      sampling: how tokens are chosen.
+      temperature: the temperature at which tokens are sampled; 0 is greedy. A static
+        value.
       show_end: whether the text that follows the last action of a truncated episode is
         part of its tokens.
       num_rows: the number of episodes that are played at once; see `at_once`.
@@ -193,7 +193,7 @@ def rollout(
         keys,
         tasks,
         prompts,
-        sampling,
+        temperature,
         show_end,
     )
     num_episodes, num_rows = len(keys), at_once(num_rows, len(keys))
@@ -370,7 +370,7 @@ def _read(scene: Scene, game: Game) -> Game:
         reading, position = rows.reading(num_episodes), cache.length
         episode = jnp.minimum(rows.episode, num_episodes - 1)
         chosen, log_prob = decoding.choose(
-            rows.logits, scene.keys[episode], position, scene.sampling
+            rows.logits, scene.keys[episode], position, scene.temperature
         )
         sampled = reading & (position == rows.length)
         token = jnp.where(sampled, chosen, texts.tokens[episode, position])

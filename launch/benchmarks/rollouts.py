@@ -99,7 +99,6 @@ def episodes(
     keys = jax.random.split(key, num_rows)
     draw = jax.jit(jax.vmap(lambda key: environment.sample(tables, key, "train")))
     tasks = draw(keys[: num_rows // group])
-    how = decoding.Sampling(temperature)
 
     @jax.jit
     def compiled(params):
@@ -110,7 +109,7 @@ def episodes(
             params,
             keys,
             tasks,
-            how,
+            temperature,
             num_rows=at_once,
         )
 

@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float
 
 from openagent_jax import losses, rewards, rollout
 from openagent_jax.models import lora
-from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout
 from openagent_jax.types import (
     Batch,
@@ -93,7 +92,7 @@ class Learner(NamedTuple):
                 params,
                 keys,
                 tasks,
-                Sampling(self.temperature),
+                self.temperature,
                 show_end,
                 self.num_rows,
             )

@@ -20,7 +20,6 @@ from openagent_jax.curriculum.draw import CLEAN
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import bounds
 from openagent_jax.evaluation.claims import Claims
-from openagent_jax.models.decoding import Sampling
 from openagent_jax.rollout import Rollout, rollout
 from openagent_jax.types import (
     Environment,
@@ -96,7 +95,6 @@ def make_roll(
     @local
     def roll(shared, rows) -> Rollout:
         (tables, params), (keys, tasks) = shared, rows
-        sampling = Sampling(temperature)
         return rollout(
             policy,
             environment,
@@ -104,7 +102,7 @@ def make_roll(
             params,
             keys,
             tasks,
-            sampling,
+            temperature,
             num_rows=num_rows,
         )
 

@@ -7,14 +7,14 @@ for as long as that suffices: attention to a slot costs time even if the slot is
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from openagent_jax.models.sampling import categorical, greedy, nucleus, uniform_pairs
+from openagent_jax.models.sampling import categorical, greedy, uniform_pairs
 from openagent_jax.types import Cache, Params, Policy
 
 # Where the blocks of a cache end, in eighths of what is divided. A decoding loop is
@@ -22,19 +22,6 @@ from openagent_jax.types import Cache, Params, Policy
 # fewer blocks.
 EIGHTHS, FEW_EIGHTHS = (1, 2, 3, 8), (2, 8)
 MANY_LAYERS = 12  # from this number on, a model has few blocks
-
-
-class Sampling(NamedTuple):
-    """How tokens are chosen. The settings are static: changing them recompiles.
-
-    Attributes:
-      temperature: divides the logits; 0 means greedy decoding.
-      top_p: the probability of the nucleus from which tokens are sampled; 1 means the
-        whole vocabulary.
-    """
-
-    temperature: float = 0.0
-    top_p: float = 1.0
 
 
 def prefill(
@@ -143,7 +130,7 @@ def choose(
     logits: Float[Array, "B V"],
     keys: jax.Array,
     positions: Int[Array, "B"],
-    sampling: Sampling,
+    temperature: float,
 ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
     """Choose the next token of each row.
 
@@ -151,20 +138,18 @@ def choose(
       logits: logits of the next token.
       keys: one PRNG key for each row.
       positions: the position of the next token of each row, folded into its key.
-      sampling: how tokens are chosen.
+      temperature: divides the logits; with 0, the most probable token is chosen.
 
     Returns:
-      The tokens, and their log-probs after temperature and top-p are applied.
+      The tokens, and their log-probs at this temperature (greedy: at a temperature
+      of 1).
 
     >>> keys = jax.random.split(jax.random.key(0), 1)
     >>> logits = jnp.log(jnp.array([[0.25, 0.75]]))
-    >>> token, log_prob = choose(logits, keys, jnp.array([0]), Sampling())
+    >>> token, log_prob = choose(logits, keys, jnp.array([0]), 0.0)
     >>> token.tolist(), jnp.exp(log_prob).tolist()
     ([1], [0.75])
     """
-    if sampling.temperature == 0:
+    if temperature == 0:
         return greedy(logits)
-    logits = logits / sampling.temperature
-    if sampling.top_p < 1:
-        logits = nucleus(logits, sampling.top_p)
-    return categorical(logits, uniform_pairs(keys, positions))
+    return categorical(logits / temperature, uniform_pairs(keys, positions))

@@ -10,7 +10,6 @@ import pytest
 from openagent_jax import rollout, train
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.environments.tools import make as tools
-from openagent_jax.models.decoding import Sampling
 from openagent_jax.text import style
 from openagent_jax.types import Sizes
 from tests import helpers
@@ -79,7 +78,7 @@ def made():
         batch, metrics = algorithm.make_batch(state, tables, key, tasks)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(NUM))
         evaluated = rollout.rollout(
-            policy, environment, tables, params, keys, tasks, Sampling(1.0)
+            policy, environment, tables, params, keys, tasks, 1.0
         )
         return batch, metrics["played"], evaluated
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from openagent_jax import rollout
-from openagent_jax.models.decoding import Sampling
 from openagent_jax.text import reply_scan
 from tests import helpers
 from tests.environments.crafting import crafts
@@ -30,7 +29,7 @@ def test_rollout():
     policy, params = helpers.biased_policy(LIKELY)
     play = functools.partial(rollout.rollout, policy, environment)
     tasks = jax.tree.map(lambda x: x[:NUM], crafts.tasks())
-    run = jax.jit(functools.partial(play, sampling=Sampling(temperature=1.0)))
+    run = jax.jit(functools.partial(play, temperature=1.0))
     episodes = helpers.host(run(world.tables, params, helpers.keys(num=NUM), tasks))
     assert not episodes.overflow.any()
     trajectory = episodes.trajectory

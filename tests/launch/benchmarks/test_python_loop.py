@@ -13,7 +13,7 @@ from tests import helpers
 
 NUM = 8
 SIZES = Sizes(4, 160, 6, 32, 205)  # some episodes are cut off
-SAMPLING = decoding.Sampling(temperature=1.0)
+TEMPERATURE = 1.0
 LIKELY = {"<|end|>": 7.5, "Refuse": 7.2, "Ask": 7.2, "Answer: ": 7.2}
 
 
@@ -25,13 +25,13 @@ def test_same_episodes():
     tasks = jax.tree.map(lambda x: x[:NUM], helpers.tasks("poi"))
     play = jax.jit(
         lambda tables, tasks: rollout.rollout(
-            policy, environment, tables, params, keys, tasks, SAMPLING
+            policy, environment, tables, params, keys, tasks, TEMPERATURE
         )
     )
     expected = helpers.host(play(tables, tasks))
 
     def draw(key, logits, length):
-        return decoding.choose(logits, keys, length, SAMPLING)[0]
+        return decoding.choose(logits, keys, length, TEMPERATURE)[0]
 
     functions = python_loop.environment_functions(environment, tables)
     games = [python_loop.Game(functions, helpers.row(tasks, i)) for i in range(NUM)]
