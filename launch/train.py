@@ -75,6 +75,7 @@ def main() -> None:
     model = backbones.backbone(c)
     backbones.reference(c, model)  # likewise for surrogate.reference
     given = config_flags.get_override_values(flags.FLAGS["config"])
+    checks.check_given(c, given)
     stored = config.stored(workdir)
     c = sizing.as_stored(c, stored, given)
     runs.check_same(workdir, c)

@@ -1,5 +1,7 @@
 """Reject a config that cannot work, before anything is compiled or written."""
 
+from collections.abc import Collection
+
 from launch.common import errors, scenarios
 from launch.common.config import Config, flat
 from launch.common.errors import UsageError
@@ -14,6 +16,10 @@ from openagent_jax.environments.world import SPLITS, names_of
 
 ALGORITHMS = ("sft", "grpo", "ppo")
 CRAFTING = "crafting"  # the domain of crafting worlds
+# Keys of `model` that are for a model with random weights.
+SHAPE = ("width", "num_layers", "num_heads", "num_kv_heads", "head_size", "mlp_width")
+SHAPE += ("rope_theta", "tied", "look_back_heads", "match_heads", "copy_heads")
+SHAPE += ("word_forms",)
 # Keys whose values lie between 0 and 1.
 SHARES = (
     "paft.alpha",
@@ -106,6 +112,40 @@ def check_training(c: Config) -> None:
             f'domain, with "{held_out}", which is held out: nothing would be left to '
             "evaluate transfer in; train on one of the two"
         )
+
+
+def check_given(c: Config, given: Collection[str]) -> None:
+    """Refuse values that flags have set, and that a run of this config does not use.
+
+    Args:
+      c: the config.
+      given: the keys that flags have set.
+
+    Raises:
+      UsageError: there is one.
+    """
+    for keys, is_used, remedy in (
+        (
+            [f"model.{name}" for name in SHAPE],
+            "random" in (c.init_from, c.surrogate.reference),
+            "init_from=random",
+        ),
+        (["grpo."], c.algorithm.name == "grpo", "algorithm.name=grpo"),
+        (["ppo."], c.algorithm.name == "ppo", "algorithm.name=ppo"),
+        (
+            ["surrogate.", "reward.", "monitor."],
+            c.algorithm.is_reinforcement,
+            "algorithm.name=grpo or ppo",
+        ),
+        (["optim.muon_learning_rate"], c.optim.name == "muon", "optim.name=muon"),
+        (["train.other_share"], c.train.other_domains, "train.other_domains"),
+        (["train.lookup_steps"], c.train.lookup_share, "train.lookup_share above 0"),
+    ):
+        unused = [key for key in given if key.startswith(tuple(keys))]
+        if unused and not is_used:
+            raise UsageError(
+                f"--config.{unused[0]} does nothing in this run: it needs {remedy}"
+            )
 
 
 def check_unpaired(c: Config) -> None:

@@ -43,6 +43,11 @@ class Run:
     after: str = ""  # the name of the run that it starts from
 
     @property
+    def given(self) -> set[str]:
+        """The keys that its flags set."""
+        return {word.split("=")[0].removeprefix("--config.") for word in self.words}
+
+    @property
     def command(self) -> str:
         """The command of `launch` that executes it."""
         return "train" if self.setting.is_trained else "evaluate"
@@ -252,6 +257,7 @@ def plan(study: Study, folder: Path) -> Plan:
         seen.add(run.setting.name)
         with errors.blame(run.setting.name):
             checks.check(run.config)
+            checks.check_given(run.config, run.given)
     _check_settings(made[: len(settings)])
     for run in made:
         _check_folder(run)
@@ -341,5 +347,4 @@ def _check_folder(run: Run) -> None:
     """Check that a folder holds this run, if it holds one."""
     if run.setting.is_trained:
         stored = config.stored(run.workdir)
-        given = {word.split("=")[0].removeprefix("--config.") for word in run.words}
-        runs.check_same(run.workdir, sizing.as_stored(run.config, stored, given))
+        runs.check_same(run.workdir, sizing.as_stored(run.config, stored, run.given))

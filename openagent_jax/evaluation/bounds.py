@@ -83,9 +83,7 @@ def play(
     }
 
 
-def fit(
-    world: World, seed: int = 0, num_tasks: int = NUM_TASKS
-) -> Int[np.ndarray, "R"]:
+def fit(world: World, num_tasks: int = NUM_TASKS) -> Int[np.ndarray, "R"]:
     """Learn at which counts the counting agent refuses.
 
     It sees tasks of the training split, a share `SHARE` of which is perturbed by the
@@ -95,7 +93,7 @@ def fit(
       Fingerprints of the counts, padded by -1 so that the shape rarely changes.
     """
     counts, solvable = jax.device_get(
-        _training(world.environment, num_tasks)(world.tables, jax.random.key(seed))
+        _training(world.environment, num_tasks)(world.tables, jax.random.key(0))
     )
     values, index = np.unique(counts, return_inverse=True)
     solved = np.bincount(index, solvable) / np.bincount(index)

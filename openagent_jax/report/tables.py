@@ -233,16 +233,6 @@ def linked(r: Json, page: str) -> str:
     return links + text.removeprefix(r["scenario"])
 
 
-def meaning(report: Json, r: Json) -> str:
-    """Say what the perturbations of a row do, and what is right to do then.
-
-    The text is "" if the report does not say, as those of earlier versions.
-    """
-    known = report.get("glossary", {})
-    found = [known[name] for name in perturbations(r) if name in known]
-    return " ".join(f"{x['summary']} Right: {x['right']}".strip() for x in found)
-
-
 def glossary(report: Json) -> str:
     """Return a list of what the perturbations of a report do, in Markdown.
 
