@@ -191,8 +191,8 @@ def make_schedule(
         )
     if not 0 <= warmup_steps <= num_updates:
         raise ValueError(
-            f"optim.warmup_steps={warmup_steps} is not between 0 and {num_updates}, the "
-            "number of updates (train.num_steps, epochs and minibatches)"
+            f"optim.warmup_steps={warmup_steps} is not between 0 and {num_updates}, "
+            "the number of updates (train.num_steps, epochs and minibatches)"
         )
     steps_left = max(num_updates - warmup_steps, 1)
     decay_steps = max(steps_left // 5, 1)

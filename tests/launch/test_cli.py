@@ -75,7 +75,7 @@ BAD_USE = [
     ([PAFT, "--config.optim.schedule=cos"], ['optim.schedule="cos"', "cosine"]),
     (
         [PAFT, f"--config.optim.warmup_steps={DEFAULT.train.num_steps + 1}"],
-        ["optim.warmup_steps=", f"num_steps={DEFAULT.train.num_steps}"],
+        ["optim.warmup_steps=", f"{DEFAULT.train.num_steps}, the number"],
     ),
     ([PAFT, "--config.algorithm.name=sftt"], ["algorithm.name", '"sft"']),
     ([PAFT, "--config.eval.split=tset"], ["eval.split", '"test"']),
