@@ -146,8 +146,9 @@ def test_difficulty_makes_documents_longer(pools):
 
 def test_rows_are_filled_with_exercises(made):
     decode = partial(helpers.tokenizer().decode, skip_special_tokens=False)
-    batch = made.batch(3, num_rows=8, num_columns=NUM_TOKENS, difficulty=1.0)
-    assert np.mean(batch.segments > 0) > 0.7
+    batch = made.batch(3, num_rows=64, num_columns=NUM_TOKENS, difficulty=1.0)
+    # An exercise takes up to half of such a row. Four seeds gave 0.70 to 0.74.
+    assert np.mean(batch.segments > 0) > 0.65
     for tokens, positions, segments, mask in zip(
         batch.tokens, batch.positions, batch.segments, batch.loss_mask, strict=True
     ):

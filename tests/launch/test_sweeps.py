@@ -16,8 +16,8 @@ FAKE = "tests.fake_runs"
 PAFT = "--config=configs/paft.py"
 SMALL = [PAFT, "--sweep=paft.alpha=0,0.7", "--sweep=seed=0..1"]
 BAD_USE = [
-    ([], ["give --config or --study"]),
-    ([PAFT, "--study=configs/paper/alpha.py"], ["give --config or --study"]),
+    ([], ["give either --config or --study"]),
+    ([PAFT, "--study=configs/paper/alpha.py"], ["give either --config or --study"]),
     ([PAFT], ["a sweep needs several runs", "--sweep", "--ablate"]),
     ([PAFT, "--sweep=paft.alhpa=0,1"], ["paft.alhpa", 'did you mean "alpha"']),
     ([PAFT, "--sweep=paft.twins=True"], ["paft.twins", "now called paft.paired"]),
