@@ -47,7 +47,7 @@ def main() -> None:
         return
     if not TOPOLOGY.value:
         raise cli.UsageError("--topology is missing")
-    from launch.common import backbones, build, checks, config
+    from launch.common import backbones, build, checks, compiled_step, config
     from launch.compilation import programs, report, topology
     from openagent_jax import files
 
@@ -59,7 +59,7 @@ def main() -> None:
     if SHAPE.value:
         model = topology.reshaped(c, model, SHAPE.value)
     source = build.world(c, model, c.sandbox.domain)
-    arrays = build.abstract(c, model, source, target.devices)
+    arrays = compiled_step.abstract(c, model, source, target.devices)
     print(report.head(c, model, target, arrays.mesh), flush=True)
     held = programs.resident(arrays) | programs.transient(arrays)
     if sum(held.values()) > target.memory:

@@ -46,6 +46,7 @@ def main() -> None:
         build,
         checks,
         compile_cache,
+        compiled_step,
         config,
         lineage,
         placement,
@@ -99,7 +100,7 @@ def main() -> None:
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
     world = runs.world_digest(source)
-    arrays = build.abstract(c, model, source)
+    arrays = compiled_step.abstract(c, model, source)
     programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
     if stored is None and c.has_tasks and not c.data.path:
         room.check_compositions(c, source)
@@ -122,7 +123,7 @@ def main() -> None:
             for shortfall in room.shortfalls(c, source):
                 print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
-    step, state = build.trainer(c, model, source, fed=fed)
+    step, state = compiled_step.trainer(c, model, source, fed=fed)
     checkpoints = Checkpoints(
         workdir / "checkpoints",
         keep_last=c.checkpoint.keep_last,

@@ -8,7 +8,7 @@ from unittest import mock
 
 import jax
 
-from launch.common import backbones, build, checks, model_loading, runs
+from launch.common import backbones, build, checks, compiled_step, model_loading, runs
 from launch.common import config as configs
 from launch.common.config import Config
 from openagent_jax.checkpoint import Checkpoints
@@ -69,7 +69,7 @@ def full_config(name: str = "base", arg: str = "") -> Config:
 
 
 def trainer(c: Config, num_devices: int = 1):
-    """`(step, state)` of `build.trainer`, compiled once per distinct step.
+    """`(step, state)` of `compiled_step.trainer`, compiled once per distinct step.
 
     All rows have the same number of columns. For shorter ones the gradient would be
     compiled four times more, which takes most of the time (see tests/test_train.py).
@@ -82,8 +82,8 @@ def trainer(c: Config, num_devices: int = 1):
         model = backbones.backbone(c)
         source = build.world(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
-        with mock.patch.object(build, "WIDTHS", ()):
-            _trainers[key] = build.trainer(c, model, source, devices)
+        with mock.patch.object(compiled_step, "WIDTHS", ()):
+            _trainers[key] = compiled_step.trainer(c, model, source, devices)
     step, state = _trainers[key]
     return step, copy(state)
 

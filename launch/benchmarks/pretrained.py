@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.benchmarks.timing import Timer
-from launch.common import backbones, build, model_folders
+from launch.common import backbones, compiled_step, model_folders
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import chips
@@ -46,7 +46,7 @@ def checkpoint(
 
     Both include the digests of its arrays.
     """
-    _, state = build.trainer(c, model, source)
+    _, state = compiled_step.trainer(c, model, source)
     state = train.without_frozen(state)
     size = sum(x.nbytes for x in jax.tree.leaves(state) if hasattr(x, "nbytes"))
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ import numpy as np
 
 from launch.benchmarks import utilisation
 from launch.benchmarks.timing import Timer
-from launch.common import build
+from launch.common import compiled_step
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import optim, train
@@ -110,12 +110,14 @@ def compare(
 def sides(
     c: Config, model: Backbone, source: World, batches: list[Batch]
 ) -> tuple[Callable[[Any], Any], Any, torch_peer.Trainer]:
-    """Return `build.trainer`, fed with batches in turn, and torch in the same state.
+    """Return our step, fed with batches in turn, and torch in the same state.
 
     Raises:
       ImportError: torch or transformers is not installed.
     """
-    step, state = build.trainer(c, model, source, fed=utilisation.Cycle(c, batches))
+    step, state = compiled_step.trainer(
+        c, model, source, fed=utilisation.Cycle(c, batches)
+    )
     schedule = optim.make_schedule(
         c.optim.schedule, c.num_updates, c.optim.warmup_steps, c.optim.end_factor
     )

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from launch.benchmarks import torch_training, utilisation
 from launch.benchmarks.timing import Timer
-from launch.common import batching, build
+from launch.common import batching, build, compiled_step
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import metrics, train
@@ -27,7 +27,7 @@ def measure(
     speed on batches that are made beforehand are included.
     """
     source, feed = batching.of_run(c, model, source)
-    step, state = build.trainer(c, model, source, fed=feed)
+    step, state = compiled_step.trainer(c, model, source, fed=feed)
     state, measured = step(state)
     num_tokens = float(measured["train/num_tokens"])
     num_slots = c.num_rows * c.num_columns * c.train.num_epochs

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from launch.benchmarks.timing import Timer
-from launch.common import batching, build, placement
+from launch.common import batching, compiled_step, placement
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import chips
@@ -47,7 +47,7 @@ def measure(
     what the vendor of the device states, if it is known.
     """
     batches = first_batches(c, model, source)
-    step, state = build.trainer(c, model, source, fed=Cycle(c, batches))
+    step, state = compiled_step.trainer(c, model, source, fed=Cycle(c, batches))
     rows = [jax.tree.map(np.asarray, batch) for batch in batches]
     held = [state]
 

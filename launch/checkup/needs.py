@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from launch.common import backbones, build, checks
+from launch.common import backbones, build, checks, compiled_step
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.compilation import programs, topology
@@ -14,7 +14,9 @@ def findings(c: Config) -> Iterator[str]:
         checks.check(c)
         checks.check_training(c)
         model = backbones.backbone(c)
-        arrays = build.abstract(c, model, build.world(c, model, c.sandbox.domain))
+        arrays = compiled_step.abstract(
+            c, model, build.world(c, model, c.sandbox.domain)
+        )
         free = topology.find(topology.LOCAL).memory
         held = programs.check_fits(c, arrays, free)
     except UsageError as error:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from launch.common import build, errors, placement
+from launch.common import build, compiled_step, errors, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -89,7 +89,7 @@ def of_run(c: Config, model: Backbone, source: World) -> tuple[World, Any]:
         shares = [*((1 - exercise) * x for x in shares), exercise]
     make = ahead.in_turn(makes, shares, (c.seed, model.stage))
     layout = sharding.batch_sharding(placement.mesh(c))
-    abstract = jax.tree.map(lambda x: build.as_abstract(x, layout), makes[0](0))
+    abstract = jax.tree.map(lambda x: compiled_step.as_abstract(x, layout), makes[0](0))
     put = partial(jax.device_put, device=layout)
     source = source._replace(fixed_tokens=partial(_union, found))
     return source, ahead.Ahead(make, c.train.num_ahead, put, abstract)
@@ -130,7 +130,7 @@ def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
 
     With `train.num_ahead`, CPU cores make it, even if another device trains.
     """
-    mesh, root = placement.mesh(c), build.root_key(c, model)
+    mesh, root = placement.mesh(c), compiled_step.root_key(c, model)
     if c.train.num_ahead:
         mesh = sharding.make_mesh(devices=jax.local_devices(backend="cpu")[:1])
     local, layout = sharding.local(mesh), sharding.batch_sharding(mesh)

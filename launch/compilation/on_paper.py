@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from launch.common import build
+from launch.common import compiled_step
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import programs
@@ -16,7 +16,7 @@ from openagent_jax.algorithms.policy_gradient import GAP_ROWS, REFERENCE
 NUM_SUMS = 2
 
 
-def sent(c: Config, model: Backbone, arrays: build.Abstract) -> float:
+def sent(c: Config, model: Backbone, arrays: compiled_step.Abstract) -> float:
     """Return the bytes that each device sends in an update.
 
     A ring of n devices sends (n - 1)/n of an array to gather it, or to reduce it to

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from launch.common import build
+from launch.common import build, compiled_step
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -77,7 +77,7 @@ class Traced(NamedTuple):
 
 
 def trace(
-    c: Config, model: Backbone, source: World, arrays: build.Abstract
+    c: Config, model: Backbone, source: World, arrays: compiled_step.Abstract
 ) -> dict[str, Traced]:
     """Return the programs of a run by name, before they are lowered.
 
@@ -87,9 +87,9 @@ def trace(
       source: the world of the training.
       arrays: the arrays of a training step.
     """
-    make, update = build.traced(c, model, source, arrays)
+    make, update = compiled_step.traced(c, model, source, arrays)
     played = build.world(c, model, c.eval_domain)
-    roll = build.traced_rollout(c, model, played, arrays)
+    roll = compiled_step.traced_rollout(c, model, played, arrays)
     waiting = size(arrays.state.opt_state)  # for the next step of training
     return {
         BATCH: Traced(make),
@@ -140,7 +140,7 @@ def compile(traced: Mapping[str, Traced], mesh: jax.sharding.Mesh) -> list[Progr
     return made
 
 
-def resident(arrays: build.Abstract) -> dict[str, int]:
+def resident(arrays: compiled_step.Abstract) -> dict[str, int]:
     """Return the bytes of a device that are always occupied, by what they hold."""
     state = arrays.state
     rest = state.step, state.key, state.curriculum, arrays.tables
@@ -152,7 +152,7 @@ def resident(arrays: build.Abstract) -> dict[str, int]:
     }
 
 
-def transient(arrays: build.Abstract) -> dict[str, int]:
+def transient(arrays: compiled_step.Abstract) -> dict[str, int]:
     """Return what an update needs at least besides.
 
     Parameters that are split over "fsdp" are gathered while an update runs, and so are
@@ -163,7 +163,9 @@ def transient(arrays: build.Abstract) -> dict[str, int]:
     return {"gathered": (params + frozen) * split, "gradients": params}
 
 
-def check_fits(c: Config, arrays: build.Abstract, memory: float) -> dict[str, int]:
+def check_fits(
+    c: Config, arrays: compiled_step.Abstract, memory: float
+) -> dict[str, int]:
     """Return the least bytes that a step needs of each device, by what they hold.
 
     Args:

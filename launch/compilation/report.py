@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from launch.common import build, placement
+from launch.common import compiled_step, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -36,7 +36,7 @@ def text(
     c: Config,
     model: Backbone,
     target: Target,
-    arrays: build.Abstract,
+    arrays: compiled_step.Abstract,
     made: list[Program],
 ) -> str:
     """Return the tables of a compiled step."""
@@ -80,7 +80,7 @@ def figures(
     c: Config,
     model: Backbone,
     target: Target,
-    arrays: build.Abstract,
+    arrays: compiled_step.Abstract,
     made: list[Program],
 ) -> dict[str, Any]:
     """Return the same as JSON has it, in bytes, operations and seconds."""
@@ -102,7 +102,7 @@ def figures(
 
 
 def about(
-    c: Config, model: Backbone, target: Target, arrays: build.Abstract
+    c: Config, model: Backbone, target: Target, arrays: compiled_step.Abstract
 ) -> dict[str, Any]:
     """Return what is compiled, and what its update should send, as JSON has it."""
     return {
@@ -148,7 +148,7 @@ def lacking(
             placement.mesh(changed, target.devices)
             config = dataclasses.replace(model.config, **changed.model.overrides)
             other = dataclasses.replace(model, config=config)
-            arrays = build.abstract(changed, other, source, target.devices)
+            arrays = compiled_step.abstract(changed, other, source, target.devices)
         except (UsageError, ValueError):
             continue
         held = programs.resident(arrays) | programs.transient(arrays)
@@ -178,7 +178,7 @@ def _smaller(c: Config, num_devices: int) -> Iterator[dict[str, Any]]:
         yield {"model.lora.rank": 16, "optim.train_embedding": False}
 
 
-def _memory(arrays: build.Abstract, made: list[Program]) -> dict[str, int]:
+def _memory(arrays: compiled_step.Abstract, made: list[Program]) -> dict[str, int]:
     """Return the bytes of a device by what takes them."""
     held = programs.resident(arrays)
     batch = max(x.arguments for x in made) - sum(held.values())

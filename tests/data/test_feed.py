@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import backbones, batching, build, checks, cli
+from launch.common import backbones, batching, build, checks, cli, compiled_step
 from openagent_jax import data, sharding, train
 from openagent_jax.algorithms import sft
 from openagent_jax.checkpoint import Checkpoints
@@ -272,7 +272,7 @@ def start_training(stored):
     source = build.world(c, model, c.sandbox.domain)
     devices = jax.devices()[:1]
     read = batching.stored(c, source, devices)
-    step, state = build.trainer(c, model, source, devices, read)
+    step, state = compiled_step.trainer(c, model, source, devices, read)
     begin = read.state()
 
     def start():

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import backbones, batching, build, lineage
+from launch.common import backbones, batching, build, compiled_step, lineage
 from launch.common.errors import UsageError
 from openagent_jax.domains import domain_file
 from tests import tiny
@@ -69,7 +69,7 @@ def test_batches_made_ahead_are_the_same(made):
 
 def test_a_step(made):
     c, model, _, source, fed = made
-    step, state = build.trainer(c, model, source, fed=fed)
+    step, state = compiled_step.trainer(c, model, source, fed=fed)
     for _ in range(2):
         state, metrics = step(state)
         assert metrics["train/num_loss_tokens"] > 0

@@ -12,7 +12,7 @@ import re
 import jax
 import pytest
 
-from launch.common import backbones, build, placement, scoring
+from launch.common import backbones, build, compiled_step, placement, scoring
 from launch.compilation import collectives, topology
 from tests import tiny
 
@@ -28,8 +28,10 @@ def lowered(name, devices, data, fsdp, tensor, **changes):
     c = tiny.config(name, **mesh, **changes)
     model = backbones.backbone(c)
     source = build.world(c, model, c.sandbox.domain)
-    traced = build.traced(c, model, source, build.abstract(c, model, source, devices))
-    return build.TracedStep(*(program.lower() for program in traced))
+    traced = compiled_step.traced(
+        c, model, source, compiled_step.abstract(c, model, source, devices)
+    )
+    return compiled_step.TracedStep(*(program.lower() for program in traced))
 
 
 def counted(text, num):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from launch.common import backbones, build
+from launch.common import backbones, build, compiled_step
 from launch.common.errors import UsageError
 from launch.compilation import chips, flops, on_paper, programs, report, topology
 from launch.pages import compilation_table
@@ -76,7 +76,7 @@ def test_a_shape_has_no_weights_and_fits_nowhere_small():
     c = tiny.config("sft", mesh__data=1, mesh__fsdp=8)
     model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
     source = build.world(c, model, "poi")
-    arrays = build.abstract(c, model, source)
+    arrays = compiled_step.abstract(c, model, source)
     held = programs.resident(arrays) | programs.transient(arrays)
     # Each device has the whole model while it is gathered, beside an eighth of it.
     num = sum(x.size for x in jax.tree.leaves(arrays.state.params))
@@ -96,7 +96,7 @@ def test_the_step_of_a_small_config():
     c = tiny.config("sft", mesh__data=4, mesh__fsdp=2)
     model = backbones.backbone(c)
     source = build.world(c, model, "poi")
-    arrays = build.abstract(c, model, source)
+    arrays = compiled_step.abstract(c, model, source)
     target = topology.find("local")
     held = programs.resident(arrays)
     traced = programs.trace(c, model, source, arrays)
@@ -177,7 +177,7 @@ def test_what_an_update_sends_on_paper(name, kl, scored, parts):
     changes |= dict(surrogate__kl=kl, train__num_minibatches=parts)
     c = tiny.config(name, **changes)
     model = topology.reshaped(c, backbones.backbone(c), "llama_8b")
-    arrays = build.abstract(c, model, build.world(c, model, "poi"))
+    arrays = compiled_step.abstract(c, model, build.world(c, model, "poi"))
     num = 8_030_261_248
     trained = num - 128_256 * 4096  # without the embedding
     # Half of the numbers are on the other side of "tensor", in four bytes each.

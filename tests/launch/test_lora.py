@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from launch.common import backbones, build, runs
+from launch.common import backbones, compiled_step, runs
 from launch.common import config as configs
 from launch.common.errors import UsageError
 from openagent_jax import rollout, train
@@ -224,7 +224,9 @@ def test_the_frozen_base_is_the_kl_reference(name):
     plain = backbones.first_params(c, model)
 
     def start(c, model, reference):
-        state = build.initial_state(c, model, plain, reference, jax.random.key(0))
+        state = compiled_step.initial_state(
+            c, model, plain, reference, jax.random.key(0)
+        )
         return state.params, state.frozen
 
     params, frozen = start(c, model, None)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from launch.common import backbones, build, runs
+from launch.common import backbones, build, compiled_step, runs
 from openagent_jax import train
 from tests import helpers, tiny
 
@@ -54,7 +54,7 @@ def tasks_of(c):
     """The tasks of a run, as a set."""
     model = backbones.backbone(c)
     tables = helpers.world("poi").tables
-    found = helpers.host(sample(tables, build.root_key(c, model)))
+    found = helpers.host(sample(tables, compiled_step.root_key(c, model)))
     rows = (x.reshape(NUM_STEPS * NUM_TASKS, -1) for x in found)
     return {*map(tuple, np.concatenate([*rows], axis=1).tolist())}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from launch.benchmarks import torch_training, training, utilisation
-from launch.common import backbones, build
+from launch.common import backbones, build, compiled_step
 from tests import tiny
 
 CHANGES = {
@@ -42,7 +42,7 @@ def test_losses_agree(changes):
     # Both learn: they would also agree if neither updated its model.
     assert ours[len(batches)] < ours[0] * (1 - 1e-3)
     if changes == CHANGES["all"]:  # and they are given what a run trains on
-        made_by_step, _ = build.trainer(c, model, source)
+        made_by_step, _ = compiled_step.trainer(c, model, source)
         _, first = made_by_step(start)
         np.testing.assert_allclose(ours[0], first["train/loss"], rtol=1e-6)
 
