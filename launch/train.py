@@ -186,7 +186,8 @@ def main() -> None:
         )
         last = int(ended.state.step)
         if not ended.scores:
-            evaluate(ended.state, last)
+            with train.preemptible(last):
+                evaluate(ended.state, last)
     if first:
         end = {"step": last, "num_tokens": ended.num_tokens}
         files.write_json(workdir / "manifest.json", manifest | {"ended": end})

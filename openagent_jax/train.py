@@ -462,6 +462,11 @@ def run(
                 f"stopped at step {done}; its state is saved, so start the same "
                 "command again to resume"
             )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted at step {done} ({_last(checkpoints)}); start the same "
+            "command again to resume"
+        ) from None
     except OSError as error:
         first = "make room and" if _is_full(error) else "once this is repaired,"
         raise OSError(f"{error}; {first} start again ({_last(checkpoints)})") from error
@@ -508,6 +513,26 @@ def _is_full(error: BaseException | None) -> bool:
 def _last(checkpoints: Checkpoints) -> str:
     step = checkpoints.latest_step()
     return f"last checkpoint: {'none' if step is None else f'step {step}'}"
+
+
+@contextlib.contextmanager
+def preemptible(step: int) -> Iterator[None]:
+    """Let SIGTERM end work that follows the last step of a run.
+
+    Raises:
+      Preempted: the signal was received.
+    """
+    stop = _Sigterm()
+    try:
+        with stop.interrupting():
+            yield
+    except _Stop:
+        raise Preempted(
+            f"stopped after step {step}, the last one; its state is saved, so start "
+            "the same command again to evaluate it"
+        ) from None
+    finally:
+        stop.restore()
 
 
 class _Stop(Exception):

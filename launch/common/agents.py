@@ -341,7 +341,7 @@ def _estimated(left: list[Expected], prices: Prices, system_prompt: str | None) 
     """Return a line with the estimated cost of the episodes that are left."""
     more = 0 if system_prompt is None else len(system_prompt) - len(messages.SYSTEM)
     found = costs.estimate(left, prices, more)
-    return f"about {report.spent(found)}, if played as the expert does"
+    return f"about {report.spent(found)}, if played as the oracle does"
 
 
 def _prompted(

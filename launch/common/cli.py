@@ -51,7 +51,8 @@ def run(
         if os.environ.get("OPENAGENT_TRACEBACK"):
             traceback.print_exception(error)
         print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
-        if lost:
+        # Threads that compile would keep an interrupted process, or end it by a signal.
+        if lost or code == INTERRUPTED:
             processes.leave(code)
         sys.exit(code)
 
@@ -187,7 +188,7 @@ def _diagnose(error: BaseException) -> tuple[int, str]:
     if isinstance(error, UsageError):
         return BAD_USAGE, lines[0]
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, "interrupted"
+        return INTERRUPTED, str(error) or "interrupted"
     from openagent_jax import train  # loads slowly
 
     if isinstance(error, train.Preempted):

@@ -37,7 +37,7 @@ USAGE = """\
 WHY = {  # of `evaluation.episodes.failure`
     "wrong_answer": "the answer is wrong, or something was not done or done wrongly",
     "false_refusal": "you refused, but the tools can do it",
-    "missed_refusal": "it cannot be done, so that you should have refused",
+    "missed_refusal": "it cannot be done, so you should have refused",
     "out_of_turns": "there are no turns left",
 }
 
@@ -84,13 +84,15 @@ class Score:
     def __str__(self) -> str:
         """
         >>> str(Score(3, 2)), str(Score(0, 0, 1, 1))
-        ('solved 2 of 3 solvable tasks', 'refused 1 of 1 unsolvable ones')
+        ('solved 2 of 3 solvable tasks', 'refused 1 of 1 unsolvable tasks')
         """
         parts = []
         if self.solvable:
             parts.append(f"solved {self.solved} of {self.solvable} solvable tasks")
         if self.unsolvable:
-            parts.append(f"refused {self.refused} of {self.unsolvable} unsolvable ones")
+            parts.append(
+                f"refused {self.refused} of {self.unsolvable} unsolvable tasks"
+            )
         return ", ".join(parts) or "no episode was finished"
 
 
@@ -279,8 +281,8 @@ class Game:
         """Show how an episode ended, and what would have been right."""
         self.score.add(line)
         if line["success"]:
-            kind = "it cannot be done, and you refused" * (not line["solvable"])
-            self._print(f"\nSolved{': ' * bool(kind)}{kind}.", GOOD)
+            right = "Right: it cannot be done, and you refused."
+            self._print(f"\n{'Solved.' if line['solvable'] else right}", GOOD)
         else:
             why = WHY.get(line["failure"], line["failure"])
             self._print(f"\nNot solved: {why}.", BAD)
@@ -289,9 +291,9 @@ class Game:
         if line["solvable"]:
             text += f"; the oracle needs {line['fewest_calls']}"
         else:
-            text += f"; by the oracle: {line['unsolvable'].replace('_', ' ')}"
+            text += f"; why it cannot be done: {line['unsolvable'].replace('_', ' ')}"
         if needless := line["num_needless_questions"]:
-            text += f"; {needless} questions that the request answers"
+            text += f"; needless questions: {needless}"
         self._print(f"{text}.")
         self._show_meaning()
         self._show_plan(episode.facts["plan"], True)

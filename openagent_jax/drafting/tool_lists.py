@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openagent_jax.domains import schema_checks, tool_names
+from openagent_jax.domains.domain_checks import suggest
 from openagent_jax.domains.domain_schema import HOLE
 from openagent_jax.domains.domain_spec import DomainError, require
 from openagent_jax.domains.limits import Limits
@@ -100,9 +101,9 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
     list_place, entries, faults = list_documents.entries(document)
     names = dict.fromkeys(entry.name for entry in entries if entry.name)
     valid = tool_names.valid([entry.name or "tool" for entry in entries])
-    if unknown := sorted(set(skip) - {*names, *valid}):
-        problem = f"no tool is called {', '.join(unknown)}; known: {', '.join(names)}"
-        faults.append(f"skip: {problem}")
+    known = [*dict.fromkeys([*names, *valid])]
+    for name in sorted(set(skip) - set(known)):
+        faults.append(f"skip: no tool is called {name}; {suggest(name, known)}")
     tools, rejected, lines = [], [], []
     for entry, name in zip(entries, valid, strict=True):
         if not {name, entry.name}.isdisjoint(skip):
@@ -113,7 +114,7 @@ def read(document: Any, skip: Collection[str] = ()) -> list[ListedTool]:
             rejected += [name] if entry.name else []
             lines += [_line(entry, problem) for problem in error.args]
     for index, line in enumerate(lines):
-        without = ",".join(dict.fromkeys([*skip, *rejected]))
+        without = ",".join(x for x in dict.fromkeys([*skip, *rejected]) if x in known)
         names = f": --skip={without}" if without and not index else ""
         faults.append(f"{line}, or leave the tool out{names}")
     if faults:  # then what would be a hole in the draft, or a note, is named with them

@@ -91,8 +91,9 @@ class LoggedTask:
     Attributes:
       documents: the tools.
       phrase: the request: texts, and indices of constants.
-      constants: the values that the request gives.
-      shown: for each constant, whether the request contains it.
+      constants: the values that the request gives, and those that come from nowhere
+        (see `unstated`).
+      shown: for each constant, whether it is known without asking.
       steps: the calls of the goal.
       answer: (step, field), or `DONE`, or `UNSOLVABLE`.
       codes: the code that a tool reveals, by tool.
@@ -147,6 +148,19 @@ class LoggedTask:
             for path, value in (*step.values.items(), *fields.items()):
                 if isinstance(value, Bare) and value.is_number:
                     return f"{value.text} ({step.tool}: {nesting.written(path)})"
+        return ""
+
+    def unstated(self) -> str:
+        """Return a value of a call that no text before it has, and its place; "" if
+        there is none. No agent can know such a value."""
+        given = {x for x in self.phrase if isinstance(x, int)}
+        given |= {i for i, is_shown in enumerate(self.shown) if not is_shown}
+        known = {log_values.text(self.constants[i]) for i in given}
+        for step in self.steps:
+            for path, source in step.sources.items():
+                text = log_values.text(step.values[path])
+                if isinstance(source, int) and text not in known:
+                    return f"{text!r:.60} ({step.tool}: {nesting.written(path)})"
         return ""
 
     def needs(self) -> dict[str, tuple[int, str]]:

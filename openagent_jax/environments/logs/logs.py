@@ -74,6 +74,8 @@ class Log:
         that is kept as a text.
       renamed: `(line, names)` of the mapped conversations with tools whose names no API
         of a model allows.
+      unstated: `(line, value and its place)` of the mapped conversations with a call
+        that has a value from nowhere.
     """
 
     file: str
@@ -83,6 +85,7 @@ class Log:
     refusals: tuple[int, ...] = ()
     inexact: tuple[tuple[int, str], ...] = ()
     renamed: tuple[tuple[int, str], ...] = ()
+    unstated: tuple[tuple[int, str], ...] = ()
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons for skipping and their counts, most frequent first."""
@@ -122,6 +125,9 @@ class Log:
         if self.inexact:
             yield f"numbers that are compared as texts, since {_INEXACT}:"
             yield from _listed(self.inexact)
+        if self.unstated:
+            yield "calls with a value that no request and no result before them has:"
+            yield from _listed(self.unstated)
         if self.renamed:
             yield "tools that are renamed, since model APIs do not allow their names:"
             yield from _listed(self.renamed)
@@ -187,6 +193,7 @@ class Log:
             refusals=tuple(line for line in self.refusals if line in lines),
             inexact=tuple(x for x in self.inexact if x[0] in lines),
             renamed=tuple(x for x in self.renamed if x[0] in lines),
+            unstated=tuple(x for x in self.unstated if x[0] in lines),
         )
 
 
@@ -234,7 +241,7 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
 def _load(file: str, stamp: tuple[int, int]) -> Log:
     del stamp  # part of the cache's key: a changed file is read again
     tasks, skipped, num_headers = [], [], 0
-    refusals, inexact, renamed = [], [], []
+    refusals, inexact, renamed, unstated = [], [], [], []
     for line, row in log_file.lines(Path(file)):
         if isinstance(row, dict) and log_file.HEADER in row and "messages" not in row:
             num_headers += 1
@@ -252,6 +259,8 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
                 refusals.append(line)
             if where := task.inexact():
                 inexact.append((line, where))
+            if where := task.unstated():
+                unstated.append((line, where))
             if names := log_mapping.renamed(parsed):
                 renamed.append((line, names))
     return Log(
@@ -262,6 +271,7 @@ def _load(file: str, stamp: tuple[int, int]) -> Log:
         tuple(refusals),
         tuple(inexact),
         tuple(renamed),
+        tuple(unstated),
     )
 
 
