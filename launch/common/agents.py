@@ -248,9 +248,12 @@ def score(
             try:
                 asyncio.run(run())
             except (RuntimeError, agents.Rejected) as error:
+                remedy = "run the same command again to resume"
+                if isinstance(error, agents.Rejected):
+                    remedy = "correct this, then run the command again to resume"
                 raise RuntimeError(
                     f"{error}; {bar.n:.0f} of {total} episodes are in {log_file}; "
-                    "run the same command again to resume"
+                    f"{remedy}"
                 ) from error
         num_episodes = tasks.num_tasks * tasks.repeats
         scored = logs.scored(log, tasks.names, num_episodes, reused)

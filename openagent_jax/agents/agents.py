@@ -171,7 +171,8 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
             raise Unanswered(f"no answer in {where.timeout:g} s") from None
         except openai.APIConnectionError as error:
             reason = error.__cause__ or error
-            raise Unanswered(f"{type(reason).__name__}: {reason}") from None
+            text = f"no connection to {where.place} ({reason or type(reason).__name__})"
+            raise Unanswered(text) from None
         except (ValueError, RecursionError):  # not UTF-8, or nested too deep
             raise _Garbled from None
         reply = _reply(completion)
@@ -188,7 +189,8 @@ async def endpoint(where: Endpoint) -> AsyncIterator[Agent]:
                 return await once(messages, tools, where.max_retries - sent[0])
             except _Garbled as error:
                 said = _without(where.key, f": {error}" if str(error) else "")
-        raise Unanswered(f"the reply is not a chat completion{said}"[:MAX_ERROR])
+        text = f"the reply of {where.place} is not a chat completion{said}"
+        raise Unanswered(text[:MAX_ERROR])
 
     # A server that keeps sending single bytes never exceeds the client's time-out.
     longest = (where.max_retries + 1) * (where.timeout + LONGEST_WAIT)
@@ -328,6 +330,8 @@ def _reply(completion: Any) -> Reply:
         # Some routers pass on the error of another server as a success.
         error = getattr(completion, "error", None)
         error = error.get("message") if isinstance(error, dict) else error
+        if isinstance(completion, str):  # such as the page of another server
+            error = repr(" ".join(completion.split())[:80])
         raise _Garbled(error or "") from None
     reply = {"content": content, "tool_calls": calls}
     if not calls and getattr(message, "refusal", None):
@@ -366,7 +370,10 @@ def _http_error(where: Endpoint, status: int, text: str) -> Exception:
     whole = " ".join(_without(where.key, text).split())
     text = whole[:MAX_ERROR]
     if status in (401, 403):
-        return Rejected(f"{where.place} does not accept the key: {text}")
+        return Rejected(
+            f"{where.place} does not accept the key: {text}; correct the variable that "
+            "--key_variable names"
+        )
     if status == 404:
         text = f'{where.place} has no model "{where.model}": {text}'
         known = urlsplit(where.base_url).path.rstrip("/").endswith("/v1")

@@ -347,7 +347,8 @@ def test_names_that_agents_cannot_call_are_replaced(tmp_path):
 
 def test_skip_has_to_name_a_tool():
     with pytest.raises(
-        domain_spec.DomainError, match="no tool is called cancel; known"
+        domain_spec.DomainError,
+        match="no tool is called cancel; did you mean 'cancelOrder'",
     ):
         drafting.draft(SHOP, "shop", skip=["cancel"])
     with pytest.raises(domain_spec.DomainError, match="no tools are left"):
