@@ -130,6 +130,11 @@ def check(file: str) -> None:
             f"{file} is a log; check it by python -m launch.logs check"
         )
     limits = make.limits_of(c.sandbox.of(file))
+    if domain_file.is_tool_list(file):
+        raise cli.UsageError(
+            f"{file} is a list of tools, not yet a domain file; make one first: python "
+            f"-m launch.domain draft {file} --out=my_tools.json"
+        )
     if faults := domain_file.faults(file, limits):
         print("\n".join(f"{file}: {fault}" for fault in faults))
         count = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
@@ -140,7 +145,7 @@ def check(file: str) -> None:
 
     num_scenarios = len(rehearsal.SCENARIOS) + len(rehearsal.TRAINED)
     stages = progress.Stages(num_scenarios)
-    stages.begin(f"{file} has no faults; building its lexicon")
+    stages.begin(f"{file} has no faults; tokenizing its texts")
     c = c.replace({"sandbox.domain": file})
     checks.check(c)
     compile_cache.use(c.compile_cache)  # a file that was edited has the same programs
@@ -187,7 +192,8 @@ def check(file: str) -> None:
             print(f"\n{title}:")
             print("\n".join(f"  {note}" for note in notes))
     if made:
-        print(f"\nEvaluation and training raise limits to at least {', '.join(made)}")
+        said = "With the default config, evaluation and training raise limits to"
+        print(f"\n{said} {', '.join(made)} or more")
     if raised:
         print(f"\nRaise these: {' '.join(raised)}")
 

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 failure; 2 bad flags or config; 130 after Ctrl-C; 143 afte
 preemption whose state was saved. OPENAGENT_TRACEBACK=1 shows where an error comes from.
 """
 
+import difflib
 import os
 import re
 import subprocess
@@ -19,6 +20,11 @@ from launch.common import processes
 from launch.common.errors import UsageError
 
 HINT = " (OPENAGENT_TRACEBACK=1 shows where)"  # at the end of messages of failures
+# What Python says of values that are no numbers, and what is said instead.
+NOT_A_NUMBER = {
+    r"invalid literal for int\(\) with base 10: ('.*')": r"\1 is not an integer (int)",
+    r"could not convert string to float: ('.*')": r"\1 is not a number (float)",
+}
 FAILURE, BAD_USAGE, INTERRUPTED, PREEMPTED = 1, 2, 130, 143
 
 
@@ -141,7 +147,16 @@ def explain(error: Exception, argv: Sequence[str]) -> str:
             )
             return f'{flag}: there is no key "{missing[1]}"; {hint}'
     lines = text.strip().splitlines() or [""]
+    if lost := re.search(r"No such file or directory: '([^']+)'$", lines[-1]):
+        configs = map(str, Path("configs").glob("*.py"))
+        near = difflib.get_close_matches(lost[1], configs, 1)
+        hint = f"did you mean {near[0]}?" if near else "check the path"
+        return f"--config: No such file: {lost[1]}; {hint}"
+    if found := re.search(r"config argument .*", lines[-1]):
+        return f"--config: {found[0]}"
     if isinstance(error, flags.Error) and len(lines) == 1:
+        for wrong, said in NOT_A_NUMBER.items():
+            text = re.sub(wrong, said, text)
         return text
     return f"--config: {type(error).__name__}: {lines[-1].strip()}"
 

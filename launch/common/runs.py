@@ -140,7 +140,8 @@ def check_same(workdir: Path, c: Config) -> None:
         if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE):
             raise UsageError(
                 f"{workdir} holds a run of another config ({key} is {old.get(key)} "
-                f"there, {new.get(key)} here); use another --workdir, or remove it"
+                f"there, {new.get(key)} here); use another --workdir, or delete that "
+                "folder"
             )
 
 

@@ -107,6 +107,8 @@ def load(file: str) -> tuple[Study, str]:
     try:
         found = runpy.run_path(path)
         study = found["get_study"](arg)
+    except FileNotFoundError as error:
+        raise UsageError(f"--study={file}: No such file; check the path") from error
     except Exception as error:  # a file of the user raises anything
         lines = str(error).strip().splitlines() or [""]
         kind = type(error).__name__

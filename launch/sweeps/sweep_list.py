@@ -67,7 +67,9 @@ def text(plan: Plan, folder: Path) -> str:
         lines.append(f"{run.name:{width}}  {said}; {what}")
     lines.append("")
     if num_measured:
-        lines.append(f"All of these {num_measured} together: {_duration(total)}.")
+        num = len(plan.runs) - num_done
+        of = "All" if num_measured == num else f"{num_measured} of these {num}"
+        lines.append(f"{of} together: {_duration(total)}.")
     elif num_done < len(plan.runs):
         lines.append(
             "Nothing has been measured yet. Once a run of this sweep has ended, times "

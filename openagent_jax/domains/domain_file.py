@@ -176,6 +176,21 @@ def builtins() -> list[str]:
     return sorted(path.stem for path in DOMAINS.glob("*.json"))
 
 
+def is_tool_list(path_or_name: str | Path) -> bool:
+    """Tell whether a file is a list of tools, from which a domain can be drafted."""
+    try:
+        found = _contents(_find(str(path_or_name).removesuffix(development.SUFFIX)))
+    except DomainError:
+        return False
+    if isinstance(found, dict) and isinstance(found.get("result"), dict):
+        found = found["result"]  # of a JSON-RPC reply
+    tools = found.get("tools") if isinstance(found, dict) else found
+    if not isinstance(tools, list) or not all(isinstance(x, dict) for x in tools):
+        return False
+    is_domain = isinstance(found, dict) and "types" in found
+    return bool(tools) and not is_domain and not any("x-openagent" in x for x in tools)
+
+
 def needs(path_or_name: str | Path) -> Needs:
     """Return what a domain needs of the limits; nothing if it cannot be read.
 

@@ -67,7 +67,7 @@ def test_check_of_a_good_file(commands, drafted, tmp_path):
     assert "Raise these: --config.sandbox.prompt_tokens=" in done.out
     assert "To be reviewed:\n" in done.out
     stages = done.err.splitlines()  # one line each where there is no terminal
-    assert stages[0] == f"{file} has no faults; building its lexicon"
+    assert stages[0] == f"{file} has no faults; tokenizing its texts"
     ends = [line.split(", ")[-1] for line in stages[1:]]
     assert ends == ["test split", "train split"]
 

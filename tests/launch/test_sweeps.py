@@ -87,7 +87,7 @@ def test_the_list_of_runs(commands, tmp_path):
     # 600 steps of 0.5 s.
     said = "about 5 min (600 steps of 0.5 s, and 0 s for compiling and evaluating, "
     assert f"{said}as in paft.alpha=0.1_0)" in listed[3]
-    assert listed[-1] == "All of these 7 together: about 35 min."
+    assert listed[-1] == "All together: about 35 min."
 
 
 def test_what_is_left_out_should_be_evaluated(commands, tmp_path):
