@@ -58,7 +58,7 @@ def main() -> None:
         sizing,
     )
     from launch.compilation import programs, topology
-    from openagent_jax import metrics, train
+    from openagent_jax import metrics, train, train_step
     from openagent_jax.checkpoint import Checkpoints
     from openagent_jax.curriculum import ahead
 
@@ -132,7 +132,7 @@ def main() -> None:
     resumed, meta = checkpoints.latest_step(), {}
     digests = runs.digests(state.frozen)
     if resumed is not None:
-        restored, resumed, meta = checkpoints.restore(train.without_frozen(state))
+        restored, resumed, meta = checkpoints.restore(train_step.without_frozen(state))
         runs.check_frozen(workdir, digests, meta)
         state = dataclasses.replace(restored, frozen=state.frozen)
         if fed:
@@ -160,7 +160,7 @@ def main() -> None:
     step = profiling.traced(step, c.profile.traced, resumed or 0, workdir / "trace")
 
     def evaluate(state, at):
-        scores = scorer(train.all_params(state), at, workdir if first else None)
+        scores = scorer(train_step.all_params(state), at, workdir if first else None)
         if writer:
             writer.write(at, scoring.scalars(scores))
             scoring.write_report(workdir, scores)

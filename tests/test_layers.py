@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ["launch"],
     ["suites evaluation report agents serving interop drafting", "configs"],
-    ["algorithms", "data", "train"],
+    ["algorithms", "data", "train train_step"],
     ["rollout", "curriculum"],
     ["environments.registry"],
     ["environments.logs"],  # these worlds are tool worlds
@@ -54,7 +54,7 @@ HOMES = {
     "matplotlib": {"launch", "report"},
     "ml_collections": {"launch", "configs"},
     "openai": {"agents", "launch"},  # it may not be installed
-    "optax": {"optim", "train"},
+    "optax": {"optim", "train_step"},
     "orbax": {"checkpoint"},
     "pydantic": {"domains", "report", "serving"},
     "safetensors": {"models"},

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import train
+from openagent_jax import train, train_step
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.metrics import Writer
 from openagent_jax.types import Algorithm, Batch, Curriculum
@@ -51,7 +51,7 @@ OPTIMIZER = optax.adamw(0.05)
 
 
 def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1, **kwargs):
-    made = train.make_step(
+    made = train_step.make_step(
         CURRICULUM, algorithm, OPTIMIZER, batch_size, num_micro_batches, **kwargs
     )
     return jax.jit(functools.partial(made, tables=()))
@@ -59,7 +59,7 @@ def toy_step(algorithm=ALGORITHM, batch_size=8, num_micro_batches=1, **kwargs):
 
 def toy_state(seed=0):
     params = {"w": jnp.arange(3.0), "clock": jnp.zeros(())}
-    return train.init_state(params, OPTIMIZER, jax.random.key(seed))
+    return train_step.init_state(params, OPTIMIZER, jax.random.key(seed))
 
 
 def run(folder, step, state, num_steps=6, checkpoint_every=2, **kwargs):
@@ -167,7 +167,7 @@ def test_the_loss_sees_a_view():
         seen.append(key)
         return params | {"w": params["w"][::-1]}
 
-    made = train.make_step(CURRICULUM, ALGORITHM, OPTIMIZER, 8, view=view)
+    made = train_step.make_step(CURRICULUM, ALGORITHM, OPTIMIZER, 8, view=view)
     plain = toy_step()
     start = toy_state()
     turned = toy_state()
@@ -359,7 +359,7 @@ def sampler(state, tables, key, tasks):
     """As `make_batch`, by an algorithm that samples 10 to 19 tokens in each step."""
     batch, metrics = make_batch(state, tables, key, tasks)
     num_sampled = 10 + jax.random.randint(key, (), 0, 10)
-    return batch, metrics | {train.NUM_SAMPLED: num_sampled}
+    return batch, metrics | {train_step.NUM_SAMPLED: num_sampled}
 
 
 @pytest.mark.parametrize("cut", [None, 2, 3])
@@ -369,7 +369,8 @@ def test_token_budget(tmp_path, cut, capsys):
     lines, state = [], toy_state()
     for _ in range(9):
         state, metrics = step(state)
-        lines.append(32 + int(metrics[train.NUM_SAMPLED]))  # 8 rows of 4, and these
+        # 8 rows of 4, and these.
+        lines.append(32 + int(metrics[train_step.NUM_SAMPLED]))
     used = np.cumsum(lines)
     assert len(set(lines)) > 3
     budget = dict(num_steps=9, max_tokens=int(used[4]) - 1, log_every=2)

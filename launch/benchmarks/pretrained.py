@@ -16,7 +16,7 @@ from launch.common import backbones, compiled_step, model_folders
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import chips
-from openagent_jax import train
+from openagent_jax import train_step
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.environments.world import World
 from openagent_jax.interop import gguf
@@ -47,7 +47,7 @@ def checkpoint(
     Both include the digests of its arrays.
     """
     _, state = compiled_step.trainer(c, model, source)
-    state = train.without_frozen(state)
+    state = train_step.without_frozen(state)
     size = sum(x.nbytes for x in jax.tree.leaves(state) if hasattr(x, "nbytes"))
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()

@@ -19,7 +19,7 @@ from launch.benchmarks.timing import Timer
 from launch.common import compiled_step
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
-from openagent_jax import optim, train
+from openagent_jax import optim, train_step
 from openagent_jax.environments.world import World
 from openagent_jax.interop import torch_peer
 from openagent_jax.models import hf, lora
@@ -121,7 +121,7 @@ def sides(
     schedule = optim.make_schedule(
         c.optim.schedule, c.num_updates, c.optim.warmup_steps, c.optim.end_factor
     )
-    params = jax.device_get(train.all_params(state))
+    params = jax.device_get(train_step.all_params(state))
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "model"
         hf.save(made, model.config, lora.base(params))

@@ -12,7 +12,7 @@ from launch.common import build, compiled_step, errors, placement
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
-from openagent_jax import fast_compile, sharding, train
+from openagent_jax import fast_compile, sharding, train_step
 from openagent_jax.curriculum import ahead
 from openagent_jax.data import lookups
 from openagent_jax.data.lookups import Lookups
@@ -136,7 +136,7 @@ def maker(c: Config, model: Backbone, source: World) -> Callable[[int], Batch]:
     local, layout = sharding.local(mesh), sharding.batch_sharding(mesh)
     drawn = build.curriculum(c, source.environment, root, local)
     learner = build.algorithm(c, model.policy, source.environment, local)
-    make = train.maker(drawn, learner, c.num_sampled_tasks)
+    make = train_step.maker(drawn, learner, c.num_sampled_tasks)
     tables, root = jax.device_put((source.tables, root), sharding.replicated(mesh))
 
     def batch(tables: Tables, root: jax.Array, step: jax.Array) -> Batch | None:

@@ -11,13 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from launch.common import backbones, build, placement
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
-from openagent_jax import (
-    fast_compile,
-    optim,
-    rollout,
-    sharding,
-    train,
-)
+from openagent_jax import fast_compile, optim, rollout, sharding, train_step
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
@@ -32,8 +26,6 @@ from openagent_jax.types import (
 )
 
 MAX_BUCKETS = 4  # more save little, see docs/speed.md
-
-
 # Eighths of the columns that steps are compiled for, besides all of them. Few episodes
 # are as long as the limit, and few demonstrations need all of the room that the longest
 # perturbed ones do.
@@ -41,7 +33,7 @@ WIDTHS = 3, 4, 5, 6
 
 
 class TracedStep(NamedTuple):
-    """The programs of a training step before they are lowered; see `train.Step`."""
+    """The programs of a step before they are lowered; see `train_step.Step`."""
 
     make: Any  # None if batches are not made here
     update: Any
@@ -91,12 +83,12 @@ def initial_state(
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     optimizer = c.optim.optimizer(c.num_updates)
-    return train.init_state(params, optimizer, root, frozen, progress)
+    return train_step.init_state(params, optimizer, root, frozen, progress)
 
 
 def root_key(c: Config, model: Backbone) -> jax.Array:
     """Return the root key of a run, which no other run of its chain has."""
-    return train.root_key(c.seed, c.algorithm.name, model.stage)
+    return train_step.root_key(c.seed, c.algorithm.name, model.stage)
 
 
 def trainer(
@@ -136,7 +128,9 @@ def trainer(
     if fed is not None:
         given = mesh, shardings, state, tables, fed.abstract
         update = _traced(c, model, source, *given).update.lower().compile()
-        return lambda state: update(state, tables, train.Made(batch=next(fed))), state
+        return lambda state: update(
+            state, tables, train_step.Made(batch=next(fed))
+        ), state
     traced = _traced(c, model, source, mesh, shardings, state, tables)
     both = [program.lower() for program in traced]
     with ThreadPoolExecutor() as pool:  # XLA compiles outside of the interpreter's lock
@@ -206,7 +200,7 @@ def traced_rollout(c: Config, model: Backbone, source: World, arrays: Abstract) 
     whole = sharding.replicated(arrays.mesh)
     given = source.tables, keys, edited.task
     tables, keys, task = jax.tree.map(lambda x: as_abstract(x, whole), given)
-    return roll.trace((tables, train.all_params(arrays.state)), (keys, task))
+    return roll.trace((tables, train_step.all_params(arrays.state)), (keys, task))
 
 
 def as_abstract(x: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -237,7 +231,7 @@ def _traced(
       batch: an abstract batch, if batches are not made here.
     """
     local, platform = sharding.local(mesh), mesh.devices.flat[0].platform
-    step = train.make_step(
+    step = train_step.make_step(
         build.curriculum(c, source.environment, root_key(c, model), local),
         build.algorithm(c, model.policy, source.environment, local, platform),
         c.optim.optimizer(c.num_updates),
@@ -255,14 +249,16 @@ def _traced(
     outputs = shardings, whole
     update = jax.jit(step.update, donate_argnums=0, out_shardings=outputs)
     if batch is not None:
-        return TracedStep(None, update.trace(state, tables, train.Made(batch=batch)))
-    outputs = train.Made._make([rows, rows, whole])
+        return TracedStep(
+            None, update.trace(state, tables, train_step.Made(batch=batch))
+        )
+    outputs = train_step.Made._make([rows, rows, whole])
     make = fast_compile.jit(step.make, platform, out_shardings=outputs).trace(
         state, tables
     )
     tasks, batch, about = make.out_info
     tasks, batch = jax.tree.map(lambda x: as_abstract(x, rows), (tasks, batch))
-    made = train.Made(
+    made = train_step.Made(
         tasks, batch, jax.tree.map(lambda x: as_abstract(x, whole), about)
     )
     return TracedStep(make, update.trace(state, tables, made))
@@ -300,7 +296,7 @@ def _num_buckets(c: Config, mesh: Mesh) -> int:
     return max(x for x in (1, 2, MAX_BUCKETS) if x == 1 or num_tokens >= x * 16_384)
 
 
-def _view(c: Config, source: World) -> train.View:
+def _view(c: Config, source: World) -> train_step.View:
     """Return the function that turns parameters into those that the loss uses."""
     free: tuple[Any, ...] = ()
     if c.train.shuffle_vectors and source.fixed_tokens:

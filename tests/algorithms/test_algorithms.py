@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from openagent_jax import train
+from openagent_jax import train_step
 from openagent_jax.algorithms import sft
 from tests import helpers, tiny
 
@@ -63,7 +63,7 @@ def test_a_cut_demonstration_has_no_loss(num_rows):
 
 def one_step(name: str) -> dict[str, float]:
     step, state = tiny.trainer(tiny.config(name))
-    assert state.key == train.root_key(0, "sft", stage=0)
+    assert state.key == train_step.root_key(0, "sft", stage=0)
     _, metrics = step(state)
     return {key: float(value) for key, value in metrics.items()}
 

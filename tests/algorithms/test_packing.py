@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import losses, sharding, train
+from openagent_jax import losses, sharding, train_step
 from openagent_jax.algorithms import sft
 from openagent_jax.curriculum import mix
 from openagent_jax.models import layers, transformer
@@ -200,9 +200,9 @@ def update(params, batch, num_micro_batches):
         sample=lambda state, tables, task_key, *_: task_key,
         update=lambda state, tasks, metrics: state,
     )
-    step = train.make_step(nothing, algorithm, optimizer, 1, num_micro_batches)
+    step = train_step.make_step(nothing, algorithm, optimizer, 1, num_micro_batches)
     state, metrics = jax.jit(step)(
-        train.init_state(params, optimizer, jax.random.key(0)), ()
+        train_step.init_state(params, optimizer, jax.random.key(0)), ()
     )
     return metrics, state.opt_state[0].trace
 

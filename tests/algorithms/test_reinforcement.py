@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import expert, train
+from openagent_jax import expert, train_step
 from openagent_jax.algorithms import grpo, policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.environments.tools import make as tools
@@ -93,10 +93,10 @@ def make(name):
         else:
             groups = grpo.Groups(size=8)
             algorithm, often = grpo.grpo(learner, groups), (NUM_EPISODES // 8,)
-        update = train.make_step(curriculum, algorithm, optimizer, *often)
+        update = train_step.make_step(curriculum, algorithm, optimizer, *often)
         return update(state, tables)
 
-    state = train.init_state(params, optimizer, jax.random.key(0))
+    state = train_step.init_state(params, optimizer, jax.random.key(0))
     return functools.partial(jax.jit(step), tables=tables), state
 
 

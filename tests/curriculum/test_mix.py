@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import sharding, train
+from openagent_jax import sharding, train_step
 from openagent_jax.curriculum import draw as draw_module
 from openagent_jax.curriculum import mix
 from openagent_jax.perturb import Entry
@@ -262,8 +262,8 @@ def test_the_algorithm_key_is_independent_of_the_curriculum():
     optimizer, params, made = optax.sgd(0.0), {"x": jnp.zeros(1)}, []
     for curriculum in (INNER, paft(0.5)):
         key, start = jax.random.key(1), curriculum.init()
-        state = train.init_state(params, optimizer, key, curriculum=start)
-        step = train.make_step(curriculum, algorithm, optimizer, 8)
+        state = train_step.init_state(params, optimizer, key, curriculum=start)
+        step = train_step.make_step(curriculum, algorithm, optimizer, 8)
         state, metrics = jax.jit(step)(state, ())
         made.append((metrics["key"], metrics["tasks"]))
         # The state of the curriculum was updated with the tasks of this step.

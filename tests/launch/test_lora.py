@@ -15,7 +15,7 @@ import pytest
 from launch.common import backbones, compiled_step, runs
 from launch.common import config as configs
 from launch.common.errors import UsageError
-from openagent_jax import rollout, train
+from openagent_jax import rollout, train_step
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.models import hf, lora, transformer
@@ -56,7 +56,7 @@ def save(workdir, c, state, step):
     runs.save_model(workdir / "model", backbones.backbone(c))
     meta = {runs.FROZEN: runs.digests(state.frozen)}
     with contextlib.closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
-        checkpoints.save(step, train.without_frozen(state), {}, meta)
+        checkpoints.save(step, train_step.without_frozen(state), {}, meta)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_checkpoints_hold_only_adapters(trained):
     assert size < num_bytes(state.frozen)
     model, params, at = backbones.restore(workdir)
     assert at == 3 and model.config.lora == lora.Lora(RANK)
-    assert same(params, jax.device_get(train.all_params(state)))
+    assert same(params, jax.device_get(train_step.all_params(state)))
 
 
 def test_resumes_bit_for_bit(trained):
@@ -106,7 +106,7 @@ def test_resumes_bit_for_bit(trained):
     with contextlib.closing(
         Checkpoints(workdir / "checkpoints", read_only=True)
     ) as checkpoints:
-        restored, at, _ = checkpoints.restore(train.without_frozen(state))
+        restored, at, _ = checkpoints.restore(train_step.without_frozen(state))
     assert at == 3 and restored.frozen == {}
     resumed = dataclasses.replace(restored, frozen=tiny.copy(state).frozen)
     resumed, _ = play(step, resumed, 2)
@@ -132,7 +132,7 @@ def test_devices_and_micro_batches_change_nothing():
 def test_a_run_starts_from_merged_adapters(trained):
     """Through `init_from`, with adapters of its own or without."""
     workdir, _, state = trained
-    expected = lora.merge(lora.Lora(RANK), jax.device_get(train.all_params(state)))
+    expected = lora.merge(lora.Lora(RANK), jax.device_get(train_step.all_params(state)))
     for rank in (0, 2):
         c = tiny.config("sft", init_from=str(workdir), model__lora__rank=rank)
         model = backbones.backbone(c)
@@ -147,7 +147,7 @@ def test_exported_models_have_no_adapters(trained, tmp_path):
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
     config_, weights = hf.load(tmp_path)
     policy, tokens = backbones.backbone(c).policy, jnp.arange(20)[None]
-    params = jax.device_get(train.all_params(state))
+    params = jax.device_get(train_step.all_params(state))
 
     def logits(policy, params):
         hidden = policy.hidden(params, tokens, tokens, tokens >= 0)
@@ -241,7 +241,7 @@ def test_the_frozen_base_is_the_kl_reference(name):
 def test_kl_penalty_refers_to_the_base_model(trained):
     """The KL penalty refers to that model unless another is named, here zeros."""
     _, c, state = trained
-    policy, params = backbones.backbone(c).policy, train.all_params(state)
+    policy, params = backbones.backbone(c).policy, train_step.all_params(state)
     surrogate = policy_gradient.Surrogate(kl=0.1)
     learner = policy_gradient.Learner(policy, helpers.ENVIRONMENT, {}, 1.0, surrogate)
     tokens = jax.random.randint(jax.random.key(3), (2, 12), 0, 100)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from launch.common import backbones, build, compiled_step, runs
-from openagent_jax import train
+from openagent_jax import train, train_step
 from tests import helpers, tiny
 
 NUM_STEPS, NUM_TASKS = 6, 8
@@ -43,7 +43,7 @@ def sample(tables, key):
 
     def one(step):
         state = train.TrainState(step, {}, (), key)
-        task_key, edit_key = train.step_keys(state)
+        task_key, edit_key = train_step.step_keys(state)
         return curriculum.sample((), tables, task_key, edit_key, step, NUM_TASKS)
 
     tasks = jax.lax.map(one, jnp.arange(NUM_STEPS))
