@@ -26,7 +26,8 @@ LAYERS = (
     ["environments.world environments.transcript environments.grading"],
     ["expert", "domains"],
     [
-        "losses advantages optim sharding checkpoint metrics monitors rewards",
+        "losses log_probs advantages optim sharding checkpoint "
+        "metrics monitors rewards",
         "models",
         "text",
     ],

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax import losses
+from openagent_jax import log_probs, losses
 from openagent_jax.models import transformer
 from openagent_jax.types import Batch, Policy
 
@@ -37,7 +37,7 @@ def cross_entropy(logits=LOGITS, batch=None, num_loss_tokens=3.0):
 
 
 def test_by_hand():
-    log_prob, is_best = losses.token_log_probs(TABLE, LOGITS, make_batch())
+    log_prob, is_best = log_probs.token_log_probs(TABLE, LOGITS, make_batch())
     expected = np.log([[1, 5 / 8, 1, 5 / 8], [1, 1, 5 / 8, 1]])
     np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
     np.testing.assert_array_equal(is_best, MASK)
@@ -142,7 +142,7 @@ LINEAR = Policy(
 
 def test_rows_of_several_blocks(getkey):
     """Compared with a plain computation: full, partly full, and skipped blocks."""
-    size, width, vocab_size = 3 * losses.BLOCK + 5, 4, 7
+    size, width, vocab_size = 3 * log_probs.BLOCK + 5, 4, 7
     keys = jax.random.split(getkey(), 4)
     params = {
         "hidden": jax.random.normal(keys[0], (3, size, width)),
@@ -163,7 +163,7 @@ def test_rows_of_several_blocks(getkey):
         return [jnp.pad(here * x, ((0, 0), (1, 0))) for x in (chosen, is_best)]
 
     def in_blocks(params):
-        return losses.token_log_probs(LINEAR, params, batch, temperature=0.7)
+        return log_probs.token_log_probs(LINEAR, params, batch, temperature=0.7)
 
     for x, y in zip(in_blocks(params), plain(params), strict=True):
         np.testing.assert_allclose(x, y, atol=2e-6)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from openagent_jax import losses, rewards, rollout
+from openagent_jax import log_probs, losses, rewards, rollout
 from openagent_jax.models import lora
 from openagent_jax.rollout import Rollout
 from openagent_jax.types import (
@@ -127,7 +127,7 @@ class Learner(NamedTuple):
         self, params: Params, batch: Batch, hidden: jax.Array | None = None
     ) -> Float[Array, "B S"]:
         """Return the log-probs of the loss tokens at the sampling temperature."""
-        return losses.token_log_probs(
+        return log_probs.token_log_probs(
             self.policy, params, batch, self.temperature, hidden
         )[0]
 

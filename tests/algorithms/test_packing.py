@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from openagent_jax import losses, sharding, train_step
+from openagent_jax import log_probs, losses, sharding, train_step
 from openagent_jax.algorithms import sft
 from openagent_jax.curriculum import mix
 from openagent_jax.models import layers, transformer
@@ -179,7 +179,7 @@ def test_the_first_token_of_a_text_is_not_a_target(params):
     every = Batch(
         batch.tokens, batch.positions, batch.segments, batch.valid, batch.divisor
     )
-    log_prob, best = losses.token_log_probs(POLICY, params, every)
+    log_prob, best = log_probs.token_log_probs(POLICY, params, every)
     first = np.asarray(batch.valid & (batch.positions == 0))
     assert first.sum() == len(LENGTHS)
     assert not np.any(log_prob[first]) and not np.any(best[first])
