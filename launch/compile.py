@@ -4,7 +4,7 @@
     python -m launch.compile --config=configs/sft.py --topology=local
     python -m launch.compile --table=docs/results/pods
 
-It prints, for one chip, the memory by what takes it, and the operations of each program
+It prints, for one chip, the memory by use, and the operations of each program
 (the batch, the update, which contains the rollout of GRPO and PPO, and the rollout of
 the evaluation), what they send to other chips, and the least time that a training step
 of full rows takes at full speed. All of that is computed, not measured. The exit code

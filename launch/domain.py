@@ -301,7 +301,7 @@ def _listed_as(file: str, sandbox: Any) -> Iterator[str]:
     if registry.spec(file) is make.DOMAINS:
         for tool in domain_file.load(file, make.limits_of(sandbox.of(file))).tools:
             if tool.listed_as:
-                yield f"{tool.name} is {tool.listed_as} in the list that it is from"
+                yield f"{tool.name} is {tool.listed_as} in its tool list"
 
 
 def kept(workdir: Path) -> None:

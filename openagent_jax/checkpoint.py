@@ -5,9 +5,9 @@ a checkpoint. But Orbax reads corrupt bytes without an error. Therefore a step h
 items: `state` holds the arrays, and `record` is a JSON file of the SHA-256 of every
 leaf, the metrics and the caller's `meta`, with a SHA-256 of its own.
 
-The digests are of leaves and stored in the step, not of files and stored beside it:
-computed from the live arrays they cover the writing too, one rename commits arrays and
-digests together, and they do not depend on the sharding. They delay `save` by 0.1 s per
+Digests are taken of leaves, not of files, and are stored within the step. So they cover
+the writing too, one rename commits arrays and digests together, and they do not depend
+on the sharding. They delay `save` by 0.1 s per
 100 MB. A leaf that is spread over several hosts has no digest, as no host holds all of
 it.
 """

@@ -25,7 +25,7 @@ class Writer:
     Args:
       workdir: the folder of the run; it is created if it does not exist.
       resume_step: the step of the checkpoint from which a run resumes. Lines of later
-        steps are dropped, so that each step appears once. None keeps all lines.
+        steps are dropped, so that no step is repeated. None keeps all lines.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

@@ -4,8 +4,8 @@ A cache of W rows plays B episodes. In each step every row reads one token: the 
 of its text, or, where the text ends, one that the policy samples. A row whose action is
 complete waits for the environment, which answers a few rows at once by appending to
 their texts. A row whose episode is over starts the next one. So no row waits for the
-longest action of a turn, and only at the very end for the longest episode. What an
-episode contains does not depend on the other rows, but for rounding.
+longest action of a turn, and rows wait for the longest episode only at the very end.
+Except for rounding, an episode does not depend on the other rows.
 
 An episode whose context has no room for another turn is truncated, and counts as
 failed. Before each turn, the context has room for the longest action and the longest

@@ -132,7 +132,7 @@ class Division(NamedTuple):
 
     Attributes:
       constrain: lays out a batch, whose rows are split.
-      gather: returns branches of the parameters whole, but for the axis "tensor".
+      gather: gathers branches of the parameters over all axes except "tensor".
       summed: a transformation of functions `(shared, rows) -> (gradient, sums)`, which
         are called with the rows of one shard. What they return is summed over the
         shards, and the gradient is laid out like the parameters.
@@ -210,7 +210,7 @@ def _by_shard(mesh: Mesh, function: Callable[..., Any], outputs: Any) -> Any:
         mesh=mesh,
         in_specs=(PartitionSpec(), PartitionSpec(axes)),
         out_specs=outputs,
-        # Compilers know best a program that names all axes.
+        # Compilers handle a region best whose axes are all manual.
         axis_names={*axes} if mesh.shape["tensor"] > 1 else {*MESH_AXES},
         check_vma=False,
     )

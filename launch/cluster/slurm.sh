@@ -20,6 +20,6 @@ if (($# == 0)); then
   exit 2
 fi
 # Each process sees all GPUs of its node and takes the one of its number. With
-# --gpus-per-task each would see one GPU only; launch.train can do with both.
+# --gpus-per-task each would see one GPU only; launch.train works with either.
 exec srun --kill-on-bad-exit=1 --gpu-bind=none \
   python -m launch.train --distributed "$@"

@@ -55,8 +55,8 @@ def reference(c: Config, model: Backbone) -> Backbone | None:
     found = _find(c, name, "surrogate.reference")
     if transformer.shapes(model.config) != transformer.shapes(found.config):
         raise UsageError(
-            f'surrogate.reference="{name}" has another shape than the model that is '
-            "trained; take one like init_from"
+            f'surrogate.reference="{name}" has a different shape from the model '
+            "that is trained; take one like init_from"
         )
     return found
 

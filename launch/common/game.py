@@ -209,7 +209,7 @@ class Game:
             if isinstance(found, person.Command):
                 self._obey(found, episode)
             else:
-                self._print("This episode is over: /again plays it anew.", BAD)
+                self._print("This episode is over: /again plays it again.", BAD)
 
     async def _read(
         self,

@@ -1,8 +1,8 @@
 """What the weights of a model were trained on: the runs that made them, in their order.
 
-Each run is a record of its name, domains and perturbations. A model that we know
-nothing of is a record without domains. The chain of a run is in its manifest, and that
-of a folder with weights in a file of the folder, if it has one.
+Each run is a record of its name, domains and perturbations. A model about which nothing
+is known is a record without domains. The chain of a run is in its manifest, and that of
+a folder with weights in a file of the folder, if it has one.
 """
 
 import contextlib

@@ -77,8 +77,8 @@ def _not_connected() -> None:
     where = os.environ.get(ADDRESS, "the first one")
     print(
         f"{os.path.basename(sys.argv[0])}: --distributed: after {CONNECT_TIMEOUT} s, "
-        f"not all processes of this run have met at {where}; start the same command in "
-        f"each, and check {ADDRESS} and {NUMBER}",
+        f"not all processes of this run have connected to {where}; start the same "
+        f"command in each, and check {ADDRESS} and {NUMBER}",
         file=sys.stderr,
     )
     leave(2)

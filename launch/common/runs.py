@@ -187,8 +187,8 @@ def check_frozen(
         expected = meta.get(FROZEN, {}).get(name)
         if expected and found and expected != found:
             raise UsageError(
-                f'{workdir}: its adapters were trained with another "{name}" than the '
-                "one found now; restore the model that its config.json names"
+                f'{workdir}: its adapters were trained with a "{name}" other than '
+                "the one found now; restore the model that its config.json names"
             )
 
 

@@ -1,4 +1,4 @@
-"""Chips that programs are compiled for, and what they do at most."""
+"""Chips that programs are compiled for, and their peak rates."""
 
 from typing import NamedTuple
 

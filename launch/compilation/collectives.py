@@ -1,4 +1,4 @@
-"""Read from a compiled program what its devices tell one another."""
+"""Read from a compiled program how its devices communicate."""
 
 import collections
 import functools

@@ -199,7 +199,7 @@ class _Child:
         run.workdir.mkdir(parents=True, exist_ok=True)
         with (run.workdir / LOG).open("a", encoding="utf-8") as log:
             # In a group of its own, so that Ctrl-C reaches it through us, as SIGTERM.
-            # It holds the lock too, in case that we are killed and it is not.
+            # It holds the lock too, in case we are killed and it is not.
             self._process = process = subprocess.Popen(
                 command(run),
                 stdin=subprocess.DEVNULL,

@@ -107,8 +107,8 @@ def chosen(
         stays as it is.
 
     Raises:
-      ValueError: a name is unknown or cannot be trained on, or is left out in vain, or
-        none is left.
+      ValueError: a name is unknown or cannot be trained on, or is left out although it
+        is not trained on, or none is left.
     """
     mixed = draw.expand(environment, names, "training_mix")
     made = perturb.entries(environment, mixed)

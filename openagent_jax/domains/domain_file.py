@@ -37,9 +37,6 @@ may have a condition (see `goal_conditions.py`). The phrases of a goal are templ
 strings (see `phrase_syntax.py`). Where tools have `requests`, more goals are sampled,
 and `goals` may be empty (see `request_reading.py`, `goal_sampling.py`).
 
-A phrase is a text with its constants as `{slot}`, and choices such as `{find|get}`, one
-text of which is drawn for each task (see `phrases.py`).
-
 `:dev` after the name of a domain divides its training split again, so that choices can
 be made without the test split (see `development.py`).
 

@@ -21,9 +21,6 @@ here keep it possible to say which calls a goal needs: a column is changed by on
 only (or by one that adds and one that subtracts), and a goal changes it once.
 """
 
-# Arrays are built with NumPy.
-# pyright: reportArgumentType=false, reportIndexIssue=false
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

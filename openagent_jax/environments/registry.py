@@ -34,7 +34,7 @@ def check_name(domain: str) -> None:
       domain: a name, a file, or a list of domains of tools that are mixed.
 
     Raises:
-      ValueError: nothing is called that, or it cannot be mixed. The message names each
+      ValueError: no such name exists, or it cannot be mixed. The message names each
         such name.
     """
     names, faults, unknown = names_of(domain), list[str](), list[str]()

@@ -10,9 +10,10 @@ They act on the state of the sandbox rather than on tokens, so they are cheap:
 The counting agent decides at its first action whether to refuse, from
 `Environment.counts` only: it refuses where most of the training tasks with these counts
 could not be solved. Otherwise it acts as the expert does, except that it never refuses
-because of what it has read: where the expert would refuse at once, it talks nonsense to
-the end of the episode. Where feedback calls for a refusal, it refuses as the expert
-does. Only what a policy does better than the counting agent shows that it reads.
+because of what it has read: where the expert would refuse at once, it sends replies
+that cannot be parsed until the episode ends. Where feedback calls for a refusal, it
+refuses as the expert does. Only what a policy does better than the counting agent shows
+that it reads.
 """
 
 from collections.abc import Callable, Sequence

@@ -261,7 +261,7 @@ class _Head:
         return (score * self._size**0.5) ** 0.5 / (CONSTANT * self._gain)
 
     def at_distance(self, distance: int, used: np.ndarray, score: float) -> None:
-        """Attend to tokens at about a distance.
+        """Attend to tokens at approximately a given distance.
 
         Args:
           distance: the distance, in tokens.

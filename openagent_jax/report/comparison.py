@@ -100,6 +100,9 @@ def side_by_side(
     return "\n\n".join([*notes, *_about_intervals(reports, single)])
 
 
+NO_CLAIM = "no claim, since nothing is known of its training"
+
+
 def _claims_of(rows: Sequence[Json]) -> dict[str, tuple[str, ...]]:
     """Return the labels of the perturbed rows of each claim that has any."""
     groups = by_claim(r for r in rows if r["tier"] != "clean")
@@ -117,7 +120,7 @@ def _differing_claims(
     texts = []
     for name, groups in zip(reports, claims, strict=True):
         found = (f"{k.replace('_', ' ')}: {', '.join(x)}" for k, x in groups.items())
-        texts.append(f"{name}: {'; '.join(found) or 'nothing'}")
+        texts.append(f"{name}: {'; '.join(found) or NO_CLAIM}")
     return f"Columns were trained on different things, and claim: {'. '.join(texts)}."
 
 

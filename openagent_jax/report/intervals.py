@@ -198,8 +198,8 @@ def ratio(new: Outcomes, old: Outcomes, alpha: Any = ALPHA) -> Interval:
         return high < 0 if end else low > 0
 
     shape = np.shape(rejected(np.ones(np.shape(mean)), 0))
-    # The ratio is tanh-like in `share`: R = share / (1 - share), so that both ends are
-    # found by the same bisection.
+    # The ratio is R = share / (1 - share), so that both ends lie in [0, 1) on the scale
+    # of `share`, where one bisection finds them.
     middle = np.broadcast_to(mean / (1 + mean), shape)
     ends = []
     for end in (0, 1):

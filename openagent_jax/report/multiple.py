@@ -1,4 +1,4 @@
-"""Differences from clean that hold although a report claims many of them.
+"""Differences from clean that stay significant although a report tests many of them.
 
 A row has the p-value of its difference from clean: the least alpha at which the
 interval of `intervals.difference` does not contain 0, so that p-value and interval

@@ -133,7 +133,7 @@ class Report(Model):
     phrasings: Numbers | None = None
     trained_on: list[Stage] | None = None
     domains: list[Domain] = []  # of a report of several
-    scenario_groups: dict[str, list[str]] = {}  # rows by group, but for the clean one
+    scenario_groups: dict[str, list[str]] = {}  # rows by group, except the clean one
     bounds: dict[str, dict[str, Rate]] = {}
     cost: Cost | None = None
     glossary: dict[str, Meaning] = {}

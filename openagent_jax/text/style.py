@@ -32,7 +32,7 @@ LITERAL, NAME, TEXT, NEEDS, ARGUMENT, VALUE = range(6)
 # What the agent writes instead of a call.
 ANSWER, REFUSE, ASK = "Answer: ", "Refuse", "Ask"
 
-# The status of an action, an index into `Style.errors`.
+# The status of an action, which is a column of `error_table`.
 (
     OK,
     BAD_FORMAT,  # the action could not be parsed

@@ -309,7 +309,7 @@ BAD_USE = [
             "--config.surrogate.reference=random",
             "--config.model.width=64",
         ],
-        ['surrogate.reference="random"', "another shape", "init_from"],
+        ['surrogate.reference="random"', "different shape", "init_from"],
     ),
     ([SFT, "--config.model.width=64"], ["model.width does nothing", "=random"]),
     ([SFT, "--config.grpo.size=4"], ["grpo.size does nothing", "=grpo"]),

@@ -225,7 +225,7 @@ def test_show_names_tools_as_their_list_does(commands, tmp_path):
     shown = commands("domain", "show", str(file), "--num=1")
     assert shown.code == 0, shown.err
     lines = shown.out.splitlines()
-    assert lines[0] == "find_book is find.book in the list that it is from"
+    assert lines[0] == "find_book is find.book in its tool list"
     assert not any("book.price" in line for line in lines[3:])
 
 

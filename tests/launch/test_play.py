@@ -86,7 +86,7 @@ def test_what_goes_wrong_is_said(suite):
     assert 'tool: {"error":' in text
     assert "Not solved: the answer is wrong" in text
     assert "Calls: 1, 1 of them answered by an error; the oracle needs 3." in text
-    assert "This episode is over: /again plays it anew." in text
+    assert "This episode is over: /again plays it again." in text
     assert "Not solved: you refused, but the tools can do it." in text
     assert score == game.Score(2, 0)
     assert "Score: solved 0 of 2 solvable tasks." in text

@@ -230,4 +230,4 @@ def test_a_coordinator_that_is_not_there():
     )
     lines = [x for x in done.stderr.splitlines() if "--distributed" in x]
     assert done.returncode == 2 and len(lines) == 1
-    assert "have met at localhost:1; start the same command in each" in lines[0]
+    assert "have connected to localhost:1; start the same command in each" in lines[0]

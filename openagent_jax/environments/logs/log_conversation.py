@@ -48,7 +48,7 @@ class LoggedCall(NamedTuple):
     Attributes:
       tool: the name of the tool.
       arguments: the leaves of its arguments, without those that are null or empty.
-      turn: the index of the message that made the call.
+      turn: equal for the calls of one message, and increasing.
       fields: the leaves of the result.
       failed: whether the result reports an error.
       problem: why the call cannot be a step of a goal; "" if it can.

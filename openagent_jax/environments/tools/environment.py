@@ -282,7 +282,7 @@ def _note(
     Args:
       task: the task.
       old: the state before the call.
-      new: the state after it, but for records.
+      new: the state after it, except for records.
       response: what comes of the call.
       tool: the called tool.
       ok: whether it succeeded.

@@ -97,7 +97,7 @@ def cursors(
 ) -> Int[Array, "_"]:
     """Return the cursor of each page that a result may have; 0 for the first.
 
-    They differ from each other, and none tells another one.
+    They differ from each other, and none reveals another.
 
     Args:
       pages: how the tools divide their results.

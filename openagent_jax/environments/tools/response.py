@@ -1,4 +1,4 @@
-"""What comes of an action: the result or the error that the agent is shown."""
+"""The response to an action: the result or the error that the agent is shown."""
 
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from openagent_jax.text import reply_scan, scalars, style
 
 
 class Response(NamedTuple):
+    """What an action does, and what the agent is shown of it."""
+
     result: ToolResult
     useful: Bool[Array, "C"]  # the steps of the goal that the action matches
     is_first: Bool[Array, "C"]  # of them those whose results will change
@@ -28,7 +30,7 @@ class Response(NamedTuple):
 def respond(
     lexicon: lexicons.Lexicon, task: Task, state: State, action: Action
 ) -> Response:
-    """Return what comes of an action.
+    """Return the response to an action.
 
     Args:
       lexicon: holds the surface forms of the task.

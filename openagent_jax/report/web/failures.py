@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from openagent_jax.report import causes, trajectories
 
 _LONGEST = 200  # characters of a text that an example quotes
-IGNORED = ("feedback", "not_refused")  # causes that are of what the agent was told
+IGNORED = ("feedback", "not_refused")  # causes that concern what the agent was told
 _ALIKE = 20  # characters by which what was told is compared
 
 
