@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from configs.paper import abstain, alpha, data_and_steps, methods, smollm2, study
-from launch.common import runs
+from launch.common import config, runs
 from launch.common.errors import UsageError
 from launch.sweeps import plans
 from tests import fake_runs
@@ -53,6 +53,8 @@ BAD_USE = [
     ([PAFT, "seed=0..1"], ['"seed=0..1" is not a flag']),
     (["--study=configs/paper/nope.py"], ["--study=configs/paper/nope.py", "No such"]),
     (["--study=configs/paft.py"], ["--study=configs/paft.py", "get_study"]),
+    (["--study=configs/paper/smollm2.py:cpuu"], [":cpuu", ":cpu", ":smoke"]),
+    (["--study=configs/paper/alpha.py", "--sweep=grpo.size=2,4"], ["grpo.size does n"]),
     (["--study=configs/paper/alpha.py:fast"], [":fast", ":smoke"]),
 ]
 
@@ -215,6 +217,23 @@ def test_the_study_of_a_pretrained_model(tmp_path):
     assert [run.name for run in short.runs] == ["shipped", "sft_0", "paft_0"]
     assert {len(run.config.eval.scenarios) for run in short.runs} == {11}
     assert plans.plan(smollm2.get_study("smoke"), tmp_path).runs
+
+
+def test_a_report_of_another_config_does_not_count(tmp_path):
+    """Of a model that is evaluated as it is, which has no folder with its config."""
+    plan = plans.plan(smollm2.get_study(smollm2.CPU), tmp_path)
+    (run,) = (run for run in plan.runs if not run.setting.is_trained)
+    assert run.report is None
+    file = run.workdir / "eval/0/report.json"
+    file.parent.mkdir(parents=True)
+    ours = config.config_hash(run.config)
+    for made, counts in (
+        ({}, True),  # of an earlier version
+        ({"config_hash": "0" * 16}, False),
+        ({"config_hash": ours}, True),
+    ):
+        file.write_text(json.dumps(made))
+        assert run.report == (file if counts else None)
 
 
 def test_a_setting_starts_from_one_before_it(tmp_path):
