@@ -185,7 +185,6 @@ def _check_sum(
 
 
 def check_goal(
-    constants: Mapping[str, str],
     steps: Sequence[tuple[str, dict[str, str]]],
     place: str,
     check: Checker,

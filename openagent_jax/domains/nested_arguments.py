@@ -16,6 +16,7 @@ from openagent_jax.domains import domain_schema as schema
 from openagent_jax.domains.domain_checks import Checker
 from openagent_jax.text import nesting, schema_paths
 from openagent_jax.text.nesting import Path
+from openagent_jax.text.schema_paths import may_be_null
 
 Gates = Mapping[str, tuple[str, ...]]
 
@@ -102,7 +103,7 @@ def check(
     sound = len(check.faults) == before
     known = {path[:n] for path in leaves for n in range(1, len(path) + 1)}
     for outer, holder in holders.items():
-        _check_required(root, outer, holder, known, place, check)
+        _check_required(outer, holder, known, place, check)
     return sound
 
 
@@ -176,7 +177,6 @@ def _check_siblings(leaves: Mapping[Path, str], place: str, check: Checker) -> N
 
 
 def _check_required(
-    root: Mapping[str, Any],
     outer: Path,
     holder: Mapping[str, Any],
     known: set[Path],
@@ -190,9 +190,7 @@ def _check_required(
         if name not in properties:
             what = "unknown argument"
             check.known(text, properties, f"{place}.required", what)
-        elif (*outer, name) not in known and not schema_paths.may_be_null(
-            properties[name]
-        ):
+        elif (*outer, name) not in known and not may_be_null(properties[name]):
             message = f"{text!r} is required, but x-openagent.arguments has no type "
             message += "for it; add it there"
             check.require(False, f"{place}.required", message)

@@ -50,7 +50,7 @@ def fields(
         if isinstance(kind, str):
             _known(kind, at, check)
             found[name] = kind
-        elif _list(name, kind, at, check):
+        elif _list(kind, at, check):
             made = ListSpec(
                 name, tuple(kind.columns.items()), kind.at_least, kind.at_most
             )
@@ -159,7 +159,7 @@ def _known(kind: str, place: str, check: Checker) -> None:
         check.known(kind, check.types, place, "unknown type")
 
 
-def _list(name: str, made: schema.Records, place: str, check: Checker) -> bool:
+def _list(made: schema.Records, place: str, check: Checker) -> bool:
     """Check a list; return whether it can be used."""
     least, most = made.at_least, made.at_most
     message = f"at_least {least}, at_most {most}; keep 0 <= at_least <= at_most, and "

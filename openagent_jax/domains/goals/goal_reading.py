@@ -37,7 +37,7 @@ def read(item: Any, place: str, in_order: bool, check: Checker) -> GoalSpec | No
     if sources and in_order:
         _check_steps([name for name, _ in steps], place, sources, check)
     if sources:
-        domain_tables.check_goal(goal.constants, steps, place, check)
+        domain_tables.check_goal(steps, place, check)
     phrases = check.texts(goal.phrases, check.used["phrase"], f"{place}.phrases")
     slots = [f"{{{slot}}}" for slot in goal.constants]
     for pool, texts in phrases.items():

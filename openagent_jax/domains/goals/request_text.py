@@ -145,7 +145,7 @@ class RequestText:
             clause = phrase if bare else request_pieces.framed(frame, phrase)
             if step == plan.asked and not self.recalls:
                 _need(kind != "statement" or form.terse)
-                clause += self._result(step, scope, phrase)
+                clause += self._result(step, phrase)
             if when is not None:
                 clause = self._conditional(when, clause, scope)
                 self.known.add(when.limit)
@@ -260,7 +260,7 @@ class RequestText:
             return "noun", "indirect", "fragment"
         return ("noun", "indirect") if self.form.indirect else ("noun",)
 
-    def _result(self, step: int, scope: set[str], phrase: list[Piece]) -> list[Piece]:
+    def _result(self, step: int, phrase: list[Piece]) -> list[Piece]:
         """Return the words that ask for what an effect returns."""
         form, answer = self.form, self.plan.goal.answer
         kind = self.plan.kinds[answer]

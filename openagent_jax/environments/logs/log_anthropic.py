@@ -8,7 +8,7 @@ a message, but a field `system` beside them.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_CALL, _RESULT, _TEXT = "tool_use", "tool_result", "text"
+_CALL, _RESULT = "tool_use", "tool_result"
 # The agent's thoughts, which are not part of what it says or does.
 _THOUGHTS = ("thinking", "redacted_thinking")
 

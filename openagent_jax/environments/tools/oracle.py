@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from openagent_jax.domains.limits import MAX_PREREQUISITES
 from openagent_jax.environments.tools import cells as records
@@ -34,7 +34,6 @@ class Plan(NamedTuple):
     # the tool); `UNNEEDED` for all others.
     extra: Int[Array, "N"]
     ready: Bool[Array, "N"]  # usable, and its prerequisites are met
-    cost: Float[Array, "N"]  # calls, including prerequisites; inf: cannot be used
     # The cheapest of the rows that would put a record right; -1: there is none.
     repair: Int[Array, ""]
 
@@ -442,6 +441,5 @@ def _plan(
         tool=tool,
         extra=jnp.where(by_step, UNNEEDED, need),
         ready=jnp.all(met, axis=1) & (cost < jnp.inf),
-        cost=cost,
         repair=best,
     )
