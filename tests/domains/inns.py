@@ -93,6 +93,16 @@ def good():
     }
 
 
+def gated(num):
+    """The document with `num` tools without arguments to be called before sign_in."""
+    document, gates = good(), [f"gate_{i}" for i in range(num)]
+    before = [{}, *({"call_after": gate} for gate in gates)]
+    for name, after in zip(gates, before):
+        document["tools"].append(tool(name, {}, {"hour": "hour"}, **after))
+    document["tools"][0]["x-openagent"] |= before[-1]
+    return document
+
+
 def save(tmp_path, document):
     file = tmp_path / "mine.json"
     file.write_text(document if isinstance(document, str) else json.dumps(document))

@@ -9,10 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from openagent_jax import expert
+from openagent_jax.curriculum import draw
+from openagent_jax.environments import registry
 from openagent_jax.environments.tools import types
 from openagent_jax.environments.tools.worlds import domain
+from openagent_jax.environments.world import Settings, Spelling
 from openagent_jax.text import reply_scan
 from tests import helpers
+from tests.domains import inns
 
 # Two documents describe one tool that is dead and one that works: only a call tells.
 HIDDEN = ("error_with_alternative", "still_solvable")
@@ -333,6 +338,31 @@ class TestCertificate:
         # A second reason never hides one that takes precedence.
         assert np.all(both.reason <= alone.reason)
         assert reason in reasons(both)
+
+
+@pytest.mark.parametrize("entry", [helpers.CLEAN, "dependency_extension"])
+def test_a_chain_of_prerequisites(tmp_path, entry):
+    """As long as a domain may have one, and with the call that a perturbation adds."""
+    file = str(inns.save(tmp_path, inns.gated(2)))
+    settings = Settings(domain=file, transfer=file, num_visible=6, max_turns=16)
+    made = registry.make(settings, Spelling(helpers.tokenizer()))
+    draw_one = draw.make_draw(made.environment, ("dependency_extension",), "test")
+
+    @jax.jit
+    def play(tables, keys, scenario):
+        def one(key):
+            drawn = draw_one(tables, key, key, jnp.float32(1), scenario)
+            episode = expert.demonstrate(made.environment, tables, drawn.task)
+            return episode.state, made.environment.certificate(tables, drawn.task)
+
+        return jax.vmap(one)(keys)
+
+    scenario = jnp.int32(entry != helpers.CLEAN)
+    state, proof = helpers.host(play(made.tables, helpers.keys(num=32), scenario))
+    assert np.all(state.success) and np.all(proof.solvable)
+    assert np.array_equal(state.num_calls, proof.fewest_calls)
+    # find_inn, two gates, sign_in, hold_room, book_room; and one more.
+    assert proof.fewest_calls.max() == 6 + int(scenario)
 
 
 def chained(name, split, entries, start=0):
