@@ -90,6 +90,7 @@ class Documents:
 @dataclass(frozen=True)
 class Wanted:
     tool: Int[Array, "1"]  # row of the function to be called, or -1
+    kind: Int[Array, ""]  # never negative: no other domain replaces the functions
     when: None = None  # a call is never wanted only under a condition
 
 
@@ -321,7 +322,7 @@ class Suite:
                 code_from=np.full(num, -1, np.int32),
                 call_after=np.full(num, -1, np.int32),
             ),
-            Wanted(np.array([item.wanted], np.int32)),
+            Wanted(np.array([item.wanted], np.int32), np.int32(0)),
             Failing(
                 np.zeros(num, np.int32),
                 np.full(num, -1, np.int32),

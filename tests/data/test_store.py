@@ -55,14 +55,18 @@ def test_other_tokenizer_or_chat_style_is_rejected(stored, recipe):
         assert str(stored.folder) in str(error.value)
     # Rows have to hold what is stored, not what the limit would have allowed.
     longest = max(len(x["tokens"]) for rows in stored.splits.values() for x in rows)
-    assert longest < NUM_TOKENS
-    store.check(stored, ours, longest)
+    found = [counts["longest"] for counts in stored.metadata["counts"].values()]
+    assert max(found) == longest
     with pytest.raises(ValueError, match=f"up to {longest} tokens, a row has"):
         store.check(stored, ours, longest - 1)
-    counts = {split: {"tokens": 1} for split in stored.splits}  # of an earlier version
-    older = stored._replace(metadata=stored.metadata | {"counts": counts})
+
+    def with_counts(**counts):
+        made = {"counts": {split: counts for split in stored.splits}}
+        return stored._replace(metadata=stored.metadata | made)
+
+    store.check(with_counts(longest=100), ours, 100)
     with pytest.raises(ValueError, match=f"up to {NUM_TOKENS} tokens"):
-        store.check(older, ours, NUM_TOKENS - 1)
+        store.check(with_counts(), ours, NUM_TOKENS - 1)  # of an earlier version
 
 
 def test_existing_dataset_is_not_overwritten(stored, recipe):

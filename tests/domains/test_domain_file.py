@@ -319,7 +319,7 @@ def test_semantic_fault(tmp_path, path, value, fault):
 
 
 def test_prerequisites_of_prerequisites(tmp_path):
-    """hold_room needs sign_in, which needs the gates; perturbations may add one more."""
+    """hold_room needs sign_in, which needs gates; a perturbation may add one more."""
     assert domain_file.faults(save(tmp_path, gated(2))) == []
     (fault,) = domain_file.faults(save(tmp_path, gated(3)))
     assert fault.endswith(
