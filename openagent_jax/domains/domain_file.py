@@ -76,7 +76,7 @@ from openagent_jax.domains.domain_spec import (
     require,
 )
 from openagent_jax.domains.goals import goal_reading, request_reading
-from openagent_jax.domains.limits import MAX_PREREQUISITES, Limits
+from openagent_jax.domains.limits import Limits
 from openagent_jax.text import nesting, schema_paths, style
 
 DOMAINS = Path(__file__).parent / "files"
@@ -427,9 +427,6 @@ def _name(item: Any) -> str:
 def _check_needs(names: list[str], check: Checker) -> bool:
     """Check that the tools that others need exist, and that none needs itself.
 
-    The oracle plans for `MAX_PREREQUISITES` calls without arguments before a call, one
-    after the other, of which a perturbation may add one.
-
     Args:
       names: the name of each entry of `tools`.
       check: collects the faults.
@@ -451,18 +448,4 @@ def _check_needs(names: list[str], check: Checker) -> bool:
         cycle = error.args[1][::-1]
         message = f"cycle {' -> '.join(cycle)}; remove one code_from or call_after"
         return check.require(False, places[cycle[0]], message)
-    # Calls with arguments are steps of goals.
-    is_step = {x: bool(tool and tool.arguments) for x, tool in check.tools.items()}
-    depth: dict[str, int] = {}
-    for name in graphlib.TopologicalSorter(needs).static_order():
-        before = [x for x in needs.get(name, ()) if not is_step.get(x, True)]
-        depth[name] = max((1 + depth[x] for x in before), default=0)
-        if name in places:
-            check.require(
-                depth[name] < MAX_PREREQUISITES,
-                places[name],
-                f"{depth[name]} calls without arguments come before it, one after the "
-                f"other, and {MAX_PREREQUISITES - 1} may; remove a code_from or "
-                "call_after",
-            )
     return in_order

@@ -6,8 +6,8 @@ from openagent_jax.text.lexicon import MAX_TEXT
 
 MAX_PAGES = 8  # of a list
 MAX_SETS = 512  # different sets of tools that the goals of a domain may need
-# Calls without arguments that have to come before a call, one after the other. A domain
-# has one less, since perturbations may add one.
+# Calls without arguments before a call, one after the other, that the oracle plans for.
+# `launch.domain check` warns of goals that need more.
 MAX_PREREQUISITES = 4
 
 

@@ -16,7 +16,6 @@ from openagent_jax.domains.limits import Limits
 from tests.domains.inns import (
     REMOVE,
     check_fault,
-    gated,
     good,
     load,
     save,
@@ -316,16 +315,6 @@ BAD = {
 @pytest.mark.parametrize("path, value, fault", BAD.values(), ids=BAD)
 def test_semantic_fault(tmp_path, path, value, fault):
     check_fault(tmp_path, path, value, fault)
-
-
-def test_prerequisites_of_prerequisites(tmp_path):
-    """hold_room needs sign_in, which needs gates; a perturbation may add one more."""
-    assert domain_file.faults(save(tmp_path, gated(2))) == []
-    (fault,) = domain_file.faults(save(tmp_path, gated(3)))
-    assert fault.endswith(
-        "tools[2].x-openagent: 4 calls without arguments come before it, one after the "
-        "other, and 3 may; remove a code_from or call_after"
-    )
 
 
 def test_a_good_file_has_no_faults(tmp_path):
