@@ -12,8 +12,9 @@ each, and GRPO after SFT or PAFT has as many again. Documents are short
 The first command is for a GPU (`launch/study_gpu.sh`): three seeds, adapters and the
 whole model, GRPO, and the whole catalogue. The second one is an exploratory table for
 two CPU cores: one seed, adapters, and twelve rows of 64 tasks.
-Time: not measured.
-Result: not measured yet.
+Time of the second: 80 minutes of training and 140 of evaluation for SFT, on one core.
+Result: SFT solves 72 % of the clean tasks and 18 % of the perturbed ones, and refuses
+nothing (docs/pretrained.md); the other runs have not been made yet.
 """
 
 from typing import Any
