@@ -100,6 +100,7 @@ def main() -> None:
     fits = stored is None and sizing.fits(asked, c, model, given)
     source = build.world(c, model, c.sandbox.domain)
     world = runs.world_digest(source)
+    runs.check_world(workdir, world)  # in each process, so that all of them end
     arrays = compiled_step.abstract(c, model, source)
     programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
     if stored is None and c.has_tasks and not c.data.path:
@@ -112,7 +113,6 @@ def main() -> None:
     held = contextlib.ExitStack()  # until this process ends
     if first:
         held.enter_context(runs.lock(workdir))
-        runs.check_world(workdir, world)
         manifest = _manifest(c, workdir) | {runs.WORLD: world}
         manifest |= {runs.STAGE: model.stage, lineage.KEY: [*stages]}
         files.write_json(workdir / "config.json", config.to_dict(c))

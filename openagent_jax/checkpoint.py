@@ -7,9 +7,8 @@ leaf, the metrics and the caller's `meta`, with a SHA-256 of its own.
 
 Digests are taken of leaves, not of files, and are stored within the step. So they cover
 the writing too, one rename commits arrays and digests together, and they do not depend
-on the sharding. They delay `save` by 0.1 s per
-100 MB. A leaf that is spread over several hosts has no digest, as no host holds all of
-it.
+on the sharding. They delay `save` by 0.1 s per 100 MB. A leaf that is spread over
+several hosts has no digest, as no host holds all of it.
 """
 
 import contextlib

@@ -476,6 +476,27 @@ def test_sigterm_interrupts_an_evaluation(step, tmp_path):
     assert reached == [5, 5] and saved(tmp_path) == [5]
 
 
+def test_sigterm_interrupts_what_follows_the_last_step():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(
+        train.Preempted, match="step 6, the last one; .* to evaluate it"
+    ):
+        with train.preemptible(6):
+            terminate()
+            raise AssertionError("it went on")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_interrupt_says_what_remains(step, tmp_path):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    stopped = stop_at(step, 5, interrupt)
+    with pytest.raises(KeyboardInterrupt) as error:
+        run(tmp_path, stopped, toy_state())
+    assert "(last checkpoint: step 4); start the same command" in str(error.value)
+
+
 def test_sigterm_just_before_an_evaluation(step, tmp_path):
     """The signal comes while the host waits for the metrics of the step."""
 

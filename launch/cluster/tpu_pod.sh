@@ -6,8 +6,8 @@
 # NAME and ZONE are those of the TPU VM, which has to exist. The commit that is checked
 # out here is installed on every worker, from the remote "origin". The workdir has to be
 # in a file system that all of them have mounted (Filestore, or a bucket by gcsfuse); an
-# address such as gs://BUCKET is refused. The same command goes on with a run that was stopped or
-# preempted, also on another number of chips.
+# address such as gs://BUCKET is refused. The same command goes on with a run that was
+# stopped or preempted, also on another number of chips.
 set -euo pipefail
 if (($# < 3)); then
   sed -n '2,4s/^# \{0,1\}//p' "$0" >&2

@@ -148,7 +148,7 @@ def _list_notes(tools: list[DraftedTool]) -> Iterable[str]:
     if guessed:
         names = ", ".join(tool.listed.name for tool in guessed if tool.effect)
         guess = "tools that change something (effect), judging by their words"
-        yield f'tools: {guess}: {names or "none"}; mark others by "effect": true'
+        yield f"tools: {guess}: {names or 'none'}; mark others with effect: true"
     for index, tool in enumerate(tools):
         if listed_as := _listed_as(tool):
             name = f"{listed_as} is called {tool.listed.name}; agents see that name"

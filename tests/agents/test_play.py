@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from openagent_jax.agents import agents, play
+from openagent_jax.agents import agents, cost, play
 from openagent_jax.curriculum import draw
 from openagent_jax.types import Outcome
 from tests import scripted
@@ -99,6 +99,16 @@ def test_a_limit_that_cannot_be_kept_is_refused(limit):
     with pytest.raises(agents.Rejected, match=f"so {limit} cannot be enforced; give"):
         budget.use(agents.Reply({}))
     play.Budget(max_calls=9).use(agents.Reply({}))
+
+
+def test_a_sum_of_tokens_has_no_price():
+    """So an endpoint that reports nothing else could spend without limit."""
+    limits = dict(max_cost=9, prices=cost.Prices(1.0, 1.0))
+    with pytest.raises(agents.Rejected, match="prompt and how many are completion tok"):
+        play.Budget(**limits).use(agents.Reply({}, num_tokens=5))
+    with pytest.raises(agents.Rejected, match="max_cost cannot be enforced"):
+        play.Budget(max_tokens=9, **limits).use(agents.Reply({}, num_tokens=5))
+    play.Budget(max_tokens=9).use(agents.Reply({}, num_tokens=5))
 
 
 def test_replies_in_flight_when_the_budget_ends_are_counted():

@@ -281,6 +281,18 @@ class TestKeys:
         both = jnp.concatenate([keys, draw.edit_keys(keys)])
         assert len(np.unique(jax.random.key_data(both), axis=0)) == 32
 
+    @pytest.mark.parametrize("repeats", [1, 2])
+    def test_episodes_have_keys_of_their_own(self, getkey, repeats):
+        """What draws or perturbs a task does not sample the tokens of its episode."""
+        key, num = getkey(), 8
+        batch = draw.make_batch(ENVIRONMENT, (), "test", num, repeats)
+        _, played = batch(0, jnp.int32(0), key, jnp.int32(0), jnp.float32(1))
+        tasks = draw.task_keys(key, 0, num, repeats)
+        used = jnp.concatenate([tasks, draw.edit_keys(tasks, 0, repeats)])
+        used = {tuple(x) for x in np.asarray(jax.random.key_data(used)).tolist()}
+        own = {tuple(x) for x in np.asarray(jax.random.key_data(played)).tolist()}
+        assert len(own) == num and not own & used
+
 
 def test_clean_curriculum(getkey):
     """New tasks from the task key; the edit key does not matter."""

@@ -272,6 +272,17 @@ def test_show_of_a_log(commands, tmp_path):
             json.dumps(TOOLS),
             ["BARE: skip: no tool is called x; known: find_book, book_price, buy_book"],
         ),
+        (
+            ["check", "BARE"],
+            json.dumps(TOOLS),
+            ["BARE is a list of tools", "draft BARE"],
+        ),
+        (
+            ["check", "BARE"],
+            json.dumps({"result": {"tools": TOOLS}}),
+            ["BARE is a list of tools", "draft BARE"],
+        ),
+        (["check", "poi", "--out=x"], "", ["--out is for draft"]),
         (["check", "pio"], "", ["pio: 1 fault"]),
         (["check", "my.jsonl"], "", ["my.jsonl is a log; check it by python -m"]),
         (["show", "my.jsonl"], "", ["my.jsonl: No such file"]),

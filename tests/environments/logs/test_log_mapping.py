@@ -15,14 +15,17 @@ from tests.environments.logs.examples import (
     FOUND,
     GOOD,
     ORDER,
+    PACK,
     TOOLS,
     calls,
     chain,
     mapped,
+    nested,
     reason,
     result,
     says,
     tool,
+    unsure,
     user,
     weather,
 )
@@ -356,6 +359,20 @@ def test_numbers_beyond_exact_decimals(written, inexact):
     if inexact:
         assert fields(task.steps[0]) == {"n": Bare(written)}
         assert task.answer == (0, ("n",))
+
+
+@pytest.mark.parametrize(
+    ("messages", "tools", "unstated"),
+    [
+        (chain(), TOOLS, ""),
+        (unsure(), TOOLS, ""),  # the reply has the value
+        (weather(*GOOD, city="Rome"), TOOLS, ""),
+        (weather(*GOOD, city="Bern"), TOOLS, "'Rome' (get_weather: city)"),
+        (nested(), [PACK], "'true' (pack: box.gift)"),
+    ],
+)
+def test_values_from_nowhere(messages, tools, unstated):
+    assert mapped(messages, tools).unstated() == unstated
 
 
 def test_codes():
