@@ -80,6 +80,21 @@ def test_golden_step(name):
     assert got == pytest.approx(expected, rel=1e-4), message
 
 
+def test_the_schedule_ends_with_the_last_update():
+    """A step of two epochs makes two updates, and the last step still learns."""
+    c = tiny.config(
+        "sft", train__num_epochs=2, train__num_steps=2, optim__schedule="linear"
+    )
+    c = c.replace({"optim.end_factor": 0.0, "optim.warmup_steps": 0})
+    assert c.num_updates == 4
+    step, state = tiny.trainer(c)
+    for _ in range(2):
+        before = helpers.leaves(state.params["layers"])
+        state, _ = step(state)
+        after = helpers.leaves(state.params["layers"])
+        assert any(np.any(x != y) for x, y in zip(before, after, strict=True))
+
+
 def write_golden() -> None:
     numbers = {name: one_step(name) for name in ("sft", "paft")}
     GOLDEN.parent.mkdir(exist_ok=True)
