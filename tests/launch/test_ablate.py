@@ -292,7 +292,7 @@ def test_an_untrained_model_stands_beside_each_seed(tmp_path):
         assert change["mean"] == pytest.approx(want)
 
 
-TINY = tiny.CHANGES | {"train.num_steps": 40, "checkpoint.every": 10}
+TINY = tiny.SFT_CHANGES | {"train.num_steps": 40, "checkpoint.every": 10}
 TINY = [f"--config.{key}={value}" for key, value in TINY.items()]
 TEN = [PAFT, *TINY, "--sweep=paft.alpha=0.25,0.5", "--sweep=seed=0..4"]
 TEN += ["--config.paft.perturbations=('identity_erasure',)"]

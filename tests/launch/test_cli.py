@@ -550,7 +550,7 @@ def test_export(commands, tmp_path):
 
 SMALL = [
     f"--config.{key}={value}"
-    for key, value in tiny.CHANGES.items()
+    for key, value in tiny.SFT_CHANGES.items()
     if key not in ("compile_cache", "train.num_steps", "checkpoint.every")
 ] + [f"--config.paft.perturbations={tiny.FEW}"]
 
