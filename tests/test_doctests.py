@@ -20,8 +20,8 @@ MODULES = sorted(
 )
 LIBRARY = [name for name in MODULES if name.startswith("openagent_jax.")]
 ROOMS = sorted({name.split(".")[1] for name in LIBRARY})
-# Examples of these would need a policy; those of the registry play an expert.
-WITHOUT = {"expert", "rollout", "types"}
+# Examples of these would need a policy or a run; those of the registry play an expert.
+WITHOUT = {"expert", "rollout", "train", "types"}
 
 
 def examples(name: str) -> list[doctest.DocTest]:

@@ -76,6 +76,7 @@ def test_records_equal_batches_of_sft(recipe, stored):
         "perturbed": int(np.sum(~same[fits])),
         "tokens": int(np.sum(length[fits])),
         "loss_tokens": int(np.sum(batch.loss_mask[fits])),
+        "longest": max(length[fits]),
     }
     assert counts["perturbed"] > 5
 

@@ -186,8 +186,8 @@ def test_a_missing_or_changed_base_model(trained, tmp_path):
     with pytest.raises(UsageError) as error:
         backbones.restore(workdir)
     message = str(error.value)
-    assert message.startswith(f"{workdir}: its adapters were trained with another")
-    assert '"norm" than the one found now; restore the model' in message
+    assert message.startswith(f'{workdir}: its adapters were trained with a "norm" ')
+    assert "other than the one found now; restore the model" in message
     shutil.rmtree(folder)
     with pytest.raises(UsageError) as error:
         backbones.restore(workdir)
