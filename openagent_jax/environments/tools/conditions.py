@@ -37,17 +37,12 @@ def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
       kept: the steps without those whose conditions fail.
     """
     goal, tools, when = task.goal, task.tools, task.goal.when
-    valid, step = goal.tool >= 0, jnp.arange(goal.tool.shape[0])
+    valid = goal.tool >= 0
     kept &= valid
     if when is None:
         return kept
-
-    def from_steps(sources: Int[Array, "_ S"]) -> Bool[Array, "_ C"]:
-        found = (sources - task.constants.shape[0]) // tools.num_values
-        return jnp.any(found[:, :, None] == step[None, None], axis=1)
-
-    uses = from_steps(goal.source) & valid[:, None]
-    told = from_steps(jnp.append(when[:, ::2], goal.answer)[None])[0]
+    uses = jnp.any(task.from_step(goal.source), axis=1) & valid[:, None]
+    told = jnp.any(task.from_step(jnp.append(when[:, ::2], goal.answer)), axis=0)
     own = tools.effect[goal.tool] | told | ~jnp.any(uses, axis=0)
     # A prerequisite that is a step has arguments, which only the goal gives.
     uses |= needs(task)
@@ -55,7 +50,7 @@ def of_use(task: Task, kept: Bool[Array, "C"]) -> Bool[Array, "C"]:
     def wider(_, found):  # a chain of steps; a loop compiles once
         return kept & (own | jnp.any(uses & found[:, None], axis=0))
 
-    return jax.lax.fori_loop(0, len(step), wider, kept & own)
+    return jax.lax.fori_loop(0, len(valid), wider, kept & own)
 
 
 def needs(task: Task) -> Bool[Array, "C C"]:
@@ -103,9 +98,8 @@ def with_possible(
     valid, when = task.goal.tool >= 0, task.goal.when
     if when is None:
         return task, valid
-    sources, num_constants = when[:, ::2], task.constants.shape[0]
-    step = (sources - num_constants) // values.shape[1]
-    known = jnp.all((sources < num_constants) | done[step], axis=1)
+    step = task.source_step(when[:, ::2])
+    known = jnp.all((step < 0) | done[step], axis=1)
     holds = _hold(task, values)
     possible = of_use(task, ~known | holds)
     return _with_steps(task, possible), of_use(task, known & holds)

@@ -33,9 +33,7 @@ def as_changed(task: Task, changed: Bool[Array, ""] | bool = True) -> Task:
 
 def _uses(task: Task) -> Bool[Array, "C C"]:
     """Return whether step c takes a result of step b, at [c, b]."""
-    step = jnp.arange(len(task.goal.tool))
-    source = (task.goal.source - len(task.constants)) // task.tools.num_values
-    uses = jnp.any(source[:, :, None] == step[None, None], axis=1)
+    uses = jnp.any(task.from_step(task.goal.source), axis=1)
     return uses & (task.goal.tool >= 0)[:, None]
 
 

@@ -116,11 +116,7 @@ def _writes(task: Task) -> Bool[Array, "C"]:
 
 def _is_used(task: Task) -> Bool[Array, "C"]:
     """Return the steps whose results are used, or are the answer."""
-    step, num_constants = jnp.arange(task.goal.tool.shape[0]), task.constants.shape[0]
-    found = sources(task)
-    from_step = (found - num_constants) // task.tools.num_values
-    from_step = jnp.where(found >= num_constants, from_step, -1)
-    return jnp.any(from_step[:, None] == step[None], axis=0)
+    return jnp.any(task.from_step(sources(task)), axis=0)
 
 
 def sources(task: Task) -> Int[Array, "_"]:
@@ -213,9 +209,8 @@ def expert(lexicon: Lexicon, task: Task, state: State) -> Action:
     needs = _needs(task, ~task.faults.untold[:, None] | state.known_needs)
     obtained = jnp.stack([state.has_code, state.succeeded])
     plan = _plan(task, needed, known, done, needs, obtained, none, none, order)
-    num_constants, num_values = task.constants.shape[0], state.values.shape[1]
-    source_step = (goal.source - num_constants) // num_values
-    have = (goal.source < num_constants) | state.done[source_step]
+    source_step = task.source_step(goal.source)
+    have = (source_step < 0) | state.done[source_step]
     has_sources = jnp.all(have, axis=1) & may_call
     open_step = needed & ~done & has_sources & plan.ready[plan.tool]
     step_rank = jnp.where(open_step, 2 * jnp.arange(goal.tool.shape[0]) + 1, UNNEEDED)
@@ -287,7 +282,7 @@ def _as_seen(task: Task, state: State) -> State:
     has shown that they have changed.
     """
     unread, goal = task.faults.stale & ~state.done, task.goal
-    step = (goal.source - task.constants.shape[0]) // state.values.shape[1]
+    step = task.source_step(goal.source)
     from_unread = (step >= 0) & unread[step]
     return replace(
         state,
@@ -393,16 +388,14 @@ def _plan(
     no_args = jnp.all(no_arg, axis=1)
     provides = same[before]  # [N, 2, N]
     met = (before < 0) | jnp.any(provides & obtained[None], axis=2)
-    num_constants = task.constants.shape[0]
-    source_step = (goal.source - num_constants) // tools.num_values
-    given = goal.source < num_constants
+    source_step = task.source_step(goal.source)
     if order is not None:
         no_args |= order.repairs  # their arguments are known
 
     def wider(_, known):
         """Return the costs of tools, and steps, that one more round finds."""
         cost, step_ok, _ = known
-        sources = jnp.all(given | step_ok[source_step], axis=1)
+        sources = jnp.all((source_step < 0) | step_ok[source_step], axis=1)
         if order is not None:
             sources &= jnp.all(~order.before | step_ok[:, None], axis=0)
         args_ok = no_args | jnp.any(serves & sources[:, None], axis=0)

@@ -168,9 +168,7 @@ def respond(
 
 def _sources_among(task: Task, some: Bool[Array, "C A"]) -> Bool[Array, "C"]:
     """Return the steps whose results some arguments of steps are."""
-    step = (task.goal.source - task.constants.shape[0]) // task.tools.num_values
-    is_source = step[:, :, None] == jnp.arange(some.shape[0])[None, None]
-    return jnp.any(is_source & some[:, :, None], axis=(0, 1))
+    return jnp.any(task.from_step(task.goal.source) & some[:, :, None], axis=(0, 1))
 
 
 def reveals_code(task: Task) -> Bool[Array, "N"]:

@@ -228,6 +228,14 @@ class Task:
     shown: Bool[Array, "Q"]  # False: the request leaves it out, the agent must ask
     facts: Facts | None = None  # None if results are generated
 
+    def source_step(self, source: Int[Array, "*S"]) -> Int[Array, "*S"]:
+        """Return the step whose result a source is; below 0 for a constant or none."""
+        return (source - self.constants.shape[0]) // self.tools.num_values
+
+    def from_step(self, source: Int[Array, "*S"]) -> Bool[Array, "*S C"]:
+        """Tell of each step whether a source is one of its results."""
+        return self.source_step(source)[..., None] == jnp.arange(len(self.goal.tool))
+
 
 @dataclass(frozen=True)
 class TaskPools:

@@ -219,28 +219,22 @@ def _may_be_stale(task: Task) -> Bool[Array, "C"]:
     """
     goal, tools = task.goal, task.tools
     num_fields, num_values = tools.result_low.shape[1], tools.num_values
-    step, num_constants = jnp.arange(goal.tool.shape[0]), task.constants.shape[0]
     tool = jnp.maximum(goal.tool, 0)
     low, high = tools.result_low[tool], tools.result_high[tool]
     varies = jnp.pad(high - low > 1, ((0, 0), (0, num_values - num_fields)))
-
-    def from_steps(sources: Array) -> Array:  # [... C], for sources [...]
-        found = (sources - num_constants) // num_values
-        return jnp.expand_dims(found, -1) == jnp.expand_dims(
-            step, tuple(range(found.ndim))
-        )
 
     user = goal.tool >= 0
     conditional = jnp.zeros_like(varies[:, 0])
     if goal.when is not None:
         user &= goal.when[:, 0] < 0
-        conditional = jnp.any(from_steps(goal.when[:, ::2]), axis=(0, 1))
+        conditional = jnp.any(task.from_step(goal.when[:, ::2]), axis=(0, 1))
         conditional |= goal.when[:, 0] >= 0
-    is_used = from_steps(goal.source) & user[:, None, None]  # [C, A, C]
-    value = (goal.source - num_constants) % num_values
+    from_step = task.from_step(goal.source)
+    is_used = from_step & user[:, None, None]  # [C, A, C]
+    value = (goal.source - task.constants.shape[0]) % num_values
     changes = varies[:, value]  # [C, C, A]: of each step, if the source is from it
     changes = jnp.moveaxis(changes, 0, -1)
-    everywhere = jnp.all(~from_steps(goal.source) | changes, axis=(0, 1))
+    everywhere = jnp.all(~from_step | changes, axis=(0, 1))
     relation = tools.relation[tool]
     same = (relation[:, None] == relation[None]) & (goal.tool >= 0)[None]
     alone = jnp.sum(same, axis=1) == 1

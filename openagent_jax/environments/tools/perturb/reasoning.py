@@ -310,14 +310,10 @@ def _feeds(task: Task) -> Bool[Array, "N N"]:
     A step also uses the results that its condition compares.
     """
     goal, tools = task.goal, task.tools
-    num_steps = goal.tool.shape[0]
-    num_constants, step = task.constants.shape[0], jnp.arange(num_steps)
-    source = goal.source
+    step, source = jnp.arange(goal.tool.shape[0]), goal.source
     if goal.when is not None:
         source = jnp.concatenate([source, goal.when[:, ::2]], axis=1)
-    source_step = (source - num_constants) // tools.num_values
-    direct = (source >= num_constants)[:, :, None]
-    direct = jnp.any(direct & (source_step[:, :, None] == step[None, None]), axis=1).T
+    direct = jnp.any(task.from_step(source), axis=1).T
     row = jnp.arange(tools.relation.shape[0])
     if tools.access is not None:  # a step may have to leave what another one needs
         table = jnp.where(goal.tool >= 0, tools.access.table[goal.tool], 0)
