@@ -234,7 +234,7 @@ class Task:
 
     def from_step(self, source: Int[Array, "*S"]) -> Bool[Array, "*S C"]:
         """Tell of each step whether a source is one of its results."""
-        return self.source_step(source)[..., None] == jnp.arange(len(self.goal.tool))
+        return jax.nn.one_hot(self.source_step(source), len(self.goal.tool), dtype=bool)
 
 
 @dataclass(frozen=True)
