@@ -269,8 +269,9 @@ def get_config(arg: str = "") -> ConfigDict:
     c.monitor.min_entropy = 1e-4  # lowest entropy of the policy, in nats per token
     c.monitor.max_entropy = 3.0  # highest entropy of the policy, in nats per token
     c.monitor.min_calls = 0.05  # lowest number of calls per action
-    # Largest increase of the rate of false refusals, from its mean over the first
-    # `patience` steps after the run was started or resumed.
+    # How far the mean reward of `patience` steps may fall, and the mean rate of false
+    # refusals rise, from the first such steps after the run was started or resumed.
+    c.monitor.max_reward_drop = 0.15
     c.monitor.max_refusal_drift = 0.3
     # Largest fraction of groups whose rewards are all equal (GRPO).
     c.monitor.max_zero_variance = 0.999
@@ -278,7 +279,7 @@ def get_config(arg: str = "") -> ConfigDict:
     # sampled and in training.
     c.monitor.max_log_prob_gap = 1e-3
     c.monitor.max_reward_share = 0.95  # largest share of one component in the reward
-    c.monitor.patience = 50  # consecutive steps out of bounds before a warning
+    c.monitor.patience = 10  # consecutive steps out of bounds before a warning
     # Names of monitors, such as "min_entropy", that end the run instead of warning.
     c.monitor.stop = ()
 

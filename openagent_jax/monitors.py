@@ -4,6 +4,7 @@ A monitor that fires gives a warning with the likely cause and a remedy. Where t
 config says so, it stops the run.
 """
 
+import collections
 import fnmatch
 import statistics
 from collections.abc import Callable, Collection, Mapping
@@ -23,9 +24,10 @@ class Monitor(NamedTuple):
       metric: name of the metric; `*` matches any part of a name.
       cause: the likely cause and the remedy, for the warning.
       above: whether values above the bound are bad; if False, values below it are.
-      drift: whether the bound is on the change of the metric, not on the metric itself:
-        the change from its mean over the first `patience` steps after the run was
-        started or resumed. Single steps are too noisy to be compared with.
+      drift: whether the bound is on how far the metric has risen (or fallen, if `above`
+        is False), from its mean over the first `patience` steps after the run was
+        started or resumed to that over the last `patience` steps. Single steps are too
+        noisy to be compared.
     """
 
     metric: str
@@ -50,6 +52,13 @@ MONITORS = {
         "tools/call_frequency",
         "the policy is no longer calling tools; check what reward.* rewards",
         above=False,
+    ),
+    "max_reward_drop": Monitor(
+        "reward",
+        "the policy earns less than at the beginning, so its updates do harm; lower "
+        "optim.learning_rate, or raise train.batch_size",
+        above=False,
+        drift=True,
     ),
     "max_refusal_drift": Monitor(
         "refusal/false_refusal",
@@ -80,11 +89,13 @@ class Watchdog:
     """Checks the metrics of every step against the bounds of the monitors.
 
     A monitor fires once when its metric has been out of bounds for `patience` steps in
-    a row, and again only after the metric has recovered.
+    a row, or its mean over so many steps has drifted too far, and again only after the
+    metric has recovered.
 
     Args:
       bounds: the bound of each active monitor, by its name in `MONITORS`.
-      patience: number of consecutive steps out of bounds before a monitor fires.
+      patience: number of consecutive steps out of bounds before a monitor fires, and
+        of the steps of a mean whose drift is measured.
       stop: names of the monitors that stop the run.
       warn: called with the text of a warning, which is one line.
 
@@ -107,8 +118,9 @@ class Watchdog:
         self._warn = warn
         # By monitor and metric: consecutive steps out of bounds.
         self._num_outside: dict[tuple[str, str], int] = {}
-        # By metric: its first values, of which drifting is measured from the mean.
+        # By metric: its first and its last values, between whose means it drifts.
         self._first: dict[str, list[float]] = {}
+        self._last: dict[str, collections.deque[float]] = {}
 
     def check(self, step: int, metrics: Metrics) -> None:
         """Check the metrics of one step.
@@ -126,24 +138,36 @@ class Watchdog:
 
     def _check_one(self, step: int, name: str, bound: float, metric: str, value: float):
         """Check one metric against one monitor."""
-        monitor, pair, measured = MONITORS[name], (name, metric), value
+        monitor, pair, patience = MONITORS[name], (name, metric), self._patience
         if monitor.drift:
-            first = self._first.setdefault(metric, [])
-            if len(first) < self._patience:
-                first.append(value)
-                return
-            measured = value - statistics.fmean(first)
-        outside = measured > bound if monitor.above else measured < bound
+            change = self._drift(metric, value)
+            change = change if monitor.above else -change
+            outside, patience = change > bound, 1
+            verb = "risen" if monitor.above else "fallen"
+            found = f"has {verb} by {change:.3g}, more than"
+        else:
+            outside = value > bound if monitor.above else value < bound
+            side = "above" if monitor.above else "below"
+            found = f"is {value:.3g}, for {patience} steps {side}"
         count = self._num_outside.get(pair, 0) + 1 if outside else 0
         self._num_outside[pair] = count
-        if count != self._patience:
+        if count != patience:
             return
-        side = "above" if monitor.above else "below"
-        verb = "has changed by" if monitor.drift else "is"
         text = (
-            f"step {step}: {metric} {verb} {measured:.3g}, for {count} steps {side} "
-            f"monitor.{name}={bound:g}: {monitor.cause}"
+            f"step {step}: {metric} {found} monitor.{name}={bound:g}: {monitor.cause}"
         )
         if name in self._stop:
             raise Unhealthy(text)
         self._warn(text)
+
+    def _drift(self, metric: str, value: float) -> float:
+        """Return how far the mean of a metric has changed; 0 until it is known."""
+        first = self._first.setdefault(metric, [])
+        if len(first) < self._patience:
+            first.append(value)
+            return 0.0
+        last = self._last.setdefault(metric, collections.deque(maxlen=self._patience))
+        last.append(value)
+        if len(last) < self._patience:
+            return 0.0
+        return statistics.fmean(last) - statistics.fmean(first)

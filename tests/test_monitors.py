@@ -5,7 +5,12 @@ import pytest
 from configs import base
 from openagent_jax import monitors
 
-BOUNDS = {"min_entropy": 0.1, "max_refusal_drift": 0.3, "max_reward_share": 0.9}
+BOUNDS = {
+    "min_entropy": 0.1,
+    "max_refusal_drift": 0.3,
+    "max_reward_drop": 0.2,
+    "max_reward_share": 0.9,
+}
 
 
 def make(stop=(), patience=3):
@@ -32,11 +37,22 @@ def test_fires_once_when_patience_ends():
 
 def test_drift_is_the_change_since_the_start():
     watchdog, warnings = make()
-    # The mean of the first three is 0.5. One of them alone would be no measure.
-    check(watchdog, "refusal/false_refusal", [0.9, 0.2, 0.4, 0.79, 0.75, 0.4])
+    # The mean of the first three is 0.5. One step alone would be no measure.
+    check(watchdog, "refusal/false_refusal", [0.9, 0.2, 0.4, 1.0, 0.8, 0.6])
+    assert not warnings  # the last three have a mean of 0.8, which is not more
+    check(watchdog, "refusal/false_refusal", [1.0, 1.0, 0.0, 1.0, 1.0], first=7)
+    (line,) = warnings
+    assert line.startswith("step 8: refusal/false_refusal has risen by 0.367, more")
+
+
+def test_a_reward_that_falls():
+    """A rise is none, and a monitor that has fired fires again after a recovery."""
+    watchdog, warnings = make()
+    check(watchdog, "reward", [0.2, 0.3, 0.4, 0.9, 0.9, 0.9])
     assert not warnings
-    check(watchdog, "refusal/false_refusal", [0.85, 0.9, 0.95], first=7)
-    assert "has changed by 0.45" in warnings[0] and "step 9" in warnings[0]
+    check(watchdog, "reward", [0.0] * 4 + [0.9] * 2 + [0.0] * 3, first=7)
+    steps = [line.partition(": reward has fallen by")[0] for line in warnings]
+    assert steps == ["step 9", "step 15"]
 
 
 def test_metrics_of_a_pattern_are_counted_separately():

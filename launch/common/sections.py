@@ -268,6 +268,7 @@ class Monitor:
     min_entropy: float
     max_entropy: float
     min_calls: float
+    max_reward_drop: float
     max_refusal_drift: float
     max_zero_variance: float
     max_log_prob_gap: float
