@@ -1,12 +1,14 @@
 """The README and the pages of docs/ show the numbers of the stored reports, and name
 only files, commands and config keys that exist."""
 
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from configs import base
+from configs import base, grpo
 from openagent_jax import report
 from openagent_jax.environments.tools.perturb import CATALOGUE
 from tests import pages
@@ -212,6 +214,27 @@ def test_diagnosis_matches_the_first_edition():
     for label, *values in table:
         row = next(row for row in page if row[0] == label)
         assert values == [row[i].split(" [")[0] for i in columns], label
+
+
+def test_learning_rates_match_stored_rewards():
+    section = pages.page("reinforcement_learning.md").split("## The learning rate")[1]
+    stored = json.loads((ROOT / "docs/results/learning_rates.json").read_text("utf-8"))
+    still, *_ = stored["reward"].values()
+    shown = {row[0]: row[1:] for row in table_of(section)[2:]}
+    assert [*shown] == [*stored["reward"]]
+    for rate, reward in stored["reward"].items():
+        late = np.array(reward[13:26])
+        change = late - np.array(still[13:26])
+        margin = 1.96 * np.std(change, ddof=1) / np.sqrt(13)
+        refused = np.mean(stored["false_refusal"][rate][13:26])
+        assert shown[rate] == [
+            f"{np.mean(reward[:13]):.2f}",
+            f"{np.mean(late):.2f}",
+            "" if reward is still else f"{np.mean(change):+.3f} ± {margin:.3f}",
+            f"{100 * refused:.0f}",
+        ]
+    best = max(shown, key=lambda rate: np.mean(stored["reward"][rate][13:26]))
+    assert grpo.get_config().optim.learning_rate == float(best)
 
 
 def test_gains_of_grpo_match_stored_reports():
