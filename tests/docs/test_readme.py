@@ -193,13 +193,14 @@ def test_perturbations_that_are_named_exist():
     assert len(listed) > 9 and {*listed} <= {entry.name for entry in CATALOGUE}
 
 
-def test_grpo_after_sft_matches_its_command():
+def test_grpo_after_fine_tuning_matches_its_commands():
     text = pages.page("reinforcement_learning.md")
-    columns = re.search(r"--markdown --compare=(\S+)", text)
-    assert columns
-    compared = report.load_columns(columns[1].split(","))
-    assert report.side_by_side(compared, markdown=True) in text
-    assert (why := report.exploratory(compared)) and why in text
+    commands = re.findall(r"--markdown --compare=(\S+)", text)
+    assert len(commands) == 2
+    for columns in commands:
+        compared = report.load_columns(columns.split(","))
+        assert report.side_by_side(compared, markdown=True) in text
+        assert (why := report.exploratory(compared)) and why in text
 
 
 def test_diagnosis_matches_the_first_edition():
