@@ -1,15 +1,39 @@
 """Say what a command is doing, on standard error.
 
-On a terminal it is a bar with the current stage; elsewhere each stage is one line.
+On a terminal it is a bar, elsewhere a line now and then.
 """
 
 import sys
 
 from tqdm import tqdm
 
+DELAY_S = 30.0  # an evaluation that is shorter shows nothing
+EVERY_S = 30.0  # between two lines of an evaluation where there is no terminal
+
+
+def episodes(total: int, disable: bool = False) -> tqdm:
+    """Return a bar that counts the episodes of an evaluation.
+
+    Args:
+      total: the number of episodes.
+      disable: whether nothing is shown, as by all processes but the first.
+
+    >>> with episodes(16) as bar:
+    ...     bar.update(8)
+    """
+    return tqdm(
+        desc="evaluation",
+        total=total,
+        unit="episode",
+        delay=DELAY_S,
+        mininterval=0.1 if sys.stderr.isatty() else EVERY_S,
+        leave=False,
+        disable=disable,
+    )
+
 
 class Stages:
-    """A sequence of stages, some of which have steps.
+    """A sequence of stages, some of which have steps; elsewhere each is one line.
 
     >>> stages = Stages(num_steps=2)
     >>> stages.begin("reading")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jax.sharding import Mesh
 
-from launch.common import build, errors, lineage, scenarios
+from launch.common import build, errors, lineage, progress, scenarios
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import perturb, report, sharding
@@ -85,7 +85,8 @@ class Scorer:
         Args:
           params: parameters of the policy.
           step: the step that they are from.
-          workdir: where episodes are saved; None saves none.
+          workdir: where episodes are saved. None saves none and shows no progress, as
+            in all processes but the first.
         """
         c, world = self._c.eval, self.world
         keeper = None
@@ -96,21 +97,30 @@ class Scorer:
             )
         if self._refused is None:
             self._refused = bounds.fit(world)
-        scored = evaluate.evaluate(
-            self._play,
-            world,
-            params,
-            self._scenarios,
-            seed=c.seed,
-            num_tasks=self._num_tasks,
-            batch_size=self._batch_size,
-            strength=c.strength,
-            repeats=c.repeats,
-            refused=self._refused,
-            **({"keep": keeper} if keeper else {}),
-        )
+        num = self._num_tasks * c.repeats  # episodes of a scenario
+        total = num * (1 + len(self._scenarios))
+        with progress.episodes(total, disable=workdir is None) as bar:
+
+            def keep(name: str, start: int, played: evaluate.Played) -> None:
+                if keeper:
+                    keeper(name, start, played)
+                bar.update(min(self._batch_size, num - start))
+
+            scored = evaluate.evaluate(
+                self._play,
+                world,
+                params,
+                self._scenarios,
+                seed=c.seed,
+                num_tasks=self._num_tasks,
+                batch_size=self._batch_size,
+                strength=c.strength,
+                repeats=c.repeats,
+                refused=self._refused,
+                keep=keep,
+            )
         if keeper:
-            keeper.write(self._num_tasks * c.repeats)
+            keeper.write(num)
         if c.simple_agents and self._simple is None:
             self._simple = simple_agents.bounds(
                 world,

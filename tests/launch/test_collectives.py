@@ -12,7 +12,7 @@ import re
 import jax
 import pytest
 
-from launch.common import backbones, build, compiled_step, placement, scoring
+from launch.common import backbones, build, compiled_step, placement, progress, scoring
 from launch.compilation import collectives, topology
 from tests import tiny
 
@@ -184,8 +184,10 @@ def test_a_tensor_axis_waits_for_its_own_rows(name):
 
 
 @pytest.mark.slow
-def test_devices_share_an_evaluation():
+def test_devices_share_an_evaluation(tmp_path, monkeypatch, capsys):
     """Each plays some of the episodes, and all have the report of all of them."""
+    monkeypatch.setattr(progress, "DELAY_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
     found = []
     for mesh in ((1, 1, 1), (2, 2, 2)):
         names = "mesh__data", "mesh__fsdp", "mesh__tensor"
@@ -195,9 +197,10 @@ def test_devices_share_an_evaluation():
         model = backbones.backbone(c)
         placed = placement.shardings(model.config, devices)
         scorer = scoring.Scorer(c, model, c.seed, mesh=devices)
-        found.append(scorer(backbones.first_params(c, model, placed), 0, None))
+        found.append(scorer(backbones.first_params(c, model, placed), 0, tmp_path))
     assert found[0]["cost"]["completion_tokens"] > 100
     assert found[0] == found[1]
+    assert capsys.readouterr().err.count("100%") == 2
 
 
 @pytest.mark.slow

@@ -25,3 +25,14 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     said = capsys.readouterr()
     assert "reading" in said.err and "1/2" in said.err and said.out == ""
     assert "reading\n" not in said.err
+
+
+def test_only_a_long_evaluation_shows_its_progress(capsys, monkeypatch):
+    for delay, shown in ((30.0, False), (0.0, True)):
+        monkeypatch.setattr(progress, "DELAY_S", delay)
+        monkeypatch.setattr(progress, "EVERY_S", 0.0)
+        with progress.episodes(16) as bar:
+            bar.update(12)
+        said = capsys.readouterr()
+        assert said.out == "" and ("evaluation:  75%" in said.err) is shown
+        assert shown or said.err == ""
