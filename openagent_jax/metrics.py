@@ -135,7 +135,8 @@ class Progress:
         self._last_print = now
         parts = [f"step {step}/{self._total_steps}"]
         parts += [f"{name} {value}" for name, value in shown.items()]
-        parts.append(f"{self._time_left(now, step)} left")
+        if left := self._time_left(now, step):
+            parts.append(f"{left} left")
         print(", ".join(parts), flush=True)
 
     def set_total_steps(self, total_steps: int) -> None:
@@ -156,13 +157,13 @@ class Progress:
         self.close()
 
     def _time_left(self, now: float, step: int) -> str:
-        """Estimate the remaining time, as text."""
+        """Estimate the remaining time, as text; empty while it is unknown."""
         assert self._first is not None
         first_time, first_step = self._first
         if step >= self._total_steps:
             return "00:00"
         if step <= first_step:
-            return "?"
+            return ""
         steps_left = self._total_steps - step
         seconds = steps_left * (now - first_time) / (step - first_step)
         return tqdm.tqdm.format_interval(seconds)

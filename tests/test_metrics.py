@@ -142,7 +142,7 @@ def test_lines_of_progress(monkeypatch, capsys):
             clock[0] += 2
             progress.update(step, {"train/loss": 1.5})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "step 11/110, loss 2, tokens/s 1.23e+04, ? left"
+    assert lines[0] == "step 11/110, loss 2, tokens/s 1.23e+04"
     assert lines[1] == "step 26/110, loss 1.5, 02:48 left"
     assert lines[-1] == "step 110/110, loss 1.5, 00:00 left"
     assert len(lines) == 8
@@ -157,7 +157,7 @@ def test_total_steps_can_change(monkeypatch, capsys):
             progress.set_total_steps(total)
             progress.update(step, {"reward": 0.5})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "step 1/20, reward 0.500, ? left"
+    assert lines[0] == "step 1/20, reward 0.500"
     assert lines[1] == "step 2/22, reward 0.500, 01:00 left"
 
 
