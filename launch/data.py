@@ -44,7 +44,7 @@ def main(command: str, folder: str = "") -> None:
 
 def make(store) -> None:
     """Build a dataset and print its sizes."""
-    from launch.common import backbones, build, checks, compile_cache, config, room
+    from launch.common import backbones, build, checks, compile_cache, config, preflight
 
     for name in ("config", "out"):
         if not flags.FLAGS[name].value:
@@ -60,7 +60,7 @@ def make(store) -> None:
     model = backbones.backbone(c)
     compile_cache.use(c.compile_cache)
     source = build.world(c, model, c.sandbox.domain)
-    room.check_compositions(c, source)
+    preflight.check_compositions(c, source)
     recipe = build.recipe(c, source, code_version=cli.git("rev-parse", "HEAD"))
     num, start = {"train": c.data.num_train, "test": c.data.num_test}, time.time()
     print(f"{OUT.value}: making {sum(num.values()):,} demonstrations", flush=True)

@@ -88,7 +88,15 @@ def print_log(file: str, summary: str, notes: Iterable[str]) -> None:
 
 def export() -> None:
     """Write demonstrations as a log."""
-    from launch.common import agents, build, checks, compile_cache, config, errors, room
+    from launch.common import (
+        agents,
+        build,
+        checks,
+        compile_cache,
+        config,
+        errors,
+        preflight,
+    )
     from openagent_jax.data import conversations
     from openagent_jax.environments.world import SPLITS
 
@@ -100,7 +108,7 @@ def export() -> None:
     errors.check_names("--split", [SPLIT.value], SPLITS)
     compile_cache.use(c.compile_cache)
     source = agents.message_world(c.sandbox, c.sandbox.domain)
-    room.check_compositions(c, source)
+    preflight.check_compositions(c, source)
     rows = conversations.conversations(build.recipe(c, source), SPLIT.value, NUM.value)
     perturbed = 0
 

@@ -64,7 +64,7 @@ def main() -> None:
     with errors.blame("--domain" if DOMAIN.value else "sandbox.domain"):
         registry.check_name(domain)
         spec = registry.spec(domain)
-        spec.check(domain, c.sandbox, c.room)
+        spec.check(domain, c.sandbox, c.max_sizes)
     if name != draw.CLEAN:
         scenarios.check_names("--scenario", [name], spec)
         with errors.blame("--scenario"):

@@ -50,9 +50,9 @@ def main() -> None:
         config,
         lineage,
         placement,
+        preflight,
         processes,
         profiling,
-        room,
         runs,
         scoring,
         sizing,
@@ -104,7 +104,7 @@ def main() -> None:
     arrays = compiled_step.abstract(c, model, source)
     programs.check_fits(c, arrays, topology.find(topology.LOCAL).memory)
     if stored is None and c.has_tasks and not c.data.path:
-        room.check_compositions(c, source)
+        preflight.check_compositions(c, source)
     source, fed = batching.of_run(c, model, source)
     data = fed.metadata if c.data.path else None
     stages = *model.trained_on, lineage.stage(c, data)
@@ -120,7 +120,7 @@ def main() -> None:
         runs.save_model(workdir / "model", model)
         _report_logs(workdir, source, scorer.world)
         if c.has_tasks and not data and not fits:
-            for shortfall in room.shortfalls(c, source):
+            for shortfall in preflight.shortfalls(c, source):
                 print(f"warning: {shortfall}")
         print(f"{workdir}: compiling", flush=True)
     step, state = compiled_step.trainer(c, model, source, fed=fed)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from openagent_jax.types import Local, Params, together
+from openagent_jax.types import Local, Params, undivided
 
 MESH_AXES = ("data", "fsdp", "tensor")
 BATCH_AXES = ("data", "fsdp")
@@ -101,7 +101,7 @@ def local(mesh: Mesh) -> Local:
       mesh: the mesh.
     """
     if num_shards(mesh) == 1:
-        return together
+        return undivided
     rows = PartitionSpec(_split_axes(mesh))
     return lambda function: _by_shard(mesh, function, rows)
 
@@ -114,7 +114,7 @@ def local_then_shared(mesh: Mesh, num_rows: int) -> Local:
       num_rows: the number of rows. If they cannot be split, each device computes all.
     """
     if num_rows % num_shards(mesh):
-        return together
+        return undivided
     by_shard = local(mesh)
 
     def transform(function):
@@ -143,7 +143,7 @@ class Division(NamedTuple):
     summed: Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]
 
 
-UNDIVIDED = Division(lambda batch: batch, lambda params: params, together)
+UNDIVIDED = Division(lambda batch: batch, lambda params: params, undivided)
 
 
 def divide(mesh: Mesh, shardings: Params) -> Division:

@@ -39,7 +39,7 @@ Action = Any
 Observation = Any
 
 
-def together(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def undivided(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return the function as it is: the `Local` of a single device."""
     return function
 

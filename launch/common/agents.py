@@ -102,8 +102,8 @@ def message_world(sandbox: Settings, domain: str) -> World:
     """Return the environment of a domain for agents that read messages, not tokens."""
     # A tokenizer is needed to make it, but no agent sees its tokens.
     tokenizer = tokenizer_files.tokenizer(model_folders.BUILTIN / "nano")
-    room = {"sandbox.max_turns": sandbox.max_turns}
-    return registry.make(sandbox.of(domain), Spelling(tokenizer, room=room))
+    max_sizes = {"sandbox.max_turns": sandbox.max_turns}
+    return registry.make(sandbox.of(domain), Spelling(tokenizer, max_sizes=max_sizes))
 
 
 class Tasks(Protocol):

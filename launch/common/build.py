@@ -30,7 +30,7 @@ from openagent_jax.types import (
     Local,
     Metrics,
     Policy,
-    together,
+    undivided,
 )
 
 
@@ -49,10 +49,10 @@ def world(c: Config, model: Backbone, domain: str) -> World:
     with errors.blame(f"sandbox, with the domain {domain}"):
         made = registry.make(
             c.sandbox.of(domain),
-            Spelling(model.tokenizer, text_style, model.config.vocab_size, c.room),
+            Spelling(model.tokenizer, text_style, model.config.vocab_size, c.max_sizes),
         )
     if model.template:  # documents are long in a chat template
-        _check_room(c, made)
+        _check_sizes(c, made)
     return made
 
 
@@ -79,17 +79,18 @@ def style_of(
     return None, style.compact(num_args)
 
 
-def _check_room(c: Config, source: World) -> None:
+def _check_sizes(c: Config, source: World) -> None:
     """Check that the prompts of a few tasks fit."""
     longest = _longest_prompt(source, jax.random.key(c.seed), num=64)
-    rooms = {"sandbox.prompt_tokens": c.sandbox.prompt_tokens}
+    limits = {"sandbox.prompt_tokens": c.sandbox.prompt_tokens}
     if not c.algorithm.is_reinforcement:
-        rooms["algorithm.num_tokens"] = c.algorithm.num_tokens
-    for key, room in rooms.items():
-        if longest > room:
+        limits["algorithm.num_tokens"] = c.algorithm.num_tokens
+    for key, limit in limits.items():
+        if longest > limit:
             raise UsageError(
-                f"{key}={room} is too short for the prompts of these tasks, which take "
-                f"{longest} tokens and more; raise it, and sandbox.context_tokens too"
+                f"{key}={limit} is too short for the prompts of these tasks, which "
+                f"take {longest} tokens and more; raise it, and sandbox.context_tokens "
+                "too"
             )
 
 
@@ -109,7 +110,7 @@ def _longest_prompt(source: World, key: jax.Array, num: int) -> int:
 
 
 def curriculum(
-    c: Config, environment: Environment, key: jax.Array, local: Local = together
+    c: Config, environment: Environment, key: jax.Array, local: Local = undivided
 ) -> Curriculum:
     """Return the curriculum, which mixes in perturbed tasks if `paft.alpha` > 0.
 
@@ -140,7 +141,7 @@ def algorithm(
     c: Config,
     policy: Policy,
     environment: Environment,
-    local: Local = together,
+    local: Local = undivided,
     platform: str = "",
 ) -> Algorithm:
     """Return the algorithm that makes batches and computes their loss.
@@ -166,7 +167,7 @@ def algorithm(
     )
     if c.algorithm.name == "grpo":
         apart = c.paft.alpha and c.paft.paired and not c.grpo.paired
-        return grpo.grpo(learner, c.grpo.groups._replace(together=2 if apart else 1))
+        return grpo.grpo(learner, c.grpo.groups._replace(unit=2 if apart else 1))
     return ppo.ppo(learner, c.ppo.critic)
 
 

@@ -285,7 +285,7 @@ def _check_domains(c: Config) -> None:
             continue
         with errors.blame(key):
             registry.check_name(names)
-            registry.spec(names).check(names, c.sandbox, c.room)
+            registry.spec(names).check(names, c.sandbox, c.max_sizes)
     with errors.blame("sandbox.domain_weights"):
         mixture.shares(c.sandbox)
 

@@ -119,13 +119,13 @@ class Config:
         return self.train.batch_size * oversample
 
     @property
-    def room(self) -> dict[str, int]:
+    def max_sizes(self) -> dict[str, int]:
         """The limits on the size of an episode, by config key."""
         sizes = self.sandbox.sizes._asdict()
-        room = {f"sandbox.{name}": size for name, size in sizes.items()}
+        found = {f"sandbox.{name}": size for name, size in sizes.items()}
         if not self.algorithm.is_reinforcement:
-            room["algorithm.num_tokens"] = self.algorithm.num_tokens
-        return room
+            found["algorithm.num_tokens"] = self.algorithm.num_tokens
+        return found
 
 
 def resolve(c: ConfigDict) -> Config:

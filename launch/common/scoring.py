@@ -11,7 +11,7 @@ from openagent_jax import perturb, report, sharding
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
 from openagent_jax.evaluation import bounds, episodes, evaluate, simple_agents
-from openagent_jax.types import Metrics, Params, together
+from openagent_jax.types import Metrics, Params, undivided
 
 
 class Scorer:
@@ -63,7 +63,7 @@ class Scorer:
         )
         changed = scenarios.changed_by_compositions(self.world, drawn, self._batch_size)
         scenarios.check_compositions(self._entries, changed, f"the tasks of {c.suite}")
-        local = together
+        local = undivided
         if mesh is not None:
             local = sharding.local_then_shared(mesh, self._batch_size)
         self._play = evaluate.make_player(

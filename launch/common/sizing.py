@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.common import build, errors, room, scenarios
+from launch.common import build, errors, preflight, scenarios
 from launch.common.config import Config, defaults, flat
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
@@ -170,7 +170,7 @@ def measure(
         c.eval.repeats,
     )
     sized = c.replace({"sandbox.domain": domain})
-    return _longest(room.of_tasks(sized, source, drawn))
+    return _longest(preflight.of_tasks(sized, source, drawn))
 
 
 def _of_training(
@@ -179,7 +179,7 @@ def _of_training(
     """Measure tasks that a run trains on, as `measure` does."""
     domain = c.sandbox.domain
     source = build.world(wide(c, model, domain, kept), model, domain)
-    return _longest(room.measure(c, source))
+    return _longest(preflight.measure(c, source))
 
 
 def wide(c: Config, model: Backbone, domain: str, kept: Collection[str]) -> Config:
@@ -198,7 +198,7 @@ def wide(c: Config, model: Backbone, domain: str, kept: Collection[str]) -> Conf
         beside = c.sandbox.context_tokens - c.sandbox.prompt_tokens
         sizes["sandbox.prompt_tokens"] = most - beside
     raised = {
-        key: max(size, c.room.get(key, 0))
+        key: max(size, c.max_sizes.get(key, 0))
         for key, size in sizes.items()
         if not (of_log and key in kept)
     }

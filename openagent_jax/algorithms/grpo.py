@@ -22,7 +22,7 @@ class Groups(NamedTuple):
     paired: bool = False  # a task and its perturbed version after it form one group
     # Number of consecutive groups that are kept or left out together: 2 if tasks are
     # paired, but groups are not.
-    together: int = 1
+    unit: int = 1
 
 
 def check(groups: Groups, num_tasks: int = 2) -> None:
@@ -78,7 +78,7 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
         advantage = advantages.scale_by_std(advantage, reward, groups.std)
         advantage = jnp.where(useful[:, None], advantage, 0)  # no rounding errors
         best = advantages.best_in_blocks(
-            jnp.sum(useful.reshape(-1, groups.together), axis=1), groups.oversample
+            jnp.sum(useful.reshape(-1, groups.unit), axis=1), groups.oversample
         )
 
         def keep(x):

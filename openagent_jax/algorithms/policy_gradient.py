@@ -21,7 +21,7 @@ from openagent_jax.types import (
     Tables,
     Task,
     batch_size,
-    together,
+    undivided,
 )
 
 GAP_ROWS = 8  # one row in this many is scored again, to check its log-probs
@@ -56,7 +56,7 @@ class Learner(NamedTuple):
     weights: dict[str, float]  # of the reward components, by name
     temperature: float
     surrogate: Surrogate
-    local: Local = together  # lets each device play its own episodes
+    local: Local = undivided  # lets each device play its own episodes
     num_rows: int = 0  # episodes that are played at once; see `rollout.rollout`
 
     def play(

@@ -19,7 +19,7 @@ from openagent_jax.types import (
     Task,
     TrainState,
     batch_size,
-    together,
+    undivided,
 )
 
 MAX_BLOCKS = 8  # largest number of blocks of rows that are packed separately
@@ -30,7 +30,7 @@ def sft(
     environment: Environment,
     num_tokens: int,
     num_rows: int = 0,
-    local: Local = together,
+    local: Local = undivided,
 ) -> Algorithm:
     """Return SFT as an `Algorithm`: cross-entropy on the expert's action tokens.
 

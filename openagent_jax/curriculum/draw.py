@@ -25,7 +25,7 @@ from openagent_jax.types import (
     Local,
     Tables,
     Task,
-    together,
+    undivided,
 )
 
 CLEAN = "clean"  # the scenario that leaves tasks as they are
@@ -365,7 +365,7 @@ def _numbers(start: jax.Array | int, num: int, repeats: int) -> tuple[Array, Arr
 
 
 def clean(
-    environment: Environment, split: str = "train", local: Local = together
+    environment: Environment, split: str = "train", local: Local = undivided
 ) -> Curriculum:
     """Return the curriculum that samples new clean tasks in every step.
 
@@ -390,7 +390,7 @@ def repeated(
     num: int,
     key: jax.Array,
     split: str = "train",
-    local: Local = together,
+    local: Local = undivided,
 ) -> Curriculum:
     """Return the curriculum that repeats `num` clean tasks, in an order for each epoch.
 

@@ -21,7 +21,7 @@ from openagent_jax.types import (
     Local,
     Tables,
     Task,
-    together,
+    undivided,
 )
 
 
@@ -173,7 +173,7 @@ def paft(
     strength: Callable[[jax.Array], jax.Array | float],
     paired: bool = False,
     block: int = 1,
-    local: Local = together,
+    local: Local = undivided,
 ) -> Curriculum:
     """Return a curriculum that perturbs a share of the tasks of another one.
 

@@ -93,7 +93,7 @@ class Spelling:
     vocab_size: int = 0  # of the model, if it is larger than that of the tokenizer
     # The maximum sizes of an episode, by the keys of a config, for environments that
     # leave out tasks that are too long. See `environments.logs.logs.load`.
-    room: Mapping[str, int] = field(default_factory=dict)
+    max_sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Transcriber(Protocol):
@@ -178,8 +178,8 @@ class EnvironmentSpec(NamedTuple):
     training_mix: tuple[str, ...] = ()
     suite: tuple[str, ...] = ()
     rewards: tuple[tuple[str, str], ...] = ()
-    # (domain, settings, room) -> None; raises a ValueError that says what is wrong with
-    # the domain, for example with its file
+    # (domain, settings, max_sizes) -> None; raises a ValueError that says what is wrong
+    # with the domain, for example with its file
     check: Callable[[str, Settings, Mapping[str, int]], None] = (
-        lambda domain, settings, room: None
+        lambda domain, settings, max_sizes: None
     )

@@ -28,7 +28,7 @@ from openagent_jax.types import (
     Params,
     Policy,
     Trajectory,
-    together,
+    undivided,
 )
 
 GRADING_VERSION = "11"  # raise it when a change affects the scores of the same agent
@@ -78,7 +78,7 @@ def make_roll(
     policy: Policy,
     environment: Environment,
     temperature: float = 0.0,
-    local: Local = together,
+    local: Local = undivided,
     num_rows: int = 0,
 ) -> Any:
     """Return a compiled function `((tables, params), (keys, tasks)) -> Rollout`.
@@ -118,7 +118,7 @@ def make_player(
     temperature: float = 0.0,
     record: bool = False,
     repeats: int = 1,
-    local: Local = together,
+    local: Local = undivided,
     num_rows: int = 0,
 ) -> Callable[..., Played]:
     """Return a function that plays a batch of episodes. It compiles once.

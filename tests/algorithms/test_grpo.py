@@ -255,11 +255,11 @@ def tasks_like(tokens):
     return np.repeat(tokens[::2, 1] > 0, 4), np.arange(40)
 
 
-@pytest.mark.parametrize("together", [1, 2])
-def test_pairs_stay_neighbours(getkey, together):
+@pytest.mark.parametrize("unit", [1, 2])
+def test_pairs_stay_neighbours(getkey, unit):
     """A clean task and its perturbed version are kept together: as one group, or as two
     groups."""
-    groups = grpo.Groups(2, oversample=3, paired=together == 1, together=together)
+    groups = grpo.Groups(2, oversample=3, paired=unit == 1, unit=unit)
     useful = player(lambda noisy, index: noisy & (index % 2 == 1))
     made = algorithm(useful, groups, "grpo")
     tasks = tasks_of(getkey(), 3 * 8, alpha=0.5, paired=True)

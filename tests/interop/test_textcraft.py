@@ -67,7 +67,7 @@ def test_the_conversations_become_tasks(source):
     rows = textcraft.conversations(source, "train")
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     limits = Limits(num_constants=8)
-    log = logs.load(str(file), logs.room(limits) | {"sandbox.max_turns": 10})
+    log = logs.load(str(file), logs.max_sizes(limits) | {"sandbox.max_turns": 10})
     assert len(log.tasks) == 2 and "mapped 2 of 2" in log.summary()
 
 

@@ -135,24 +135,26 @@ class Log:
             word = "line" if self.num_headers == 1 else "lines"
             yield f"ignored {self.num_headers:,} header {word} of an evaluation"
 
-    def with_room(
-        self, needs: Sequence[Mapping[str, tuple[int, str]]], room: Mapping[str, int]
+    def fitting(
+        self,
+        needs: Sequence[Mapping[str, tuple[int, str]]],
+        max_sizes: Mapping[str, int],
     ) -> tuple["Log", list[int]]:
         """Skip the tasks that need more than the limits allow.
 
         Args:
           needs: what each task needs, by the keys of a config, and which part of it.
-          room: the limits, by the keys of a config.
+          max_sizes: the limits, by the keys of a config.
 
         Returns:
           The log without these tasks, and the indices of the tasks that are left.
         """
         lacking = [
-            {key: x for key, x in need.items() if x[0] > room.get(key, x[0])}
+            {key: x for key, x in need.items() if x[0] > max_sizes.get(key, x[0])}
             for need in needs
         ]
         skipped = [
-            _lacking(line, lack, room)
+            _lacking(line, lack, max_sizes)
             for (line, _), lack in zip(self.tasks, lacking, strict=True)
             if lack
         ]
@@ -197,10 +199,10 @@ class Log:
         )
 
 
-def room(limits: Limits) -> dict[str, int]:
+def max_sizes(limits: Limits) -> dict[str, int]:
     """Return limits by the keys of a config.
 
-    >>> room(Limits(num_args=4))["sandbox.num_args"]
+    >>> max_sizes(Limits(num_args=4))["sandbox.num_args"]
     4
     """
     return {f"sandbox.{key}": size for key, size in vars(limits).items()}
@@ -215,13 +217,13 @@ def is_log(domain: str | Path) -> bool:
     return str(domain).removesuffix(development.SUFFIX).endswith(log_file.SUFFIX)
 
 
-def load(domain: str | Path, room: Mapping[str, int]) -> Log:
+def load(domain: str | Path, max_sizes: Mapping[str, int]) -> Log:
     """Read a log and map its conversations.
 
     Args:
       domain: the file.
-      room: the limits of a task, by the keys of a config; conversations that need more
-        are skipped.
+      max_sizes: the limits of a task, by the keys of a config; conversations that need
+        more are skipped.
 
     Raises:
       DomainError: the file cannot be read, or the domain ends in `:dev`.
@@ -234,7 +236,7 @@ def load(domain: str | Path, room: Mapping[str, int]) -> Log:
     except OSError as error:
         raise DomainError(f"{name}: {error.strerror}; check the path") from None
     log = _load(name, (status.st_mtime_ns, status.st_size))
-    return log.with_room([task.needs() for _, task in log.tasks], room)[0]
+    return log.fitting([task.needs() for _, task in log.tasks], max_sizes)[0]
 
 
 @functools.lru_cache(maxsize=2)
@@ -308,10 +310,10 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _lacking(
-    line: int, lack: Mapping[str, tuple[int, str]], room: Mapping[str, int]
+    line: int, lack: Mapping[str, tuple[int, str]], max_sizes: Mapping[str, int]
 ) -> Skipped:
     """Return a conversation that is skipped for what it needs beyond some limits."""
-    limits = " and ".join(f"{key}={room[key]}" for key in lack)
+    limits = " and ".join(f"{key}={max_sizes[key]}" for key in lack)
     needs = {key: num for key, (num, _) in lack.items()}
     where = [part for _, part in lack.values() if part]
     return Skipped(line, f"needs more than {limits}", needs, ", ".join(where))

@@ -29,19 +29,19 @@ TOKENS = {f"sandbox.{x}_tokens" for x in ("prompt", "action", "result", "context
 TOKENS |= {"algorithm.num_tokens"}
 
 
-def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
+def check(domain: str, settings: Settings, max_sizes: Mapping[str, int]) -> None:
     """Check that a log can be used.
 
     Args:
       domain: the file.
       settings: give the sizes of the arrays.
-      room: the maximum sizes of an episode, by the keys of a config.
+      max_sizes: the maximum sizes of an episode, by the keys of a config.
 
     Raises:
       domain_spec.DomainError: the file has faults, or no conversation can be mapped.
     """
     limits = _limits(settings)
-    logs.load(domain, _room(settings, limits) | dict(room)).checked()
+    logs.load(domain, _max_sizes(settings, limits) | dict(max_sizes)).checked()
 
 
 def _limits(settings: Settings) -> Limits:
@@ -50,9 +50,9 @@ def _limits(settings: Settings) -> Limits:
     return replace(limits, num_derived=0, conditions=False, paging=False)
 
 
-def _room(settings: Settings, limits: Limits) -> dict[str, int]:
+def _max_sizes(settings: Settings, limits: Limits) -> dict[str, int]:
     """Return the limits that conversations have to fit, by the keys of a config."""
-    found = logs.room(limits)
+    found = logs.max_sizes(limits)
     if not settings.depth:  # as deep as the conversations need
         del found["sandbox.depth"]
     return found
@@ -68,9 +68,9 @@ def make(settings: Settings, spelling: Spelling) -> World:
     limits, table = _limits(settings), ToolSymbols()
     shares = mixture.shares(settings), mixture.equal(settings.transfer)
     names = [name for chosen in shares for name in chosen.names]
-    room = _room(settings, limits) | dict(spelling.room)
+    max_sizes = _max_sizes(settings, limits) | dict(spelling.max_sizes)
     found = {
-        name: logs.load(name, room).spelled_by(spelling.tokenizer).checked()
+        name: logs.load(name, max_sizes).spelled_by(spelling.tokenizer).checked()
         for name in names
         if logs.is_log(name)
     }
@@ -102,22 +102,22 @@ def make(settings: Settings, spelling: Spelling) -> World:
     if log:
         finite = world.environment._replace(num_tasks=_num_distinct, nth_task=_nth)
         world = world._replace(environment=finite)
-    return _with_room(world, log, room) if log else world
+    return _fitting(world, log, max_sizes) if log else world
 
 
-def _with_room(world: World, log: logs.Log, room: Mapping[str, int]) -> World:
+def _fitting(world: World, log: logs.Log, max_sizes: Mapping[str, int]) -> World:
     """Return the world of a log without the conversations that have too many tokens."""
     tasks, source = [task for _, task in log.tasks], world.tables.source
-    if keys := TOKENS & room.keys():
-        # The limit on turns in `room` may be larger than that of the settings. No other
-        # size counts, so that worlds that differ in these share a compiled program.
-        sizes = Sizes(room["sandbox.max_turns"], *[0] * (len(Sizes._fields) - 1))
+    if keys := TOKENS & max_sizes.keys():
+        # `max_sizes` may have more turns than the settings. No other size counts, so
+        # that worlds that differ in these share a compiled program.
+        sizes = Sizes(max_sizes["sandbox.max_turns"], *[0] * (len(Sizes._fields) - 1))
         measure = partial(_num_tokens, tools.functions(sizes, 0), world.tables)
         found = logged_worlds.measured(measure, len(tasks))
         needs = [
             {key: (int(found[key][i]), "") for key in keys} for i in range(len(tasks))
         ]
-        log, kept = log.with_room(needs, room)
+        log, kept = log.fitting(needs, max_sizes)
         log.checked()
         source = source._replace(tasks=logged_worlds.only(source.tasks, tasks, kept))
     return world._replace(

@@ -174,18 +174,18 @@ def functions(sizes: Sizes, num_visible: int) -> Environment:
     )
 
 
-def check(domain: str, settings: Settings, room: Mapping[str, int]) -> None:
+def check(domain: str, settings: Settings, max_sizes: Mapping[str, int]) -> None:
     """Check that the files of domains can be used.
 
     Args:
       domain: a builtin domain, a domain file, or a list of them.
       settings: give the sizes of the arrays.
-      room: ignored; it limits logs.
+      max_sizes: ignored; it limits logs.
 
     Raises:
       ValueError: a file has faults.
     """
-    del room
+    del max_sizes
     mixture.load(names_of(domain), limits_of(settings.of(domain)))
 
 

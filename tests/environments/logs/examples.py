@@ -149,4 +149,4 @@ def build(file, **room):
         **limits,
     )
     room = ROOM | {f"sandbox.{key}": value for key, value in room.items()}
-    return registry.make(settings, Spelling(helpers.tokenizer(), room=room))
+    return registry.make(settings, Spelling(helpers.tokenizer(), max_sizes=room))

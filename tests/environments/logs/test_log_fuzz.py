@@ -93,7 +93,7 @@ def mutated(line, rng):
 def read(file):
     """What is said of a log: its report, or its fault."""
     try:
-        log = logs.load(file, logs.room(LIMITS))
+        log = logs.load(file, logs.max_sizes(LIMITS))
     except DomainError as error:
         assert str(error).startswith(f"{file}: line ")
         return [str(error)]

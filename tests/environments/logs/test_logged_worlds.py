@@ -140,7 +140,7 @@ def player(world):
 @pytest.fixture(scope="module")
 def log(file):
     """The log that the worlds are made of."""
-    room = logs.room(LIMITS) | ROOM | {"sandbox.depth": 3}
+    room = logs.max_sizes(LIMITS) | ROOM | {"sandbox.depth": 3}
     return logs.load(file, room).spelled_by(helpers.tokenizer())
 
 
@@ -332,7 +332,7 @@ def test_perturbations(world, edits, name):
 def test_a_log_as_the_domain_of_transfer(file):
     """`domain_transfer` replaces tasks of a domain by those of the log."""
     settings = Settings(domain="poi", transfer=str(file))
-    world = registry.make(settings, Spelling(helpers.tokenizer(), room=ROOM))
+    world = registry.make(settings, Spelling(helpers.tokenizer(), max_sizes=ROOM))
     environment = world.environment
 
     @jax.jit
@@ -355,7 +355,7 @@ def test_a_log_may_transfer_to_a_domain_whose_goals_are_sampled(file):
     """As those of all domains of the library but two."""
     assert not helpers.spec("weather").goals
     settings = Settings(domain=str(file), transfer="weather")
-    world = registry.make(settings, Spelling(helpers.tokenizer(), room=ROOM))
+    world = registry.make(settings, Spelling(helpers.tokenizer(), max_sizes=ROOM))
     environment = world.environment
 
     @jax.jit
@@ -373,7 +373,7 @@ def test_a_log_may_transfer_to_a_domain_whose_goals_are_sampled(file):
     with pytest.raises(domain_spec.DomainError, match="weather.*raise sandbox"):
         registry.make(
             dataclasses.replace(settings, num_goals=0),
-            Spelling(helpers.tokenizer(), room=ROOM),
+            Spelling(helpers.tokenizer(), max_sizes=ROOM),
         )
 
 

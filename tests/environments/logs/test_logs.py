@@ -41,7 +41,7 @@ def test_limits(tmp_path):
     """A conversation that exceeds a limit is skipped, with the limit that it needs."""
     long = [user("word " * 150), *GOOD, says("sunny")]
     file = write_log(tmp_path, weather(*GOOD), failing(), chain(), long)
-    log = logs.load(file, logs.room(LIMITS) | {"sandbox.num_steps": 1} | ROOM)
+    log = logs.load(file, logs.max_sizes(LIMITS) | {"sandbox.num_steps": 1} | ROOM)
     assert [(x.line, x.reason, x.needs) for x in log.skipped] == [
         (3, "needs more than sandbox.num_steps=1", {"sandbox.num_steps": 2})
     ]
@@ -119,11 +119,11 @@ def test_refusals_in_words_are_listed(tmp_path):
     )
     line = "read as refusals in words, as if by Refuse: lines 2, 5"
     assert line in list(log.report())
-    assert log.with_room([task.needs() for _, task in log.tasks], {})[0] == log
+    assert log.fitting([task.needs() for _, task in log.tasks], {})[0] == log
     needs = [{"x": (i, "")} for i in range(4)]
-    _, kept = log.with_room(needs, {"x": 0})
+    _, kept = log.fitting(needs, {"x": 0})
     assert kept == [0]
-    assert log.with_room(needs, {"x": 1})[0].refusals == (2,)
+    assert log.fitting(needs, {"x": 1})[0].refusals == (2,)
 
 
 def test_parts_beyond_the_limits_are_named(tmp_path):

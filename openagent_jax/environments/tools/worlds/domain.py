@@ -272,7 +272,7 @@ def compile(
     tables = table_arrays.compile(spec, splits, limits)
     tools = replace(tools, access=tables and tables.access)
     goals = goal_tables.compile(spec, ranges, limits)
-    room = len(goals.goal_answer)
+    num_goals = len(goals.goal_answer)
     tools, variants, result_range = jax.tree.map(
         lambda x: x[None], (tools, variants, result_range)
     )
@@ -284,7 +284,7 @@ def compile(
         ends=np.ones((2, 1), np.float32),
         result_range=result_range,
         initial_range=tables and tables.initial[None],
-        goal_domain=np.zeros(room, np.int32),
+        goal_domain=np.zeros(num_goals, np.int32),
         goal_tool=goals.goal_tool,
         goal_source=goals.goal_source,
         goal_answer=goals.goal_answer,
@@ -294,7 +294,7 @@ def compile(
         set_needs=goals.set_needs[None],
         set_sure=goals.set_sure[None],
         pairing=goals.pairing[None],
-        phrases=phrases.compile(spec.goals, symbols, limits, room),
+        phrases=phrases.compile(spec.goals, symbols, limits, num_goals),
         codes=np.array([symbols.codes.low, symbols.codes.high], np.int32),
         variants=variants,
         facts=_no_facts(limits) if limits.num_facts else None,
@@ -415,7 +415,7 @@ def _no_variants(spec: domain_spec.DomainSpec, limits: Limits) -> Variants:
     """Return empty arrays with room for all synonyms."""
     N, A = limits.num_tools, limits.num_args
     pools = itertools.chain.from_iterable(map(domain_words.synonyms, spec.tools))
-    Y = phrases.room(max(map(len, pools)), SYNONYM_BLOCK)
+    Y = phrases.round_up(max(map(len, pools)), SYNONYM_BLOCK)
     return Variants(
         name=np.zeros((2, N, Y), np.int32),
         description=np.zeros((2, N, Y), np.int32),

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from openagent_jax.domains import domain_spec
 from openagent_jax.domains.limits import MAX_SETS, Limits
-from openagent_jax.environments.tools.worlds.phrases import room
+from openagent_jax.environments.tools.worlds.phrases import round_up
 
 # Array sizes are multiples of these.
 GOAL_BLOCK, SET_BLOCK = 16, 16
@@ -53,7 +53,7 @@ def compile(
       DomainError: the goals need more than `MAX_SETS` different sets of tools.
     """
     N, A, C = limits.num_tools, limits.num_args, limits.num_steps
-    G = room(len(spec.goals), GOAL_BLOCK)
+    G = round_up(len(spec.goals), GOAL_BLOCK)
     index = {tool.name: n for n, tool in enumerate(spec.tools)}
     values = {tool.name: _values(tool, limits) for tool in spec.tools}
     goal_tool = np.full((G, C), -1, np.int32)
@@ -94,7 +94,7 @@ def compile(
             f"{spec.name}: goals: they need {len(sets)} different sets of tools, but "
             f"the limit is {MAX_SETS}; remove goals whose sets no other goal needs"
         )
-    U = room(len(sets), SET_BLOCK)
+    U = round_up(len(sets), SET_BLOCK)
     set_needs, set_sure = np.zeros((2, U, N), bool)
     for needed, u in sets.items():
         for rows, names in zip((set_needs, set_sure), needed, strict=True):
@@ -115,8 +115,8 @@ def compile(
 
 def _values(tool: domain_spec.ToolSpec, limits: Limits) -> list[str]:
     """Return the name of each value of a result, "" where there is none."""
-    room = [""] * (limits.num_fields - len(tool.returns))
-    return [*dict(tool.returns), *room, *dict(tool.derived)]
+    empty = [""] * (limits.num_fields - len(tool.returns))
+    return [*dict(tool.returns), *empty, *dict(tool.derived)]
 
 
 def pairing(

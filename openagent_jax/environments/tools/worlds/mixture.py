@@ -118,7 +118,7 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
         return parts[0]
     parts = [jax.tree.map(np.asarray, part) for part in parts]
     num_goals = [int(part.num_goals[0]) for part in parts]
-    size = phrases.room(sum(num_goals), GOAL_BLOCK)
+    size = phrases.round_up(sum(num_goals), GOAL_BLOCK)
 
     def goals(name: str, axis: int = 0) -> np.ndarray:
         arrays = [
@@ -126,9 +126,9 @@ def join(parts: Sequence[Domain], rates: Float[np.ndarray, "2 D"]) -> Domain:
             for part, num in zip(parts, num_goals, strict=True)
         ]
         joined = np.concatenate(arrays, axis)
-        room = [(0, 0)] * joined.ndim
-        room[axis] = (0, size - joined.shape[axis])
-        return np.pad(joined, room)
+        widths = [(0, 0)] * joined.ndim
+        widths[axis] = (0, size - joined.shape[axis])
+        return np.pad(joined, widths)
 
     which = np.repeat(np.arange(len(parts), dtype=np.int32), num_goals)
     ends = np.cumsum(rates, axis=1)
@@ -190,10 +190,10 @@ def goals(domains: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _stacked(*arrays: np.ndarray) -> np.ndarray:
     """Concatenate arrays along the first axis, with 0 where others are longer."""
     shape = np.max([x.shape for x in arrays], axis=0)
-    room = [np.array([0, *(shape - x.shape)[1:]]) for x in arrays]
+    missing = [np.array([0, *(shape - x.shape)[1:]]) for x in arrays]
     padded = [
         np.pad(x, np.stack([0 * more, more], axis=1))
-        for x, more in zip(arrays, room, strict=True)
+        for x, more in zip(arrays, missing, strict=True)
     ]
     return np.concatenate(padded)
 

@@ -41,13 +41,14 @@ class Phrases:
     first: Int[Array, "4 G"]  # the first row of each pool and goal
     num: Int[Array, "4 G"]  # how many rows follow it
     choices: Choices
-    room: int = field(metadata=dict(static=True))  # P, the most pieces of a request
+    # P, the most pieces of a request.
+    num_pieces: int = field(metadata=dict(static=True))
     # R, the most rewritten requests of a goal and split, rounded up.
     num_rewrites: int = field(metadata=dict(static=True))
 
     def row(self, row: Int[Array, ""]) -> Int[Array, "P"]:
         """Return the pieces of a row, with 0 after the last."""
-        place = jnp.arange(self.room)
+        place = jnp.arange(self.num_pieces)
         at, inside = self.start[row] + place, place < self.length[row]
         return jnp.where(inside, self.pieces[jnp.where(inside, at, 0)], 0)
 
@@ -114,8 +115,8 @@ def compile(
         first=first,
         num=num,
         choices=_table(list(found.rows)),
-        room=limits.num_phrase_pieces,
-        num_rewrites=room(int(num[REWRITE:].max()), REWRITE_BLOCK),
+        num_pieces=limits.num_phrase_pieces,
+        num_rewrites=round_up(int(num[REWRITE:].max()), REWRITE_BLOCK),
     )
 
 
@@ -150,7 +151,7 @@ def join(parts: Sequence[Phrases], num_goals: Sequence[int], size: int) -> Phras
         first=np.pad(np.concatenate(first, axis=1), goals),
         num=np.pad(np.concatenate(num, axis=1), goals),
         choices=_table(list(found)),
-        room=max(part.room for part in parts),
+        num_pieces=max(part.num_pieces for part in parts),
         num_rewrites=max(part.num_rewrites for part in parts),
     )
 
@@ -184,8 +185,8 @@ class _Choices:
 
 
 def _table(rows: Sequence[_Choice]) -> Choices:
-    K = room(len(rows), CHOICE_BLOCK)
-    V = room(max((len(texts) for _, texts in rows), default=1), TEXT_BLOCK)
+    K = round_up(len(rows), CHOICE_BLOCK)
+    V = round_up(max((len(texts) for _, texts in rows), default=1), TEXT_BLOCK)
     made = choices.empty(K, V)
     for k, (number, texts) in enumerate(rows):
         made.texts[k, : len(texts)] = texts
@@ -201,11 +202,11 @@ def _listed(table: Choices) -> list[_Choice]:
     ]
 
 
-def room(num: int, block: int) -> int:
+def round_up(num: int, block: int) -> int:
     """Return a size, at least 1, rounded up to a multiple of `block`."""
     return -(-max(1, num) // block) * block
 
 
 def _padded(values: np.ndarray, block: int) -> np.ndarray:
-    size = room(len(values), block)
+    size = round_up(len(values), block)
     return np.pad(values.astype(np.int32), (0, size - len(values)))

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import room
+from launch.common import preflight
 from openagent_jax.curriculum import draw
 from tests import helpers, tiny
 
@@ -17,13 +17,13 @@ def config(name="paft", **changes):
 
 @pytest.fixture(scope="module")
 def lengths():
-    return room.measure(config(), helpers.world("poi"))
+    return preflight.measure(config(), helpers.world("poi"))
 
 
 def test_lengths_are_those_of_demonstrations(lengths):
     """Of clean tasks and of each perturbation, of the training split."""
     assert [*lengths] == ["clean", *NAMES]
-    keys = draw.task_keys(jax.random.key(0), 0, room.NUM_TASKS)
+    keys = draw.task_keys(jax.random.key(0), 0, preflight.NUM_TASKS)
     tables = helpers.world("poi").tables
     episodes, _ = helpers.demonstrate(tables, helpers.sample(tables, keys, "train"))
     written = helpers.write(tables, episodes)[3]
@@ -49,8 +49,8 @@ def test_shortfalls(monkeypatch, lengths, name, changes, key):
     def measure(c, source):
         return {x: lengths[x] for x in ("clean", *(NAMES if c.paft.alpha else ()))}
 
-    monkeypatch.setattr(room, "measure", measure)
-    lines = list(room.shortfalls(config(name, **changes), helpers.world("poi")))
+    monkeypatch.setattr(preflight, "measure", measure)
+    lines = list(preflight.shortfalls(config(name, **changes), helpers.world("poi")))
     assert len(lines) == (key is not None)
     for line in lines:
         assert line.startswith(f"{key} is too small for ") and "\n" not in line
@@ -58,9 +58,9 @@ def test_shortfalls(monkeypatch, lengths, name, changes, key):
 
 
 def test_the_share_of_each_perturbation_is_stated(monkeypatch, lengths):
-    monkeypatch.setattr(room, "measure", lambda *_: lengths)
+    monkeypatch.setattr(preflight, "measure", lambda *_: lengths)
     c = config("paft", **{"algorithm.num_tokens": 288})
-    (line,) = room.shortfalls(c, helpers.world("poi"))
+    (line,) = preflight.shortfalls(c, helpers.world("poi"))
     for name in NAMES:
         share = 100 * np.mean(lengths[name]["episode"] > 288)
         assert 20 < share < 45 and f"{share:.2g} % of {name}" in line

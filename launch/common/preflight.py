@@ -36,13 +36,13 @@ def shortfalls(c: Config, source: World) -> Iterator[str]:
       source: the world of its tasks.
     """
     lengths = measure(c, source)
-    rooms = OF_EPISODES if c.algorithm.is_reinforcement else OF_DEMONSTRATIONS
-    for key, (part, consequence) in rooms.items():
-        room = c.room[key]
+    limits = OF_EPISODES if c.algorithm.is_reinforcement else OF_DEMONSTRATIONS
+    for key, (part, consequence) in limits.items():
+        limit = c.max_sizes[key]
         longer = {
-            name: found[part] > room
+            name: found[part] > limit
             for name, found in lengths.items()
-            if np.any(found[part] > room)
+            if np.any(found[part] > limit)
         }
         if longer:
             shares = ", ".join(
@@ -50,7 +50,7 @@ def shortfalls(c: Config, source: World) -> Iterator[str]:
             )
             most = max(int(found[part].max()) for found in lengths.values())
             yield (
-                f"{key}={room} is too small for {shares} tasks (up to {most} tokens), "
+                f"{key}={limit} is too small for {shares} tasks (up to {most} tokens), "
                 f"which are {consequence}; raise it"
             )
 
