@@ -41,9 +41,9 @@ jax.config.update("jax_compilation_cache_dir", os.environ[CACHE])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", float(SECONDS))
 
 # Each compiled program takes memory maps of its process. Linux allows 65,530 of them,
-# and XLA crashes when none is left (jax-ml/jax#27201). A worker with 16,000 has 4 GB of
-# memory, so that two with 40,000 would have most of a machine with 24 GB.
-MAX_MAPS = 25_000
+# and XLA crashes when none is left (jax-ml/jax#27201). A worker with 16,000 has 5 GB of
+# memory, so that two with 40,000 would have more than a machine of 24 GB.
+MAX_MAPS = 18_000
 
 
 @pytest.fixture(autouse=True, scope="module")
