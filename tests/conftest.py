@@ -52,8 +52,9 @@ def few_programs():
     yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MAX_MAPS:
-        from tests import helpers  # not before the devices are set
+        from tests import helpers, tiny  # not before the devices are set
 
+        tiny.TRAINERS.clear()
         jax.clear_caches()
         helpers.TRACES.clear()  # what was traced is traced again
 

@@ -55,7 +55,7 @@ SFT_CHANGES = {key: x for key, x in CHANGES.items() if not key.startswith("grpo.
 FEW = ("identity_erasure", "tool_withheld")
 # Keys that do not affect the compiled step.
 OUTSIDE = ("name", "eval.", "checkpoint.", "train.num_steps", "train.log_every")
-_trainers = {}
+TRAINERS = {}  # the values of `trainer`; they hold compiled programs
 
 
 def config(name: str, arg: str = "", **changes) -> Config:
@@ -79,14 +79,14 @@ def trainer(c: Config, num_devices: int = 1):
     values = configs.flat(c).items()
     inside = {key: x for key, x in values if not key.startswith(OUTSIDE)}
     key = json.dumps([inside, num_devices], sort_keys=True)
-    if key not in _trainers:
+    if key not in TRAINERS:
         checks.check(c)
         model = backbones.backbone(c)
         source = build.world(c, model, c.sandbox.domain)
         devices = jax.devices()[:num_devices]
         with mock.patch.object(compiled_step, "WIDTHS", ()):
-            _trainers[key] = compiled_step.trainer(c, model, source, devices)
-    step, state = _trainers[key]
+            TRAINERS[key] = compiled_step.trainer(c, model, source, devices)
+    step, state = TRAINERS[key]
     return step, copy(state)
 
 
