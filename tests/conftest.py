@@ -1,6 +1,7 @@
 """Eight CPU devices, no silent rank promotion, a stream of keys for each test."""
 
 import atexit
+import ctypes
 import gc
 import itertools
 import os
@@ -41,9 +42,9 @@ jax.config.update("jax_compilation_cache_dir", os.environ[CACHE])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", float(SECONDS))
 
 # Each compiled program takes memory maps of its process. Linux allows 65,530 of them,
-# and XLA crashes when none is left (jax-ml/jax#27201). A worker with 16,000 has 5 GB of
+# and XLA crashes when none is left (jax-ml/jax#27201). A worker with 18,000 has 7 GB of
 # memory, so that two with 40,000 would have more than a machine of 24 GB.
-MAX_MAPS = 18_000
+MAX_MAPS = 15_000
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,6 +58,9 @@ def few_programs():
         tiny.TRAINERS.clear()
         jax.clear_caches()
         helpers.TRACES.clear()  # what was traced is traced again
+        # What is freed would stay with this process otherwise; not all C libraries can.
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
 
 
 @pytest.fixture
