@@ -33,15 +33,15 @@ def remembered(
     """Return sampled goals, from a file if they have been sampled before.
 
     Args:
-      folder: where the files are; None for no files. There are none either if it is
-        in a cloud storage, such as `gs://bucket/folder`, which JAX can write to.
+      folder: where the files are; None or "" for no files. There are none either if it
+        is in a cloud storage, such as `gs://bucket/folder`, which JAX can write to.
       sample: samples goals; see `goal_sampling.sample_goals`, also for the others.
       spec: the domain.
       limits: the limits of its goals.
       num: how many goals to sample.
       seed: the goals are a function of it.
     """
-    if folder is None or "://" in folder or num == 0:
+    if not folder or "://" in folder or num == 0:
         return sample(spec, limits, num, seed)
     given = repr((spec, limits, num, seed)).encode()
     name = hashlib.sha256(_sources() + given).hexdigest()[:32]
@@ -63,8 +63,8 @@ def remembered(
 def _sources() -> bytes:
     """Return a hash of the source code of the packages that goals depend on."""
     domains = Path(__file__).parent.parent
-    rooms = domains, domains.with_name("text")
-    files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
+    folders = domains, domains.with_name("text")
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     texts = [file.read_bytes() for file in files]
     return hashlib.sha256(b"\0".join(texts)).digest()
 

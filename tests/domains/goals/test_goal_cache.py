@@ -64,8 +64,9 @@ def test_a_damaged_file_is_replaced(tmp_path, goals):
         assert file.read_bytes() == whole
 
 
-def test_without_a_folder(tmp_path, goals):
-    for num, folder in ((NUM, None), (0, str(tmp_path))):
+def test_without_a_folder(tmp_path, goals, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the folder of "" if it were taken for a path
+    for num, folder in ((NUM, None), (NUM, ""), (0, str(tmp_path))):
         made = goal_cache.remembered(folder, lambda *_: goals, SPEC, LIMITS, num, 0)
         assert made == goals
     assert not list(tmp_path.iterdir())
