@@ -85,12 +85,11 @@ def _check_sizes(c: Config, source: World) -> None:
     limits = {"sandbox.prompt_tokens": c.sandbox.prompt_tokens}
     if not c.algorithm.is_reinforcement:
         limits["algorithm.num_tokens"] = c.algorithm.num_tokens
-    for key, limit in limits.items():
-        if longest > limit:
+    for key, size in limits.items():
+        if longest > size:
             raise UsageError(
-                f"{key}={limit} is too short for the prompts of these tasks, which "
-                f"take {longest} tokens and more; raise it, and sandbox.context_tokens "
-                "too"
+                f"{key}={size} is too short for the prompts of these tasks, which take "
+                f"{longest} tokens and more; raise it, and sandbox.context_tokens too"
             )
 
 

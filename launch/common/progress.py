@@ -1,6 +1,7 @@
 """Say what a command is doing, on standard error.
 
-On a terminal it is a bar, elsewhere a line now and then.
+On a terminal it is a bar. Elsewhere each stage is a line, and a bar is written again
+every half a minute.
 """
 
 import sys
@@ -8,7 +9,7 @@ import sys
 from tqdm import tqdm
 
 DELAY_S = 30.0  # an evaluation that is shorter shows nothing
-EVERY_S = 30.0  # between two lines of an evaluation where there is no terminal
+EVERY_S = 30.0  # until a bar is written again where there is no terminal
 
 
 def episodes(total: int, disable: bool = False) -> tqdm:
@@ -33,7 +34,7 @@ def episodes(total: int, disable: bool = False) -> tqdm:
 
 
 class Stages:
-    """A sequence of stages, some of which have steps; elsewhere each is one line.
+    """A sequence of stages, some of which have steps.
 
     >>> stages = Stages(num_steps=2)
     >>> stages.begin("reading")

@@ -203,6 +203,27 @@ def test_grpo_after_fine_tuning_matches_its_commands():
         assert (why := report.exploratory(compared)) and why in text
 
 
+def test_what_is_said_of_training_by_grpo_matches_its_metrics():
+    file = ROOT / "docs/results/reinforcement/training.json"
+    stored = json.loads(file.read_text("utf-8"))
+    after_sft, clean, perturbed = (
+        {key: np.array(values) for key, values in stored[f"{name}_0"].items()}
+        for name in ("sft_grpo", "paft_grpo", "paft_perturbed_grpo")
+    )
+    text = " ".join(pages.page("reinforcement_learning.md").split())
+    equal = np.mean(after_sft["frac_reward_zero_std"])
+    reward = perturbed["reward"]
+    for said in (
+        f"{100 * np.mean(after_sft['reward'][:10]):.0f} % of the episodes of its first",
+        f"in {100 * equal:.0f} % of all groups the rewards are equal",
+        f"{100 * np.mean(clean['refusal/false_refusal'][:10]):.0f} % of the episodes "
+        "of its first ten steps refuse",
+        f"({np.mean(reward[:13]):.2f} in the first 13 steps, "
+        f"{np.mean(reward[13:]):.2f} in the last 13",
+    ):
+        assert said in text, said
+
+
 def test_diagnosis_matches_the_first_edition():
     page = [cells(x) for x in pages.page("first_edition.md").splitlines()]
     names = next(row for row in page if row[0] == "success %")
