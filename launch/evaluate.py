@@ -21,11 +21,12 @@ different suites are only compared with --across_suites.
 To evaluate a run under other settings, start from it:
 --config=configs/base.py --config.init_from=runs/paft
 
+An evaluation that was stopped goes on with the first scenario that it had not finished.
+
 An agent gets the tasks, seeds and perturbations of --config (default:
 configs/base.py). Each of its episodes is written as a line of eval/0/episodes.jsonl in
-the workdir, and an evaluation that was stopped continues from there. The key of an
-endpoint is read from the environment variable OPENAI_API_KEY and is never written to a
-file.
+the workdir, and is not played again. The key of an endpoint is read from the
+environment variable OPENAI_API_KEY and is never written to a file.
 """
 
 from pathlib import Path

@@ -1,16 +1,33 @@
 """Evaluate a policy under `config.eval`, for `launch.train` and `launch.evaluate`."""
 
+import json
 from pathlib import Path
 
+import jax
 from jax.sharding import Mesh
 
-from launch.common import build, errors, lineage, progress, scenarios
+from launch.common import (
+    build,
+    cli,
+    config,
+    errors,
+    lineage,
+    progress,
+    runs,
+    scenarios,
+)
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
-from openagent_jax import perturb, report, sharding
+from openagent_jax import checkpoint, perturb, report, sharding
 from openagent_jax.curriculum import draw
 from openagent_jax.environments import registry
-from openagent_jax.evaluation import bounds, episodes, evaluate, simple_agents
+from openagent_jax.evaluation import (
+    bounds,
+    episodes,
+    evaluate,
+    simple_agents,
+    unfinished,
+)
 from openagent_jax.types import Metrics, Params, undivided
 
 
@@ -99,12 +116,27 @@ class Scorer:
             self._refused = bounds.fit(world)
         num = self._num_tasks * c.repeats  # episodes of a scenario
         total = num * (1 + len(self._scenarios))
+        earlier = self._unfinished(params, step, workdir)
         with progress.episodes(total, disable=workdir is None) as bar:
 
             def keep(name: str, start: int, played: evaluate.Played) -> None:
                 if keeper:
                     keeper(name, start, played)
                 bar.update(min(self._batch_size, num - start))
+
+            def load(name: str) -> evaluate.Played | None:
+                if not earlier or not (stored := earlier.load(name)):
+                    return None
+                played, lines = stored
+                if keeper:
+                    keeper.restore(name, lines)
+                bar.initial += num  # which do not count for the remaining time
+                bar.update(num)
+                return played
+
+            def save(name: str, played: evaluate.Played) -> None:
+                if earlier:
+                    earlier.save(name, played, keeper.lines(name) if keeper else [])
 
             scored = evaluate.evaluate(
                 self._play,
@@ -118,6 +150,8 @@ class Scorer:
                 repeats=c.repeats,
                 refused=self._refused,
                 keep=keep,
+                load=load,
+                save=save,
             )
         if keeper:
             keeper.write(num)
@@ -151,6 +185,27 @@ class Scorer:
             ),
         }
 
+    def _unfinished(
+        self, params: Params, step: int, workdir: Path | None
+    ) -> unfinished.Unfinished | None:
+        """Return what an evaluation that was stopped has played.
+
+        None if nothing is to be stored. Several processes would have to agree on what
+        is there, so they always play everything.
+        """
+        if workdir is None or jax.process_count() > 1:
+            return None
+        played = {
+            "commit": cli.git("rev-parse", "HEAD"),
+            "config": config.config_hash(self._c),
+            "grading_version": evaluate.GRADING_VERSION,
+            "params": checkpoint.digest(params),
+            "scenarios": self._scenarios,
+            "world": runs.world_digest(self.world),
+        }
+        folder = report_file(workdir, step).parent
+        return unfinished.Unfinished(folder, json.dumps(played))
+
 
 def report_file(workdir: Path, step: int) -> Path:
     """Return the path of a step's report. If the file exists, it is complete.
@@ -162,8 +217,10 @@ def report_file(workdir: Path, step: int) -> Path:
 
 
 def write_report(workdir: Path, scores: dict) -> None:
-    """Write a report as JSON, Markdown and HTML."""
-    report.write(report_file(workdir, scores["checkpoint_step"]).parent, scores)
+    """Write a report as JSON, Markdown and HTML; what led to it is not kept."""
+    folder = report_file(workdir, scores["checkpoint_step"]).parent
+    report.write(folder, scores)
+    unfinished.clear(folder)
 
 
 def print_report(workdir: Path, step: int) -> None:

@@ -90,6 +90,15 @@ class Keeper:
             }
             lines.append(where | self._line(one, planned))
 
+    def lines(self, name: str) -> list[Line]:
+        """Return the episodes of a scenario that have been added."""
+        return self._lines.get(name, [])
+
+    def restore(self, name: str, lines: list[Line]) -> None:
+        """Take the episodes of a scenario from an evaluation that was stopped."""
+        if lines:
+            self._lines[name] = lines
+
     def write(self, num_episodes: int) -> None:
         """Write the files, replacing those of an earlier evaluation.
 

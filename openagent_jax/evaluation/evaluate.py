@@ -221,6 +221,8 @@ def evaluate(
     repeats: int = 1,
     refused: Int[np.ndarray, "R"] | None = None,
     keep: Callable[[str, int, Played], None] = lambda name, start, played: None,
+    load: Callable[[str], Played | None] = lambda name: None,
+    save: Callable[[str, Played], None] = lambda name, played: None,
 ) -> Scored:
     """Play every scenario, the clean one first.
 
@@ -236,6 +238,8 @@ def evaluate(
       repeats: the same as for `make_player`.
       refused: what `bounds.fit` returned, if scripted agents are to play too.
       keep: called with each batch: `(scenario, number of its first episode, played)`.
+      load: returns what `save` was given of a scenario, which is not played again then.
+      save: called with each scenario that was played, without recordings.
 
     Raises:
       ValueError: a prompt or a result is longer than the sizes of an episode allow.
@@ -244,20 +248,23 @@ def evaluate(
     cost = {"episodes": 0, "prompt_tokens": 0, "completion_tokens": 0}
     scored = Scored({}, {}, cost=cost)
     for i, name in enumerate((CLEAN, *scenarios)):
-        batches = []
-        for start in range(0, num, batch_size):
-            played = play(
-                world.tables,
-                params,
-                jnp.int32(i),
-                key,
-                jnp.int32(start),
-                jnp.float32(strength),
-                refused,
-            )
-            keep(name, start, played)
-            batches.append(jax.device_get(played._replace(recording=None)))
-        episodes = jax.tree.map(lambda *x: np.concatenate(x)[:num], *batches)
+        episodes: Any = load(name)  # with leaves in NumPy
+        if episodes is None:
+            batches = []
+            for start in range(0, num, batch_size):
+                played = play(
+                    world.tables,
+                    params,
+                    jnp.int32(i),
+                    key,
+                    jnp.int32(start),
+                    jnp.float32(strength),
+                    refused,
+                )
+                keep(name, start, played)
+                batches.append(jax.device_get(played._replace(recording=None)))
+            episodes = jax.tree.map(lambda *x: np.concatenate(x)[:num], *batches)
+            save(name, episodes)
         if episodes.overflow.any():
             raise ValueError(
                 f"scenario {name}: a prompt or a result is longer than its room; "
