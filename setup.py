@@ -47,7 +47,6 @@ TEST = [
     *HF,  # and transformers reads our tokenizer and weights
     *PLAY,
     *SERVE,
-    "beartype>=0.20",
     "chex>=0.1.90",
     "hypothesis>=6.120",
     "jsonschema>=4.21",  # reads the schema of reports

@@ -224,6 +224,32 @@ def test_what_is_said_of_training_by_grpo_matches_its_metrics():
         assert said in text, said
 
 
+def test_grpo_after_paft_with_three_seeds_matches_stored_reports():
+    section = pages.page("reinforcement_learning.md").split("two more seeds")[1]
+    runs = [
+        [
+            {row["scenario"]: row for row in report.load(f"{folder}_{seed}")["rows"]}
+            for seed in range(3)
+        ]
+        for folder in (
+            f"docs/results/reinforcement/{name}"
+            for name in ("paft_half", "paft_grpo", "paft_perturbed_grpo")
+        )
+    ]
+    table = table_of(section)[2:]
+    assert len(table) == 4
+    for label, *shown in table:
+        what, _, name = label.rpartition(", ")
+        for cell, seeds in zip(shown, runs, strict=True):
+            values = [
+                rows[name]["false_refusal_rate" if "false" in what else "refusal_rate"]
+                if what
+                else rows[name]["success"]["mean"]
+                for rows in seeds
+            ]
+            assert cell == ", ".join(f"{100 * x:.1f}" for x in values), label
+
+
 def test_diagnosis_matches_the_first_edition():
     page = [cells(x) for x in pages.page("first_edition.md").splitlines()]
     names = next(row for row in page if row[0] == "success %")
