@@ -68,7 +68,7 @@ def main() -> None:
         sys.exit(cli.FAILURE)
     traced = programs.trace(c, model, source, arrays)
     try:
-        made = programs.compile(traced, arrays.mesh)
+        made = programs.compile(traced, arrays)
     except programs.TooLarge as error:
         print("\n".join(programs.lines(held | {"temporaries": error.needed})))
         needed = sum(held.values()) + error.needed

@@ -3,7 +3,7 @@
     python -m launch.diagnose                       do missing runs, write the page
     python -m launch.diagnose --only=sft,grpo --seeds=0
     python -m launch.diagnose --show                only write the page
-    python -m launch.diagnose --show --seeds=0,1,2  of these seeds
+    python -m launch.diagnose --show --seeds=0,1,2  write it for these seeds
 
 The methods are those of configs/paper/methods.py, and the runs those of launch.ablate:
 a method is one run of launch.train, or one that starts from the run of another method.
@@ -11,7 +11,8 @@ The report and the manifest of each run are kept in docs/results/NAME_SEED, and
 docs/results.md is made from them. A run that was killed is continued. All runs are
 evaluated on the suite of their environment. The page states its number of seeds and
 tasks, and is headed "exploratory" if there are fewer than by default. It is not written
-if a method lacks a seed, or if the reports were made with different settings.
+if a method has reports of some seeds but not of all, or if the reports were made with
+different settings. Methods without any report are listed as missing.
 """
 
 import dataclasses
@@ -46,13 +47,15 @@ def main() -> None:
     for name in chosen:
         if name not in titles:
             raise cli.UsageError(f'--only: there is no "{name}"; {", ".join(titles)}')
+    if not SEEDS.value:
+        raise cli.UsageError("--seeds names no seed; leave it out, or give numbers")
     for seed in SEEDS.value:
         if not seed.isdecimal():
             raise cli.UsageError(f'--seeds: "{seed}" is not a number')
     from launch.common import errors
     from launch.pages import diagnosis_page
 
-    seeds = tuple(int(seed) for seed in dict.fromkeys(SEEDS.value))
+    seeds = tuple(dict.fromkeys(int(seed) for seed in SEEDS.value))
     results = Path(RESULTS.value)
     if not SHOW.value:
         with errors.blame("--results"):

@@ -21,7 +21,7 @@ different suites are only compared with --across_suites.
 To evaluate a run under other settings, start from it:
 --config=configs/base.py --config.init_from=runs/paft
 
-An evaluation that was stopped goes on with the first scenario that it had not finished.
+A stopped evaluation resumes at the first unfinished scenario.
 
 An agent gets the tasks, seeds and perturbations of --config (default:
 configs/base.py). Each of its episodes is written as a line of eval/0/episodes.jsonl in
@@ -135,7 +135,18 @@ def main() -> None:
     cli.refuse_unused(*OF_ENDPOINT, *of_agents, other="--agent")
     if CONFIG.value is None and WORKDIR.value is None:
         raise cli.UsageError("give --workdir, --config, --agent or --compare")
-    from launch.common import compile_cache, config, policies, runs, scoring, sizing
+    import jax
+
+    from launch.common import (
+        compile_cache,
+        config,
+        placement,
+        policies,
+        runs,
+        scoring,
+        sizing,
+    )
+    from openagent_jax import sharding
     from openagent_jax.curriculum import draw
 
     given, about = (), {}  # the keys that flags have set; more of the report
@@ -157,7 +168,10 @@ def main() -> None:
         seed = c.seed
     compile_cache.use(c.compile_cache)
     c = sizing.fitted(c, model, given, draw.ALL)
-    scorer = scoring.Scorer(c, model, seed, draw.ALL)
+    mesh = placement.evaluation_mesh(c)
+    if not c.mesh.splits_params:
+        params = jax.device_put(params, sharding.replicated(mesh))
+    scorer = scoring.Scorer(c, model, seed, draw.ALL, mesh)
     scoring.write_report(workdir, scorer(params, step, workdir) | about)
     scoring.print_report(workdir, step)
 

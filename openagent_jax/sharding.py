@@ -106,14 +106,13 @@ def local(mesh: Mesh) -> Local:
     return lambda function: _by_shard(mesh, function, rows)
 
 
-def local_then_shared(mesh: Mesh, num_rows: int) -> Local:
-    """Return what `local` does, but that every device gets all rows of the result.
+def local_then_shared(mesh: Mesh) -> Local:
+    """Like `local`, except that every device receives all rows of the result.
 
     Args:
-      mesh: the mesh.
-      num_rows: the number of rows. If they cannot be split, each device computes all.
+      mesh: the mesh. The number of rows has to be a multiple of its `num_shards`.
     """
-    if num_rows % num_shards(mesh):
+    if num_shards(mesh) == 1:
         return undivided
     by_shard = local(mesh)
 
@@ -224,6 +223,16 @@ def _split_axes(mesh: Mesh) -> tuple[str, ...]:
 def num_shards(mesh: Mesh) -> int:
     """Return the number of parts that a batch is split into."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
+def padded(mesh: Mesh, num_rows: int) -> int:
+    """Return the least number of rows, at least `num_rows`, that can be split evenly.
+
+    >>> padded(make_mesh(devices=jax.devices()[:1]), 96)
+    96
+    """
+    shards = num_shards(mesh)
+    return -(-num_rows // shards) * shards
 
 
 def ones(mesh: Mesh, num: int) -> jax.Array:

@@ -32,7 +32,9 @@ def result(
     """
     if not folder:
         return compute()
-    digest = hashlib.sha256(f"{_code()} {json.dumps(key, sort_keys=True)}".encode())
+    digest = hashlib.sha256(
+        f"{code_digest()} {json.dumps(key, sort_keys=True)}".encode()
+    )
     for path, x in jax.tree_util.tree_leaves_with_path(arrays):
         x = np.asarray(x)
         digest.update(f"{path} {x.dtype} {x.shape}".encode() + x.tobytes())
@@ -52,8 +54,8 @@ def result(
 
 
 @functools.cache
-def _code() -> str:
-    """Return a hash of the code of `launch` and of the library."""
+def code_digest() -> str:
+    """Return a hash of the code of `launch`, of the library, and JAX's version."""
     digest = hashlib.sha256(jax.__version__.encode())
     for folder in map(Path, (*launch.__path__, *openagent_jax.__path__)):
         # The domains of the library are JSON.

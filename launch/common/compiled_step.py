@@ -185,6 +185,7 @@ def traced_rollout(c: Config, model: Backbone, source: World, arrays: Abstract) 
         environment, source.tables, c.eval.split, c.eval.num_tasks
     )
     num = min(c.eval.batch_size, num_tasks * c.eval.repeats)
+    num = sharding.padded(arrays.mesh, num)
     tasks = draw.make_batch(environment, (), c.eval.split, num, c.eval.repeats)
     start, strength = jnp.int32(0), jnp.float32(c.eval.strength)
     edited, keys = jax.eval_shape(
@@ -194,7 +195,7 @@ def traced_rollout(c: Config, model: Backbone, source: World, arrays: Abstract) 
         model.policy,
         environment,
         c.eval.temperature,
-        sharding.local_then_shared(arrays.mesh, num),
+        sharding.local_then_shared(arrays.mesh),
         c.rollout.num_rows or rollout.usual_rows(platform),
     )
     whole = sharding.replicated(arrays.mesh)

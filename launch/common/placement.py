@@ -53,8 +53,23 @@ def shardings(config: transformer.ModelConfig, mesh: Mesh) -> Any:
     return sharding.state_shardings(mesh, axes, transformer.shapes(config))
 
 
+def evaluation_mesh(c: Config) -> Mesh:
+    """Return a mesh of all devices for an evaluation.
+
+    If no parameter is split, it does not matter how many devices `c.mesh` is for: each
+    plays some of the episodes.
+
+    Raises:
+      UsageError: parameters are split, and `c.mesh` does not fit the devices.
+    """
+    if not c.mesh.splits_params:
+        return sharding.make_mesh()
+    with errors.blame("mesh"):
+        return c.mesh.devices()
+
+
 def split(c: Config, config: transformer.ModelConfig) -> Any:
     """Return shardings if `c.mesh` splits parameters, None if it replicates them."""
     if not c.mesh.splits_params:
         return None
-    return shardings(config, mesh(c))
+    return shardings(config, evaluation_mesh(c))

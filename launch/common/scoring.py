@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 
 from launch.common import (
     build,
-    cli,
+    cached,
     config,
     errors,
     lineage,
@@ -49,7 +49,7 @@ class Scorer:
             what the report claims.
           train_seed: the seed of the run that trained it; None for a backbone.
           default: what "default" stands for in `eval.scenarios`; see `draw.expand`.
-          mesh: the devices that share the episodes; None is the first one alone.
+          mesh: the devices that share the episodes; if None, only the first is used.
         """
         self._train_seed = train_seed
         self._trained_on = model.trained_on
@@ -63,6 +63,8 @@ class Scorer:
         )
         num_episodes = self._num_tasks * c.eval.repeats
         self._batch_size = min(c.eval.batch_size, num_episodes)
+        if mesh is not None:  # more episodes than asked for are left out of the report
+            self._batch_size = sharding.padded(mesh, self._batch_size)
         self._refused = None  # what the counting agent has learned
         self._simple = None  # what simple agents solve
         environment = self.world.environment
@@ -82,7 +84,7 @@ class Scorer:
         scenarios.check_compositions(self._entries, changed, f"the tasks of {c.suite}")
         local = undivided
         if mesh is not None:
-            local = sharding.local_then_shared(mesh, self._batch_size)
+            local = sharding.local_then_shared(mesh)
         self._play = evaluate.make_player(
             model.policy,
             self.world,
@@ -196,7 +198,8 @@ class Scorer:
         if workdir is None or jax.process_count() > 1:
             return None
         played = {
-            "commit": cli.git("rev-parse", "HEAD"),
+            "code": cached.code_digest(),
+            "platform": jax.default_backend(),
             "config": config.config_hash(self._c),
             "grading_version": evaluate.GRADING_VERSION,
             "params": checkpoint.digest(params),

@@ -1,10 +1,11 @@
 """The cost of the programs of a training step and an evaluation, for one device."""
 
+import math
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -36,7 +37,7 @@ class Program:
 
     name: str
     compile_s: float
-    beside: int  # what is in memory while it runs, besides its arguments
+    beside: int  # at least what is in memory while it runs, besides its arguments
     arguments: int
     outputs: int  # that do not take the place of an argument
     temporaries: int
@@ -69,16 +70,9 @@ class Program:
         }
 
 
-class Traced(NamedTuple):
-    """A program before it is lowered."""
-
-    program: Any
-    beside: int = 0  # bytes that a device holds while it runs, besides its arguments
-
-
 def trace(
     c: Config, model: Backbone, source: World, arrays: compiled_step.Abstract
-) -> dict[str, Traced]:
+) -> dict[str, Any]:
     """Return the programs of a run by name, before they are lowered.
 
     Args:
@@ -90,26 +84,23 @@ def trace(
     make, update = compiled_step.traced(c, model, source, arrays)
     played = build.world(c, model, c.eval_domain)
     roll = compiled_step.traced_rollout(c, model, played, arrays)
-    waiting = size(arrays.state.opt_state)  # for the next step of training
-    return {
-        BATCH: Traced(make),
-        UPDATE: Traced(update),
-        EVALUATION: Traced(roll, waiting),
-    }
+    return {BATCH: make, UPDATE: update, EVALUATION: roll}
 
 
-def compile(traced: Mapping[str, Traced], mesh: jax.sharding.Mesh) -> list[Program]:
-    """Compile programs for a mesh, and read what they cost.
+def compile(traced: Mapping[str, Any], arrays: compiled_step.Abstract) -> list[Program]:
+    """Compile programs, and read what they cost.
 
     Args:
       traced: the programs by name, before they are lowered.
-      mesh: the devices.
+      arrays: the arrays of a training step. What they hold is in memory while any of
+        the programs runs, also if the program does not read it.
 
     Raises:
       TooLarge: a program does not fit into the memory of a device.
     """
+    mesh, held = arrays.mesh, sum(resident(arrays).values())
     made, shards = [], sharding.num_shards(mesh)
-    for name, (program, beside) in traced.items():
+    for name, program in traced.items():
         counted = flops.count(program.jaxpr, shards)
         start = time.perf_counter()
         try:
@@ -127,7 +118,8 @@ def compile(traced: Mapping[str, Traced], mesh: jax.sharding.Mesh) -> list[Progr
             Program(
                 name,
                 seconds,
-                beside,
+                # Arguments that a program does not read are not counted as such.
+                max(held - memory.argument_size_in_bytes, 0),
                 memory.argument_size_in_bytes,
                 memory.output_size_in_bytes - memory.alias_size_in_bytes,
                 memory.temp_size_in_bytes,
@@ -153,7 +145,7 @@ def resident(arrays: compiled_step.Abstract) -> dict[str, int]:
 
 
 def transient(arrays: compiled_step.Abstract) -> dict[str, int]:
-    """Return what an update needs at least besides.
+    """Return the minimum extra memory that an update needs.
 
     Parameters that are split over "fsdp" are gathered while an update runs, and so are
     their gradients.
@@ -206,11 +198,7 @@ def _gathered(params: Params) -> int:
 
 
 def _bytes(x: Any, shape: tuple[int, ...]) -> int:
-    num = 1
-    for side in shape:
-        num *= side
-    itemsize = getattr(x.dtype, "itemsize", 4)
-    return num * itemsize
+    return math.prod(shape) * getattr(x.dtype, "itemsize", 4)
 
 
 def peak(programs: list[Program]) -> int:

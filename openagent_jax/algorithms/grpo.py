@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from openagent_jax import advantages, losses
 from openagent_jax.algorithms.policy_gradient import Learner
@@ -73,6 +74,8 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
         params = state.params
         played, reward, metrics = learner.play(params, tables, key, tasks, groups.size)
         reward = jnp.sum(reward, axis=1).reshape(-1, size)
+        # Episodes that are not trained on do not move the baseline of the others.
+        reward = _without(reward, played.overflow.reshape(-1, size))
         advantage = advantages.group_relative(reward)
         useful = advantages.has_variance(advantage)
         advantage = advantages.scale_by_std(advantage, reward, groups.std)
@@ -103,3 +106,12 @@ def grpo(learner: Learner, groups: Groups) -> Algorithm:
         }
 
     return Algorithm(make_batch, learner.loss)
+
+
+def _without(
+    reward: Float[Array, "G N"], left_out: Bool[Array, "G N"]
+) -> Float[Array, "G N"]:
+    """Replace rewards that are left out by the mean of the others of their group."""
+    num = jnp.sum(~left_out, axis=1, keepdims=True)
+    mean = jnp.sum(jnp.where(left_out, 0, reward), axis=1, keepdims=True)
+    return jnp.where(left_out, mean / jnp.maximum(num, 1), reward)

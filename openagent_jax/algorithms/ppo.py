@@ -122,6 +122,7 @@ def ppo(learner: Learner, critic: Critic) -> Algorithm:
         )
         target = advantages.broadcast_to_tokens(advantage + of_turn, mask)
         advantage = advantages.broadcast_to_tokens(advantage, mask)
+        mask = mask & ~played.overflow[:, None]  # those that are trained on
         if critic.normalise:
             mean = jnp.mean(advantage, where=mask)
             std = jnp.std(advantage, where=mask)

@@ -3,7 +3,8 @@
 `report.trajectories` writes them to files, and says what a line holds.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from openagent_jax.evaluation.evaluate import Played, Recording
 from openagent_jax.report import causes, trajectories
 from openagent_jax.report.trajectories import Failure, Line
 from openagent_jax.text.lexicon import Lexicon
-from openagent_jax.types import Outcome
+from openagent_jax.types import Environment, Outcome
 
 CUT = "\N{HORIZONTAL ELLIPSIS}"  # marks the end of a reply that was cut off
 
@@ -53,13 +54,7 @@ class Keeper:
         self._root = jax.random.key(seed)
         self._lines: dict[str, list[Line]] = {}
         self._spelled = _token_bytes(world.tables.lexicon)
-        environment = world.environment
-        # Jitted separately: plans are for people to read and do not affect scores.
-        self._plan = fast_compile.jit(
-            jax.vmap(
-                lambda tables, task: _plan(environment, tables, task), in_axes=(None, 0)
-            )
-        )
+        self._plan = _planner(world.environment)
 
     def __call__(self, name: str, start: int, played: Played) -> None:
         """Add a batch of episodes.
@@ -207,9 +202,20 @@ def failure(
     return "wrong_answer" if found.solvable else "missed_refusal"
 
 
-def _plan(environment, tables, task):
-    episode = expert.demonstrate(environment, tables, task)
-    return episode.action, episode.valid, environment.certificate(tables, task).reason
+@functools.cache  # an environment is compiled once, not for each evaluation
+def _planner(environment: Environment) -> Callable[..., Any]:
+    """Return the compiled `(tables, tasks)` -> the expert's actions, which of them are
+    made, and why a task cannot be solved.
+
+    Jitted separately: plans are for people to read and do not affect scores.
+    """
+
+    def plan(tables, task):
+        episode = expert.demonstrate(environment, tables, task)
+        reason = environment.certificate(tables, task).reason
+        return episode.action, episode.valid, reason
+
+    return fast_compile.jit(jax.vmap(plan, in_axes=(None, 0)))
 
 
 def _rows(tree: Any, num: int) -> Iterator[Any]:

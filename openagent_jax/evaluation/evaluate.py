@@ -238,7 +238,8 @@ def evaluate(
       repeats: the same as for `make_player`.
       refused: what `bounds.fit` returned, if scripted agents are to play too.
       keep: called with each batch: `(scenario, number of its first episode, played)`.
-      load: returns what `save` was given of a scenario, which is not played again then.
+      load: returns what `save` stored for a scenario; that scenario is then not played
+        again.
       save: called with each scenario that was played, without recordings.
 
     Raises:

@@ -7,7 +7,6 @@ A scenario is stored when all of its episodes have been played.
 """
 
 import shutil
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from openagent_jax.report.trajectories import Line
 from openagent_jax.types import Outcome
 
 FOLDER = "unfinished"
-_KEY = "key"  # name of an array with the key
-_OF = "/"  # between the names of an array: that of a tuple, and of its field
+_FINGERPRINT = "fingerprint"  # the name under which it is stored, as an array
+_NUM_LINES = "num_lines"
+_SEPARATOR = "/"  # between the name of a tuple and that of its field
 
 
 class Unfinished:
@@ -34,14 +34,14 @@ class Unfinished:
     True
     """
 
-    def __init__(self, folder: Path, key: str):
+    def __init__(self, folder: Path, fingerprint: str):
         """
         Args:
           folder: the folder of the report.
-          key: equal for evaluations that play the same episodes. What was stored with
-            another one is not read.
+          fingerprint: equal for evaluations that play the same episodes. What was
+            stored with another one is not read.
         """
-        self._folder, self._key = folder / FOLDER, key
+        self._folder, self._fingerprint = folder / FOLDER, fingerprint
 
     def load(self, name: str) -> tuple[Played, list[Line]] | None:
         """Return the outcomes of a scenario and its kept episodes; None if it is not
@@ -50,22 +50,17 @@ class Unfinished:
             # Of a path, np.load would leave a damaged file open.
             with (self._folder / f"{name}.npz").open("rb") as file:
                 stored = np.load(file, allow_pickle=False)
-                arrays = {key: stored[key] for key in stored.files}
-            if str(arrays.pop(_KEY)) != self._key:
+                arrays = {name: stored[name] for name in stored.files}
+            if str(arrays.pop(_FINGERPRINT)) != self._fingerprint:
                 return None
-            return _played(arrays), [*trajectories.read(self._folder, name)]
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            zipfile.BadZipFile,
-        ):
+            num_lines = int(arrays.pop(_NUM_LINES))
+            lines = [*trajectories.read(self._folder, name)]
+            return (_played(arrays), lines) if len(lines) == num_lines else None
+        except Exception:  # NumPy raises nearly anything when a file is damaged
             return None
 
     def save(self, name: str, played: Played, lines: Sequence[Line]) -> None:
-        """Store a scenario, replacing what is stored of it.
+        """Store a scenario, replacing any earlier copy.
 
         Args:
           name: the scenario.
@@ -76,7 +71,11 @@ class Unfinished:
         file = self._folder / f"{name}.npz"
         file.unlink(missing_ok=True)  # it says that the other file is complete
         trajectories.write(self._folder, name, lines)
-        arrays: dict[str, Any] = {_KEY: np.array(self._key), **_arrays(played)}
+        arrays: dict[str, Any] = {
+            _FINGERPRINT: np.array(self._fingerprint),
+            _NUM_LINES: np.array(len(lines)),
+            **_arrays(played),
+        }
         with files.replacing(file) as part, part.open("wb") as opened:
             np.savez_compressed(opened, **arrays)
 
@@ -91,10 +90,11 @@ def _arrays(played: Played) -> dict[str, np.ndarray]:
     arrays: dict[str, Any] = played._asdict()
     del arrays["recording"]
     outcomes = {"outcome": arrays.pop("outcome")}
-    for agent, of_agent in (arrays.pop("bounds") or {}).items():
-        outcomes[f"bounds{_OF}{agent}"] = of_agent
+    for agent, outcome in (arrays.pop("bounds") or {}).items():
+        outcomes[f"bounds{_SEPARATOR}{agent}"] = outcome
     for name, outcome in outcomes.items():
-        arrays |= {f"{name}{_OF}{key}": x for key, x in outcome._asdict().items()}
+        fields = outcome._asdict().items()
+        arrays |= {f"{name}{_SEPARATOR}{field}": x for field, x in fields}
     return {name: np.asarray(x) for name, x in arrays.items() if x is not None}
 
 
@@ -103,11 +103,13 @@ def _played(arrays: dict[str, np.ndarray]) -> Played:
     plain: dict[str, Any] = {}
     outcomes: dict[str, dict[str, Any]] = {}
     for name, array in arrays.items():
-        of, _, field = name.rpartition(_OF)
-        if of:
-            outcomes.setdefault(of, {})[field] = array
+        prefix, _, field = name.rpartition(_SEPARATOR)
+        if prefix:
+            outcomes.setdefault(prefix, {})[field] = array
         else:
             plain[field] = array
     plain["outcome"] = Outcome(**outcomes.pop("outcome"))
-    bounds = {of.partition(_OF)[2]: Outcome(**x) for of, x in outcomes.items()}
+    bounds = {
+        prefix.partition(_SEPARATOR)[2]: Outcome(**x) for prefix, x in outcomes.items()
+    }
     return Played(**plain, bounds=bounds or None, recording=None)

@@ -114,6 +114,24 @@ def test_groups_with_equal_rewards(loss, num_tokens, divisor, expected):
     np.testing.assert_allclose(value, expected / divisor, rtol=1e-5, atol=1e-7)
 
 
+def test_overflowed_episodes_do_not_move_the_baseline():
+    """A group of which all or all but one overflowed teaches nothing."""
+    overflow = jnp.array([True, False, False, True, True, False, True, True, True])
+    reward = jnp.array([5.0, 1.0, 0.0, 5.0, 1.0, 0.0, 5.0, 1.0, 0.0])[:, None]
+
+    def play(tasks, num_samples):
+        tokens = jnp.zeros((9, 4), jnp.int32)
+        return episodes(tokens, jnp.full(9, 2), overflow), reward
+
+    batch, metrics = make_batch(
+        algorithm(play, grpo.Groups(size=3), "grpo"), jnp.arange(3)
+    )
+    advantage = np.asarray(batch.extra.advantage)[:, 1]
+    np.testing.assert_allclose(advantage, [0, 0.5, -0.5, *[0] * 6], atol=1e-6)
+    assert metrics["frac_reward_zero_std"] == pytest.approx(2 / 3)
+    assert not np.any(np.asarray(batch.loss_mask)[np.asarray(overflow)])
+
+
 @pytest.mark.parametrize("std", ["group", "batch"])
 def test_rounding_gives_no_advantage(std):
     """A mean of equal rewards may differ from them in the last digit."""

@@ -100,7 +100,7 @@ def test_the_step_of_a_small_config():
     target = topology.find("local")
     held = programs.resident(arrays)
     traced = programs.trace(c, model, source, arrays)
-    made = programs.compile(traced, arrays.mesh)
+    made = programs.compile(traced, arrays)
     assert made[1].arguments > held["parameters"] + held["optimizer"]
     # Here, the compiler reduces the gradient and then slices it.
     axes = {x.kind: {*x.axes} for x in made[1].collectives if x.kind != "all-reduce"}
@@ -115,10 +115,16 @@ def test_the_step_of_a_small_config():
     expected = on_paper.sent(c, model, arrays)
     assert expected - gathered == pytest.approx(5 / 4 * gradient, rel=0.05)
     assert made[1].flops > 0
-    # The rollout has no state of the optimizer, but shares the memory with it.
-    played = made[2]
+    # A rollout does not read the state of the optimizer, and a batch of SFT not even
+    # the parameters, but all of them share the memory.
+    batch, update, played = made
     assert played.name == "evaluation" and played.open_flops > 0
-    assert played.beside == held["optimizer"] > 0
+    everything = sum(held.values())
+    for program in batch, played:
+        assert program.beside > 0.9 * held["optimizer"] > 0
+        assert program.beside + program.arguments >= everything
+    assert batch.beside > held["optimizer"] + 0.9 * held["parameters"]
+    assert update.beside <= held["worlds"]  # which it does not read
     assert {*itertools.chain(*(x.axes for x in played.collectives))} <= {"data", "fsdp"}
     text = report.text(c, model, target, arrays, made)
     assert "parameters" in text and "left" in text and "collectives" in text

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from launch.common import backbones, scoring
+from launch.common import backbones, cached, scoring
 from openagent_jax.curriculum import draw
 from openagent_jax.evaluation import bounds, evaluate
 from openagent_jax.evaluation.unfinished import FOLDER
@@ -72,6 +72,12 @@ def stored(folder):
     return {x.relative_to(folder): x.read_bytes() for x in files if x.is_file()}
 
 
+def rows_of(folder):
+    """What the evaluation of `played` has stored in a folder."""
+    scorer, shipped = evaluation()
+    return scorer._unfinished(shipped, 3, folder)
+
+
 @pytest.fixture
 def stopped(tmp_path, monkeypatch):
     """The folder of an evaluation that was stopped in its second row."""
@@ -115,11 +121,18 @@ def test_other_parameters_play_all(stopped, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["npz", "jsonl"])
-@pytest.mark.parametrize("damage", ["cut", "removed", "pickled"])
+@pytest.mark.parametrize("damage", ["cut", "removed", "pickled", "emptied"])
 def test_damaged_rows_are_played_again(stopped, monkeypatch, suffix, damage):
     file = stopped / "eval/3" / FOLDER / f"{NAMES[0]}.{suffix}"
     if damage == "removed":
         file.unlink()
+    elif damage == "emptied" and suffix == "npz":  # as after a power loss
+        file.write_bytes(b"")
+    elif damage == "emptied":
+        rows = rows_of(stopped)
+        outcomes, _ = rows.load(NAMES[0])
+        rows.save(NAMES[0], outcomes, [{"index": 0}])
+        file.write_bytes(b"")
     elif damage == "pickled":
         with file.open("wb") as opened:
             np.save(opened, np.array([print], dtype=object))
@@ -129,6 +142,27 @@ def test_damaged_rows_are_played_again(stopped, monkeypatch, suffix, damage):
         file.write_bytes(b'{"index": ')
     made, calls = played(stopped, monkeypatch)
     assert calls == [*NAMES] and len(made["rows"]) == 2
+
+
+def test_rows_with_a_changed_byte_are_played_again(stopped, monkeypatch):
+    """Whatever of them is damaged; zlib and NumPy raise errors of many kinds."""
+    file = stopped / "eval/3" / FOLDER / f"{NAMES[0]}.npz"
+    whole, rows = file.read_bytes(), rows_of(stopped)
+    assert rows.load(NAMES[0]) is not None
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        changed = bytearray(whole)
+        start = rng.integers(len(whole))
+        changed[start : start + 20] = rng.bytes(len(changed[start : start + 20]))
+        file.write_bytes(changed)
+        rows.load(NAMES[0])  # raises nothing
+
+
+def test_other_code_plays_all(stopped, monkeypatch):
+    """Code that was edited, even if the edit was not committed."""
+    monkeypatch.setattr(cached, "code_digest", lambda: "edited")
+    _, calls = played(stopped, monkeypatch)
+    assert calls == [*NAMES]
 
 
 def test_of_several_processes_all_play_all(stopped, monkeypatch):
