@@ -39,8 +39,10 @@ def get_config(arg: str = "") -> ConfigDict:
     c.compile_cache = "~/.cache/openagent_jax"
 
     c.sandbox = ConfigDict()  # the environment
-    # The tasks: "poi" or "medical" (add ":dev" for the development split), a domain
-    # file (.json), a log (.jsonl), "random" (random tool worlds), or "crafting".
+    # The tasks: a built-in domain such as "poi" or "medical" (`launch.domain library`
+    # lists them; add ":dev" for the development split), a group of them such as
+    # "all_train", a domain file (.json), a log (.jsonl), "random" (random tool worlds),
+    # or "crafting".
     # Several domains of tools are mixed: "poi,shop". Training mixes no held-out domain
     # of the library with the others.
     c.sandbox.domain = "poi"

@@ -15,7 +15,8 @@ trains adapters instead of the whole model:
 
 Differs from `base.py` in the model, its chat template, higher limits on tokens (its
 texts are longer), a lower learning rate, and a shorter evaluation.
-Time: the evaluation takes 14 minutes on 2 CPU cores; training was not measured.
+Time: the evaluation takes 14 minutes on 2 CPU cores; training with this
+config was not measured (for adapters see docs/pretrained.md).
 Result: as shipped, it writes text instead of calling tools, and solves no task
 (docs/pretrained.md).
 

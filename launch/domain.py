@@ -4,6 +4,7 @@
     python -m launch.domain check my_tools.json
     python -m launch.domain show  my_tools.json --perturbation=semantic_trap
     python -m launch.domain show  poi --perturbation=semantic_trap+runtime_error
+    python -m launch.domain show  --workdir=runs/paft
     python -m launch.domain library
 
 `draft` reads an array of tools in OpenAI's format, or the result of MCP's tools/list.

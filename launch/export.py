@@ -1,6 +1,6 @@
 """Write the policy of a run, with adapters merged, as a folder for `transformers`.
 
-python -m launch.export --workdir=runs/pretrain --out=openagent_jax/backbones/nano
+python -m launch.export --workdir=runs/paft --out=exported
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Its merges are learnt from a list of words and from the domains of `all_pretrain`.
 
-    python -m launch.tokenizer --out=openagent_jax/backbones/nano
+    python -m launch.tokenizer --out=my_tokenizer
 """
 
 from collections import Counter

@@ -8,11 +8,11 @@ blindness comes from its reward.
 A refusal of a task that can be solved earns 0.2 with the reward of
 `configs/paft_grpo.py`, where most attempts at a perturbed task earn nothing, and GRPO
 compares the episodes of a task with one another. So each value of `reward.abstain` is
-tried, from that one down to a loss as large as the gain of a right refusal. All start
+tried, from that one down to a loss as large as the gain of a correct refusal. All start
 from half of PAFT with the same seed, which is the base.
 Time: not measured; 25 runs, each as long as half of one of `configs/paft.py`.
-Result: not measured yet, but for 0.2 with one seed, with which false refusals become
-fewer, as right ones do (docs/reinforcement_learning.md).
+Result: not measured yet, but for 0.2 with three seeds, with which false refusals of
+`still_solvable` become fewer, as correct ones do (docs/reinforcement_learning.md).
 """
 
 from configs.paper import methods, study

@@ -12,8 +12,9 @@ budgets; here each samples and trains on as many tokens as `configs/paft.py` tra
 A method that starts from half of another one has half of the tokens of each. The base
 is SFT; the backbone is evaluated as it is.
 Time: about half an hour for each run of SFT or PAFT on 2 shared CPU cores.
-Result: docs/results.md (SFT and PAFT), docs/first_edition.md (all, by an earlier
-version).
+Result: docs/results.md (SFT and PAFT), docs/reinforcement_learning.md (GRPO after half
+of SFT, one seed, and after half of PAFT, three), docs/first_edition.md (all methods, by
+an earlier version).
 """
 
 from configs.paper import study

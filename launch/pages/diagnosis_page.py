@@ -97,7 +97,11 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         "method starts from another one, the tokens of both are counted.",
     ]
     if missing:
-        lines += ["", f"Not run yet: {', '.join(missing)}."]
+        lines += [
+            "",
+            "Not in this table, because there is no report of these seeds: "
+            f"{', '.join(missing)}.",
+        ]
     lines += [
         "",
         "## Success",

@@ -192,7 +192,7 @@ def test_devices_share_an_evaluation(tmp_path, monkeypatch, capsys):
     for mesh in ((1, 1, 1), (2, 2, 2)):
         names = "mesh__data", "mesh__fsdp", "mesh__tensor"
         sizes = dict(zip(names, mesh, strict=True))
-        c = tiny.config("sft", eval__temperature=1.0, **sizes)
+        c = tiny.config("sft", eval__temperature=1.0, eval__num_tasks=6, **sizes)
         devices = placement.mesh(c, jax.devices()[: math.prod(mesh)])
         model = backbones.backbone(c)
         placed = placement.shardings(model.config, devices)

@@ -134,7 +134,7 @@ def test_missing_runs_are_executed_once(executed):
     assert executed[-1].config.init_from == "runs/diagnosis/sft_half_3"
     assert executed[-1].config.seed == 3
     assert "| SFT+GRPO | 1 | 200 |" in text  # tokens of both halves
-    assert "Not run yet: SFT, half of SFT, GRPO, PAFT" in text
+    assert "no report of these seeds: SFT, half of SFT, GRPO, PAFT" in text
     run_diagnosis(only=["base", "sft_grpo"], seeds=["3"])
     assert len(executed) == 3
     kept = json.loads(Path("docs/results/sft_grpo_3/manifest.json").read_text())

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from openagent_jax import perturb
+from openagent_jax import perturb, sharding
 from openagent_jax.environments.tools.worlds.symbols import VAGUE
 from openagent_jax.environments.world import SPLITS
 from openagent_jax.text import error_texts, result_forms, style
@@ -158,48 +157,26 @@ class TestEveryEntry:
 
 
 @pytest.mark.slow
-def test_layouts_agree():
-    """`vmap`, `pmap`, a sharded `jit` and `shard_map` over 8 devices, bit for bit."""
-    devices = jax.devices()
-    assert len(devices) == 8
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    rows, all_ = PartitionSpec("data"), PartitionSpec()
-    in_axes = (None, None, 0, 0, None)
+def test_devices_share_the_tasks():
+    """A batch that is edited by 8 devices is the same, bit for bit."""
+    mesh = sharding.make_mesh()
+    assert sharding.num_shards(mesh) == 8
 
-    def one(index, tables, key, task, strength):
-        return helpers.edit_one(index, tables, "train", key, task, strength)
+    def batch(shared, rows):
+        index, tables, strength = shared
+        one = functools.partial(helpers.edit_one, index, tables, "train")
+        return jax.vmap(one, (0, 0, None))(*rows, strength)
 
-    batch = jax.vmap(one, in_axes)
-
-    def split(tree):
-        return jax.tree.map(lambda x: x.reshape(8, len(x) // 8, *x.shape[1:]), tree)
-
-    pmapped = jax.pmap(batch, in_axes=in_axes)
-    specs = (all_, all_, rows, rows, all_)
-    sharded = jax.jit(
-        batch,
-        in_shardings=tuple(NamedSharding(mesh, spec) for spec in specs),
-        out_shardings=NamedSharding(mesh, rows),
-    )
-    mapped = jax.jit(
-        jax.shard_map(batch, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
-    )
-    tables, keys, old = helpers.world("poi").tables, helpers.keys(1), tasks()
-    half = jnp.float32(0.5)
+    divided = jax.jit(sharding.local(mesh)(batch))
+    tables, keys = helpers.world("poi").tables, helpers.keys(1)
+    old = helpers.tasks("poi")
     for entry in ENTRIES:
         index = jnp.int32(helpers.EDITS.index(entry))
+        new = divided((index, tables, jnp.float32(0.5)), (keys, old))
+        assert len(new.world.sharding.device_set) == 8
         want = helpers.host(edit(index, keys, 0.5))
         assert differences.changed_tasks(tasks(), want).any()
-        by_device = pmapped(index, tables, split(keys), split(old), half)
-        assert len(by_device.world.sharding.device_set) == 8
-        by_device = jax.tree.map(
-            lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), by_device
-        )
-        chex.assert_trees_all_equal(helpers.host(by_device), want)
-        for layout in (sharded, mapped):
-            new = layout(index, tables, keys, old, half)
-            assert new.world.sharding.spec == rows
-            chex.assert_trees_all_equal(helpers.host(new), want)
+        chex.assert_trees_all_equal(helpers.host(new), want)
 
 
 class TestPools:
