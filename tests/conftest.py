@@ -28,6 +28,11 @@ os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 # Traced programs are many objects and few of them garbage.
 gc.set_threshold(100_000, 20, 100)
 
+# Where in Python an operation is from costs a tenth of the time to compile it.
+TRACEBACK = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
+LIMIT = os.environ.setdefault(TRACEBACK, "0")  # commands that tests start inherit it
+jax.config.update("jax_traceback_in_locations_limit", int(LIMIT))
+
 jax.config.update("jax_num_cpu_devices", 8)  # before any array exists
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -64,7 +64,7 @@ class Program:
     def seconds(self, chip: Chip) -> dict[str, float]:
         """Return the least time for each thing that a chip does at its full speed."""
         return {
-            "products": self.flops / chip.flops,
+            "matmul": self.flops / chip.flops,
             "memory": self.moved / chip.bandwidth,
             "links": self.sent / chip.links,
         }

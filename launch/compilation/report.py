@@ -12,7 +12,7 @@ from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
 from launch.common.origin import origin
-from launch.compilation import on_paper, programs
+from launch.compilation import analytic, programs
 from launch.compilation.programs import Program
 from launch.compilation.topology import Target
 from openagent_jax.environments.world import World
@@ -47,13 +47,13 @@ def text(
     lines += [f"{'program':24}" + "".join(f"{x.name:>12}" for x in made)]
     rows = {
         "compiled in, s": [x.compile_s for x in made],
-        "products, TFLOP": [x.flops / 1e12 for x in made],
-        "a loop's pass, TFLOP": [x.open_flops / 1e12 for x in made],
+        "matmul, TFLOP": [x.flops / 1e12 for x in made],
+        "one iteration, TFLOP": [x.open_flops / 1e12 for x in made],
         "moved at least, GB": [x.moved / GB for x in made],
-        "sent, GB": [x.sent / GB for x in made],
+        "communication, GB": [x.sent / GB for x in made],
     }
     if target.chip:
-        for x in ("products", "memory", "links"):
+        for x in ("matmul", "memory", "links"):
             rows[f"{x}, ms"] = [1e3 * y.seconds(target.chip)[x] for y in made]
     for name, values in rows.items():
         if any(values):
@@ -62,8 +62,8 @@ def text(
         seconds, bound = roofline(target, made)
         least = f"{1e3 * seconds:.4g} ms or more: {bound}"
         lines.append(f"a training step of full rows takes {least}")
-    expected = on_paper.sent(c, model, arrays) / GB
-    lines.append(f"on paper, the update sends {expected:.4g} GB")
+    expected = analytic.sent(c, model, arrays) / GB
+    lines.append(f"calculated analytically, the update sends {expected:.4g} GB")
     lines += ["collectives", *_collectives(made)]
     return "\n".join(lines)
 
@@ -115,7 +115,7 @@ def about(
         "rows": c.num_rows,
         "columns": c.num_columns,
         "limit": target.memory,
-        "sent_on_paper": on_paper.sent(c, model, arrays),
+        "sent_analytic": analytic.sent(c, model, arrays),
     }
 
 

@@ -13,10 +13,10 @@ HEADINGS = (
     *(
         "step, GB",
         "evaluation, GB",
-        "products, TFLOP",
-        "sent, GB",
-        "on paper, GB",
-        "at least, ms",
+        "matmul, TFLOP",
+        "communication, GB",
+        "analytic, GB",
+        "lower bound, ms",
     ),
 )
 GB = 1e9
@@ -62,9 +62,10 @@ def _cells(made: Json) -> tuple[str, ...]:
     update = next(x for x in made["programs"] if x["name"] == programs.UPDATE)
     sent = sum(x["sent"] * max(x["repeats"], 1) for x in update["collectives"])
     rank = made["lora_rank"]
+    how = f"LoRA of rank {rank}" if rank else "full fine-tuning"
     return (
         f"{made['model']}, {made['parameters'] / 1e9:.3g} B",
-        f"{made['algorithm'].upper()}, {f'LoRA of rank {rank}' if rank else 'whole'}",
+        f"{made['algorithm'].upper()}, {how}",
         made["topology"],
         ", ".join(f"{axis} {n}" for axis, n in made["mesh"].items() if n > 1),
         f"{made['rows']:,} x {made['columns']:,}",
@@ -72,7 +73,7 @@ def _cells(made: Json) -> tuple[str, ...]:
         f"{_memory(made, programs.EVALUATION) / GB:.1f}",
         f"{update['flops'] / 1e12:,.1f}",
         f"{sent / GB:.3g}",
-        f"{made['sent_on_paper'] / GB:.3g}",
+        f"{made['sent_analytic'] / GB:.3g}",
         f"{1e3 * made['least_seconds']:,.0f}",
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 from launch.common import backbones, build, compiled_step
 from launch.common.errors import UsageError
-from launch.compilation import chips, flops, on_paper, programs, report, topology
+from launch.compilation import analytic, chips, flops, programs, report, topology
 from launch.pages import compilation_table
 from tests import pages, tiny
 
@@ -112,7 +112,7 @@ def test_the_step_of_a_small_config():
     gathered = sum(x.sent for x in made[1].collectives if x.kind == "all-gather")
     # All parameters but the norms, half of which the other device has.
     assert gathered == pytest.approx(held["parameters"], rel=0.01)
-    expected = on_paper.sent(c, model, arrays)
+    expected = analytic.sent(c, model, arrays)
     assert expected - gathered == pytest.approx(5 / 4 * gradient, rel=0.05)
     assert made[1].flops > 0
     # A rollout does not read the state of the optimizer, and a batch of SFT not even
@@ -155,10 +155,10 @@ def test_the_command_for_a_pod(commands, tmp_path):
     sent = sum(x["sent"] for x in update["collectives"])
     moments = figures["memory"]["optimizer"]  # two for each parameter that is trained
     assert sent == pytest.approx(2 * 15 / 16 * moments / 2, rel=0.01)
-    assert sent == pytest.approx(figures["sent_on_paper"], rel=0.01)
+    assert sent == pytest.approx(figures["sent_analytic"], rel=0.01)
     done = commands("compile", f"--table={tmp_path}")
     assert done.code == 0, done.err
-    assert "| SFT, whole | v5e:4x4 | data 16 | 16 x " in done.out
+    assert "| SFT, full fine-tuning | v5e:4x4 | data 16 | 16 x " in done.out
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_the_command_for_the_devices_here(commands, tmp_path):
     config = *SMALL, "--config.train.batch_size=2"
     done = commands("compile", *config, "--topology=local", f"--json={file}")
     assert done.code == 0, done.err
-    assert " left\n" in done.out and "products, TFLOP" in done.out
+    assert " left\n" in done.out and "matmul, TFLOP" in done.out
     figures = json.loads(file.read_text())
     assert 0 < figures["peak"] < figures["limit"]
     done = commands("compile", *config, "--topology=v5e:nope")
@@ -178,7 +178,7 @@ def test_the_command_for_the_devices_here(commands, tmp_path):
     "name, kl, scored, parts",
     [("sft", 0.0, 0, 1), ("grpo", 0.0, 1 / 8, 1), ("grpo", 0.1, 1 + 1 / 8, 2)],
 )
-def test_what_an_update_sends_on_paper(name, kl, scored, parts):
+def test_what_an_update_sends(name, kl, scored, parts):
     changes = dict(mesh__data=2, mesh__fsdp=2, mesh__tensor=2, model__remat="full")
     changes |= dict(surrogate__kl=kl, train__num_minibatches=parts)
     c = tiny.config(name, **changes)
@@ -192,7 +192,7 @@ def test_what_an_update_sends_on_paper(name, kl, scored, parts):
     sums = 1 + 32 * 5 + scored * (1 + 32 * 2)  # the 1 is of embeddings
     reference = gathered if kl else 0
     expected = parts * (gathered + reduced + summed) + reference + sums * activation
-    assert on_paper.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
+    assert analytic.sent(c, model, arrays) == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_page_of_pods_has_the_stored_figures(monkeypatch):
@@ -200,9 +200,9 @@ def test_the_page_of_pods_has_the_stored_figures(monkeypatch):
     table = "\n".join(compilation_table.lines(Path("docs/results/pods")))
     page = pages.page("pods.md")
     assert f"<!-- pods -->\n{table}\n<!-- end -->" in page
-    assert "bound by products in every row" in page
+    assert "bound by matrix multiplications in every row" in page
     for path in Path("docs/results/pods").glob("*.json"):
-        assert json.loads(path.read_text())["bound"] == "products"
+        assert json.loads(path.read_text())["bound"] == "matmul"
 
 
 def test_a_table_is_not_compiled(commands):

@@ -205,19 +205,13 @@ def test_the_expert_goes_on_from_any_state(num=1):
     assert {ok for ok, *_ in found} == {True, False}
 
 
-def check_part(part, num=4):
-    for i in range(num):
-        check(10_000 + (part * num + i) * BATCH, 0)
-        check(50_000 + (part * num + i) * BATCH, 1 + i % MAX_CALLS, i)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=pytest.mark.slow if part < 2 else pytest.mark.hours)
+        for part in range(256)
+    ],
+)
 def test_many_worlds(part):
-    check_part(part)
-
-
-@pytest.mark.hours
-@pytest.mark.parametrize("part", range(2, 64))
-def test_very_many_worlds(part):
-    check_part(part)
+    check(10_000 + part * BATCH, 0)
+    check(50_000 + part * BATCH, 1 + part % MAX_CALLS, part % 4)

@@ -19,7 +19,7 @@ from openagent_jax.environments.world import SPLITS, Settings, Spelling
 from tests import helpers
 
 DOMAINS = (*library.TRAIN, *library.HELD_OUT)
-FEW, MANY = (num * len(DOMAINS) for num in (25, 100))  # at once; domains take turns
+FEW, MANY = (num * len(DOMAINS) for num in (10, 100))  # at once; domains take turns
 NUM_BATCHES = 50  # of each split: with two splits, 10,000 tasks of each domain
 CATALOGUE = perturb.catalogue(registry.spec("poi"))
 NAMES = tuple(CATALOGUE)
