@@ -75,11 +75,12 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         if runs
     }
     lines = [
-        "# Diagnosis",
+        "# Results: training methods of equal cost",
         "",
         "Training methods of equal cost, compared when the world changes. "
-        "`python -m launch.diagnose` runs what is missing, and makes this page from "
-        f"the reports in `{results.as_posix()}`, here of seeds {_listed(seeds)}.",
+        "`python -m launch.diagnose --show` makes this page from the reports in "
+        f"`{results.as_posix()}` (`--results`), here of seeds {_listed(seeds)} "
+        "(`--seeds`); without `--show`, it first runs what is missing.",
         "",
         *_cautions(reports),
         "## Runs",

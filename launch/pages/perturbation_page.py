@@ -153,7 +153,7 @@ def section(entry: Entry, world: str) -> Iterator[str]:
     yield ""
     yield text.summary
     yield ""
-    yield f"* Right: {response(entry)} {note.get('right', '')}".rstrip()
+    yield f"* Correct behaviour: {response(entry)} {note.get('right', '')}".rstrip()
     if text.before:
         for when, example in (("Before", text.before), ("After", text.after)):
             yield f"* {when}: {example}{_end(example)}"
@@ -200,8 +200,8 @@ def response(entry: Entry) -> str:
     """
     if entry.response not in perturb.RESPONSES:
         raise ValueError(
-            f"the entry {entry.name} has no right behaviour; set its `response` in the "
-            f"catalogue to one of {', '.join(perturb.RESPONSES)}"
+            f"the entry {entry.name} has no correct behaviour; set its `response` in "
+            f"the catalogue to one of {', '.join(perturb.RESPONSES)}"
         )
     return perturb.RESPONSES[entry.response]
 

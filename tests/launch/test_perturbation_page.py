@@ -37,7 +37,7 @@ def entries(title):
 def test_every_entry_says_what_is_right(title):
     for one in entries(title):
         assert one.response in perturb.RESPONSES, (
-            f"the entry {one.name} has no right behaviour; set its `response` in the "
+            f"the entry {one.name} has no correct behaviour; set its `response` in the "
             f"catalogue to one of {', '.join(perturb.RESPONSES)}"
         )
         assert (one.response == "refuse") == (not one.solvable), one.name
@@ -123,7 +123,7 @@ def test_forms_of_the_splits_differ():
 
 def test_an_entry_without_right_behaviour_is_named():
     one = dataclasses.replace(helpers.CATALOGUE["tool_order"], response="")
-    with pytest.raises(ValueError, match="the entry tool_order has no right behaviour"):
+    with pytest.raises(ValueError, match="tool_order has no correct behaviour"):
         [*perturbation_page.section(one, "tool")]
 
 
@@ -179,10 +179,8 @@ def test_a_section():
 
 def test_a_section_says_what_is_right_and_what_happened_elsewhere():
     lines = section("stale_value")
-    assert (
-        "* Right: Do what the feedback says. Read the value again, and use the new one."
-        in lines
-    )
+    right = "Do what the feedback says. Read the value again, and use the new one."
+    assert f"* Correct behaviour: {right}" in lines
     (elsewhere,) = [x for x in lines if x.startswith("* Elsewhere: ")]
     source = "https://github.com/carvel-dev/kapp/issues/86"
     assert elsewhere.endswith(f"([kapp #86]({source}))")
