@@ -1,6 +1,7 @@
 """The README and the pages of docs/ show the numbers of the stored reports, and name
 only files, commands and config keys that exist."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from configs import base, grpo
 from openagent_jax import report
-from openagent_jax.environments.tools.perturb import CATALOGUE
+from openagent_jax.environments.tools.perturb import CATALOGUE, perception
+from openagent_jax.perturb import Entry
 from tests import pages
 
 ROOT = pages.ROOT
@@ -179,6 +181,15 @@ def test_named_files_commands_and_keys_exist(page):
             assert part in value, key
             value = value[part]
     assert names or links
+
+
+def test_the_example_of_a_perturbation_is_the_code():
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(def tool_order.*?)```", page, re.DOTALL)
+    code, row = example.split("\n\n\n")
+    assert code == inspect.getsource(perception.tool_order).rstrip()
+    (entry,) = (x for x in CATALOGUE if x.name == "tool_order")
+    assert eval(row, {"Entry": Entry, "perception": perception}) == entry
 
 
 def test_every_page_is_in_the_index():
