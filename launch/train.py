@@ -174,7 +174,7 @@ def main() -> None:
             writer=writer,
             checkpoints=checkpoints,
             checkpoint_every=c.checkpoint.every,
-            meta={"config_hash": config.config_hash(c), runs.FROZEN: digests},
+            meta={runs.CONFIG_HASH: config.config_hash(c), runs.FROZEN: digests},
             evaluate=evaluate,
             evaluate_every=c.eval.every,
             evaluate_first=meta.get(train.UNEVALUATED, False),

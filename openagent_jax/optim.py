@@ -16,6 +16,7 @@ import optax
 OPTIMIZERS = ("adamw", "muon")
 B1, B2 = 0.9, 0.95  # decays of the moments of AdamW
 SCHEDULES = ("constant", "cosine", "linear", "wsd")
+REFERENCE = "reference"  # branch of the parameters that is never trained
 # For signatures outside this module.
 Optimizer: TypeAlias = optax.GradientTransformation
 
@@ -161,7 +162,7 @@ def untrained(train_embedding: bool) -> tuple[str, ...]:
 
     Besides the embedding, that is the reference policy of a KL penalty.
     """
-    return ("reference",) if train_embedding else ("reference", "embed")
+    return (REFERENCE,) if train_embedding else (REFERENCE, "embed")
 
 
 def make_schedule(

@@ -9,7 +9,7 @@ from openagent_jax import advantages, losses, monitors, perturb, rewards
 from openagent_jax.algorithms import grpo
 from openagent_jax.curriculum import mix
 from openagent_jax.data import lookups
-from openagent_jax.domains import library
+from openagent_jax.domains import development, library
 from openagent_jax.environments import registry
 from openagent_jax.environments.tools.worlds import mixture
 from openagent_jax.environments.world import SPLITS, names_of
@@ -101,7 +101,8 @@ def check_training(c: Config) -> None:
       UsageError: domains of both groups are mixed.
     """
     trained = (c.sandbox.domain, *c.train.other_domains)
-    names = [name.removesuffix(":dev") for x in trained for name in names_of(x)]
+    every = [name for x in trained for name in names_of(x)]
+    names = [name.removesuffix(development.SUFFIX) for name in every]
     of_train, held_out = (
         next((name for name in names if name in group), None)
         for group in (library.TRAIN, library.HELD_OUT)

@@ -12,7 +12,7 @@ from launch.common import backbones, build, placement
 from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from openagent_jax import fast_compile, optim, rollout, sharding, train_step
-from openagent_jax.algorithms import policy_gradient, ppo
+from openagent_jax.algorithms import ppo
 from openagent_jax.curriculum import draw
 from openagent_jax.environments.world import World
 from openagent_jax.evaluation import evaluate
@@ -77,9 +77,9 @@ def initial_state(
         if not frozen:
             # A copy, because the arrays in the train state must not be shared.
             reference = reference or jax.tree.map(jnp.copy, params)
-            params = {**params, policy_gradient.REFERENCE: reference}
+            params = {**params, optim.REFERENCE: reference}
         elif reference:  # else the reference is the model without its adapters
-            frozen = {**frozen, policy_gradient.REFERENCE: reference}
+            frozen = {**frozen, optim.REFERENCE: reference}
     if c.algorithm.name == "ppo":
         params = ppo.with_value(params, model.config.width)
     optimizer = c.optim.optimizer(c.num_updates)

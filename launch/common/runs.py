@@ -12,7 +12,8 @@ from launch.common import config
 from launch.common.config import Config
 from launch.common.errors import UsageError
 from launch.common.model_loading import Backbone
-from openagent_jax.algorithms import policy_gradient, ppo
+from openagent_jax import optim
+from openagent_jax.algorithms import ppo
 from openagent_jax.checkpoint import Checkpoints, digest
 from openagent_jax.environments.world import World
 from openagent_jax.interop import chat_template
@@ -208,7 +209,7 @@ def read_params(folder: Path, which: str, abstract: Any) -> tuple[Params, int, d
             return checkpoints.restore_params(
                 abstract,
                 int(which) if which.isdecimal() else which,
-                without=(ppo.VALUE, policy_gradient.REFERENCE),
+                without=(ppo.VALUE, optim.REFERENCE),
             )
         except FileNotFoundError:
             raise UsageError(

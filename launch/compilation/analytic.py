@@ -10,7 +10,7 @@ from launch.common.config import Config
 from launch.common.model_loading import Backbone
 from launch.compilation import programs
 from openagent_jax import optim, sharding
-from openagent_jax.algorithms.policy_gradient import GAP_ROWS, REFERENCE
+from openagent_jax.algorithms.policy_gradient import GAP_ROWS
 
 # Sums over "tensor" of a layer: of attention and of the MLP.
 NUM_SUMS = 2
@@ -36,7 +36,7 @@ def sent(c: Config, model: Backbone, arrays: compiled_step.Abstract) -> float:
     num, parts, tensor = (arrays.mesh.shape[axis] for axis in sharding.MESH_AXES)
     total = 0.0
     params = dict(arrays.state.params)
-    once = arrays.state.frozen, params.pop(REFERENCE, {})
+    once = arrays.state.frozen, params.pop(optim.REFERENCE, {})
     for x in jax.tree.leaves(params):
         total += _gather(x, parts)
     fixed = optim.untrained(c.optim.train_embedding)

@@ -162,7 +162,7 @@ def write(plan: Plan, folder: Path, records: Mapping[str, Record]) -> None:
 
 def describe(plan: Plan, run: Run) -> dict[str, Any]:
     """Return what the list of runs says of a run, besides its record."""
-    digest = runs.manifest(run.workdir).get("config_hash")
+    digest = runs.manifest(run.workdir).get(runs.CONFIG_HASH)
     return {
         "name": run.name,
         "setting": run.setting.name,
@@ -173,7 +173,7 @@ def describe(plan: Plan, run: Run) -> dict[str, Any]:
             key: {"base": old, "here": new}
             for key, (old, new) in plan.changes(run.setting.name).items()
         },
-        "config_hash": digest or config.config_hash(run.config),
+        runs.CONFIG_HASH: digest or config.config_hash(run.config),
         "report": run.report.as_posix() if run.report else None,
     }
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from openagent_jax import log_probs, losses, rewards, rollout
 from openagent_jax.models import lora
+from openagent_jax.optim import REFERENCE
 from openagent_jax.rollout import Rollout
 from openagent_jax.types import (
     Batch,
@@ -25,7 +26,6 @@ from openagent_jax.types import (
 )
 
 GAP_ROWS = 8  # one row in this many is scored again, to check its log-probs
-REFERENCE = "reference"  # branch of the parameters that is never trained; see `optim`
 
 
 class Surrogate(NamedTuple):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openagent_jax import losses, sharding
+from openagent_jax import losses, optim, sharding
 from openagent_jax.algorithms import grpo, policy_gradient
 from openagent_jax.curriculum import mix
 from openagent_jax.perturb import Entry
@@ -40,7 +40,7 @@ POLICY = Policy(
 )
 PARAMS = {
     "w": jnp.log(NOW),
-    policy_gradient.REFERENCE: {"w": jnp.log(REFERENCE)},
+    optim.REFERENCE: {"w": jnp.log(REFERENCE)},
 }
 
 

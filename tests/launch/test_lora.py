@@ -15,7 +15,7 @@ import pytest
 from launch.common import backbones, compiled_step, runs
 from launch.common import config as configs
 from launch.common.errors import UsageError
-from openagent_jax import rollout, train_step
+from openagent_jax import optim, rollout, train_step
 from openagent_jax.algorithms import policy_gradient, ppo
 from openagent_jax.checkpoint import Checkpoints
 from openagent_jax.models import hf, lora, transformer
@@ -235,7 +235,7 @@ def test_the_frozen_base_is_the_kl_reference(name):
     c = c.replace({"surrogate.reference": "random"})
     again, beside = start(c, model, plain)
     assert same(again, params)
-    assert same(beside, {**frozen, policy_gradient.REFERENCE: plain})
+    assert same(beside, {**frozen, optim.REFERENCE: plain})
 
 
 def test_kl_penalty_refers_to_the_base_model(trained):
@@ -261,7 +261,7 @@ def test_kl_penalty_refers_to_the_base_model(trained):
     np.testing.assert_allclose(got, plain, rtol=1e-6)
     assert np.max(np.abs(own - plain)) > 1e-4
     zeros = jax.tree.map(jnp.zeros_like, state.frozen)
-    got, *_ = scores({**params, policy_gradient.REFERENCE: zeros})
+    got, *_ = scores({**params, optim.REFERENCE: zeros})
     evenly = -np.log(backbones.backbone(c).config.vocab_size)
     np.testing.assert_allclose(got[:, 1:], evenly, rtol=1e-5)
 
