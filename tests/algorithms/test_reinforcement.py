@@ -104,7 +104,7 @@ def make(name):
     ("name", "world"),
     [
         ("grpo", "bandit"),
-        pytest.param("grpo", "two_turns", marks=pytest.mark.slow),
+        pytest.param("grpo", "two_turns", marks=pytest.mark.hours),
         pytest.param("ppo", "bandit", marks=pytest.mark.slow),
         pytest.param("ppo", "two_turns", marks=pytest.mark.hours),
     ],

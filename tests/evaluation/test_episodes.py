@@ -152,7 +152,7 @@ def read(folder):
 
 @pytest.fixture(
     scope="module",
-    params=["compact", pytest.param("hermes", marks=pytest.mark.slow)],
+    params=["compact", pytest.param("hermes", marks=pytest.mark.hours)],
 )
 def kept(request, tmp_path_factory):
     return keep(request.param, tmp_path_factory.mktemp("kept"))

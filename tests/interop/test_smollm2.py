@@ -79,7 +79,7 @@ def test_every_next_token_is_the_expected_one(model):
 
 
 @present
-@pytest.mark.slow
+@pytest.mark.hours
 def test_decoding_equals_torch(model, tmp_path):
     """Decoding with a cache gives the same tokens, and so does torch after export."""
     torch = pytest.importorskip("torch")

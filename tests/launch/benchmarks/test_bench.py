@@ -34,7 +34,7 @@ def test_decoding_without_weights_of_transformers(capsys, monkeypatch):
     assert figures["read_share_1"] == pytest.approx(read / figures["read_gb_per_s"])
 
 
-@pytest.mark.slow
+@pytest.mark.hours
 def test_decoding_beside_transformers(monkeypatch):
     monkeypatch.setattr(pretrained, "ROWS", (1, 16))
     pytest.importorskip("torch")

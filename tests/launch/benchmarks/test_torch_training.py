@@ -20,8 +20,17 @@ CHANGES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(
+            changes,
+            marks=pytest.mark.slow if name == "all" else pytest.mark.hours,
+            id=name,
+        )
+        for name, changes in CHANGES.items()
+    ],
+)
 def test_losses_agree(changes):
     """In the first steps: AdamW moves a weight whose gradient is all rounding."""
     pytest.importorskip("torch")
