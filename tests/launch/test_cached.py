@@ -41,7 +41,7 @@ def test_other_inputs_are_computed(tmp_path, compute, key, arrays):
 
 def test_other_code_computes_again(tmp_path, compute, monkeypatch):
     cached.result(str(tmp_path), {}, (), compute)
-    monkeypatch.setattr(cached, "_code", lambda: "other")
+    monkeypatch.setattr(cached, "code_digest", lambda: "other")
     assert cached.result(str(tmp_path), {}, (), compute) == {"calls": 2}
 
 

@@ -553,6 +553,8 @@ SMALL = [
     for key, value in tiny.SFT_CHANGES.items()
     if key not in ("compile_cache", "train.num_steps", "checkpoint.every")
 ] + [f"--config.paft.perturbations={tiny.FEW}"]
+# The programs of all tests; see tests/conftest.py.
+SMALL.append(f"--config.compile_cache={os.environ['JAX_COMPILATION_CACHE_DIR']}")
 
 
 def steps_of(workdir: Path) -> list[int]:
@@ -565,7 +567,7 @@ def steps_of(workdir: Path) -> list[int]:
     return [line["step"] for line in written if "train/loss" in line]
 
 
-def wait_until(condition, seconds=90):
+def wait_until(condition, seconds=240):
     end = time.time() + seconds
     while not condition():
         assert time.time() < end, "it never happened"
@@ -578,7 +580,7 @@ def test_resumes_after_sigkill_and_sigterm(commands, tmp_path):
     143; the same command continues the run both times."""
     workdir = tmp_path / "w"
     args = [f"--workdir={workdir}", PAFT, *SMALL, "--config.train.num_steps=100"]
-    args += ["--config.checkpoint.every=20", f"--config.compile_cache={tmp_path}/cache"]
+    args += ["--config.checkpoint.every=20"]
 
     pid = commands.start("train", *args)
     wait_until(lambda: steps_of(workdir)[-1:] >= [33])
@@ -609,7 +611,6 @@ def test_resumes_after_sigkill_and_sigterm(commands, tmp_path):
 def test_the_report_of_adapters_is_reproduced(commands, tmp_path):
     args = [f"--workdir={tmp_path}/w", PAFT, *SMALL, "--config.train.num_steps=3"]
     args += ["--config.model.lora.rank=2", "--config.optim.learning_rate=0.1"]
-    args += [f"--config.compile_cache={tmp_path}/cache"]
     done = commands("train", *args)
     assert done.code == 0, done.err
     assert re.search(r"paft: [0-9,]+ parameters beside [0-9,]+, 3 steps", done.out)

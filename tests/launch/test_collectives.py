@@ -144,9 +144,9 @@ def test_sft(changes):
     "name, num_models, changes",
     [
         ("paft", 1, {}),
-        ("grpo", 1, {"grpo__oversample": 2}),
+        pytest.param("grpo", 1, {"grpo__oversample": 2}, marks=pytest.mark.hours),
         ("paft_grpo", 2, {"train__batch_size": 16, "surrogate__kl": 0.1}),
-        ("ppo", 1, {}),
+        pytest.param("ppo", 1, {}, marks=pytest.mark.hours),
     ],
 )
 def test_other_algorithms(name, num_models, changes):
