@@ -140,7 +140,7 @@ def test_two_processes_compile_at_once():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.hours
 @present
 def test_the_command_for_a_pod(commands, tmp_path):
     """Of 16 chips, each sends its part of the gradients around a ring and back."""

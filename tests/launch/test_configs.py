@@ -13,8 +13,9 @@ from tests import tiny
 
 NAMES = sorted(path.stem for path in Path("configs").glob("*.py"))
 CASES = [(name, arg) for name in NAMES for arg in ("", "smoke")]
-CASES += [("pretrain", "start"), ("pretrain", "short")]
 COMPILE_LONG = {"base", "grpo", "ppo", "pretrain", "smollm2"}
+STAGES = [("pretrain", "start"), ("pretrain", "short")]  # trained by hand
+CASES += STAGES
 COMPILED = []  # an entry for each program that XLA has made
 
 
@@ -72,7 +73,12 @@ def test_checks_compile_nothing():
 @pytest.mark.parametrize(
     ("name", "arg"),
     [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] in COMPILE_LONG))
+        pytest.param(
+            *case,
+            marks=[pytest.mark.hours]
+            if case in STAGES
+            else [pytest.mark.slow] * (case[0] in COMPILE_LONG),
+        )
         for case in CASES
         if case[0] != "paft_grpo"
     ],
@@ -84,6 +90,7 @@ def test_trains_one_step(name, arg):
     if c.sandbox.domain_weights:  # two of its many domains, which take minutes to make
         domains = f"{library.PRETRAIN[0]},{library.INVENTED[0]}"
         c = c.replace({"sandbox.domain": domains, "sandbox.domain_weights": "2,1"})
+    if c.paft.alpha and name != "paft":  # which has all of them
         c = c.replace({"paft.perturbations": tiny.FEW})
     step, state = tiny.trainer(c)
     new, metrics = step(state)

@@ -27,7 +27,9 @@ def rows(workdir):
     return {row["scenario"]: row for row in report.load(workdir)["rows"]}
 
 
-@pytest.mark.parametrize("name", ["sft", "paft", "grpo"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("sft", marks=pytest.mark.hours), "paft", "grpo"]
+)
 def test_train(commands, tmp_path, name):
     done = commands(
         "train",
