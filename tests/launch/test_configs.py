@@ -91,7 +91,7 @@ def test_trains_one_step(name, arg):
         domains = f"{library.PRETRAIN[0]},{library.INVENTED[0]}"
         c = c.replace({"sandbox.domain": domains, "sandbox.domain_weights": "2,1"})
     if c.paft.alpha and name != "paft":  # which has all of them
-        c = c.replace({"paft.perturbations": tiny.FEW})
+        c = c.replace({"paft.perturbations": (*tiny.FEW, *c.paft.leave_out)})
     step, state = tiny.trainer(c)
     new, metrics = step(state)
     vocab_size = backbones.backbone(c).config.vocab_size
