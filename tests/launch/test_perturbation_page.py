@@ -222,17 +222,8 @@ def test_simple_agents_land_where_each_entry_says(title):
     assert len(stored["domains"]) == 3
 
 
-# Of each skill that an agent lacks, and of each kind of worlds.
-PLAYED = (
-    "semantic_trap",
-    "runtime_error",
-    "missing_values",
-    "verification_code_change",
-    "dependency_extension",
-    "unsolvable",
-    "item_renaming",
-    "failing_bench",
-)
+# Two of each kind of worlds.
+PLAYED = "runtime_error", "unsolvable", "item_renaming", "failing_bench"
 
 
 @pytest.mark.slow
