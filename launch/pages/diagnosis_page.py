@@ -80,7 +80,7 @@ def page(results: Path, methods: Mapping[str, str], seeds: Sequence[int]) -> str
         "Training methods of equal cost, compared when the world changes. "
         "`python -m launch.diagnose --show` makes this page from the reports in "
         f"`{results.as_posix()}` (`--results`), here of seeds {_listed(seeds)} "
-        "(`--seeds`); without `--show`, it first runs what is missing.",
+        "(`--seeds`), and writes it to `--page`.",
         "",
         *_cautions(reports),
         "## Runs",

@@ -50,7 +50,7 @@ class Unfinished:
             # Of a path, np.load would leave a damaged file open.
             with (self._folder / f"{name}.npz").open("rb") as file:
                 stored = np.load(file, allow_pickle=False)
-                arrays = {name: stored[name] for name in stored.files}
+                arrays = {array: stored[array] for array in stored.files}
             if str(arrays.pop(_FINGERPRINT)) != self._fingerprint:
                 return None
             num_lines = int(arrays.pop(_NUM_LINES))

@@ -13,6 +13,7 @@ import jax
 import pytest
 
 from launch.common import backbones, build, compiled_step, placement, progress, scoring
+from launch.common.errors import UsageError
 from launch.compilation import collectives, topology
 from tests import tiny
 
@@ -181,6 +182,15 @@ def test_a_tensor_axis_waits_for_its_own_rows(name):
                     ("{{0,1},{2,3},{4,5},{6,7}}", "[4,2]<=[8]")
                 ), line
     assert num_sums > 0
+
+
+def test_an_evaluation_uses_all_devices():
+    """Also those that the run did not have, unless its parameters are split."""
+    c = tiny.config("sft", mesh__data=2)
+    assert placement.evaluation_mesh(c).devices.size == len(jax.devices()) == 8
+    split = tiny.config("sft", mesh__data=1, mesh__fsdp=2)
+    with pytest.raises(UsageError, match="does not fit 8 devices"):
+        placement.evaluation_mesh(split)
 
 
 @pytest.mark.slow

@@ -86,6 +86,14 @@ def test_a_page_of_missing_seeds_is_refused(monkeypatch, tmp_path):
     assert not page.exists()
 
 
+def test_no_seed_is_refused(tmp_path):
+    """A page of the backbone alone would replace that of all methods."""
+    page = tmp_path / "page.md"
+    with pytest.raises(diagnose.cli.UsageError, match="--seeds names no seed"):
+        run_diagnosis(page=str(page), show=True, results=FIRST, seeds=[])
+    assert not page.exists()
+
+
 def test_by_default_there_are_five_seeds_and_many_tasks(executed):
     run_diagnosis(only=["sft"])
     assert [run.name for run in executed] == [f"sft_{seed}" for seed in range(5)]

@@ -32,8 +32,8 @@ for name, changes in json.loads(cases):
         state, metrics = step(state)
         print(json.dumps({key: float(x) for key, x in metrics.items()}), flush=True)
 """.replace("NUM_STEPS", str(NUM_STEPS))
-# Each case takes a minute to compile, in three processes. One process with several
-# devices trains with all algorithms and axes in tests of other files.
+# Each case takes a minute to compile, in three processes. With several devices of one
+# process, tests of other files train by SFT and by GRPO over all axes.
 FIRST, SECOND, THIRD = sharding.MESH_AXES
 CASES = [("paft", FIRST), ("sft", SECOND), ("sft", THIRD), ("grpo", SECOND)]
 
